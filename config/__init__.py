@@ -1,0 +1,1 @@
+"""Environment files in, frozen typed settings out; see `config.settings`, `config.loader` and `config.names`."""

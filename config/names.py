@@ -1,0 +1,63 @@
+"""The name of everything an environment owns, computed from its settings; nothing else in the project makes up a name.
+
+Physical names are used where a contract needs them (the pipeline, the buckets a user uploads to, the roles that policies
+name literally). All are lower case: SageMaker lower-cases pipeline ARNs, and a mismatch fails silently in IAM and EventBridge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from config.settings import Environment
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names and ARNs of one environment."""
+
+    environment: Environment
+
+    @property
+    def prefix(self) -> str:
+        """`shoal-<project>-<environment>`: the pipeline's name and the first part of most others."""
+        return f"shoal-{self.environment.project}-{self.environment.name}"
+
+    @property
+    def pipeline(self) -> str:
+        return self.prefix
+
+    @property
+    def model_package_group(self) -> str:
+        return self.prefix
+
+    def stack(self, part: str) -> str:
+        """Name of the stack `part`: network, data, pipeline."""
+        return f"{self.prefix}-{part}"
+
+    def bucket(self, purpose: str) -> str:
+        """Name of the bucket for `purpose`: data, artifacts, logs. Global, so account and region are in it."""
+        return f"{self.prefix}-{purpose}-{self.environment.account}-{self.environment.region}"
+
+    def role(self, actor: str) -> str:
+        """Name of the role of `actor`: pipeline, training, evaluation, endpoint or a function's name. Global in the account."""
+        return f"{self.prefix}-{self.environment.region}-{actor}"
+
+    def function(self, purpose: str) -> str:
+        """Name of the Lambda function for `purpose`: smoke-test, teardown."""
+        return f"{self.prefix}-{purpose}"
+
+    def arn(self, service: str, resource: str) -> str:
+        """ARN of a resource in this environment's account and region."""
+        return f"arn:aws:{service}:{self.environment.region}:{self.environment.account}:{resource}"
+
+    def role_arn(self, actor: str) -> str:
+        return f"arn:aws:iam::{self.environment.account}:role/{self.role(actor)}"
+
+    @property
+    def pipeline_arn(self) -> str:
+        return self.arn("sagemaker", f"pipeline/{self.pipeline}")
+
+    @property
+    def dataset_uri(self) -> str:
+        """S3 URI under which the dataset lies, one folder per channel (`train/`, `test/`)."""
+        return f"s3://{self.bucket('data')}/datasets/{self.environment.data.dataset}"

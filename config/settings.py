@@ -1,0 +1,169 @@
+"""The shape of an environment file: every key, its type, its limits and what it is for.
+
+Values come in from `config.loader`; frozen pydantic models go out to `pipelines`, `stacks`, `lifecycle` and `cli`.
+Rules that need a compatibility table (does smddp run on this instance type?) live in `pipelines.launch`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+InstanceType = Annotated[str, StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9]+$")]
+Slug = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=24)]
+AccountId = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
+AzId = Annotated[str, StringConstraints(pattern=r"^[a-z]{3,4}[0-9]-az[0-9]$")]
+
+
+class Target(StrEnum):
+    """Where the verbs send their requests."""
+
+    AWS = "aws"
+    LOCAL = "local"
+
+
+class Strategy(StrEnum):
+    """How training is distributed; the launch contract turns it into hyperparameters."""
+
+    SMDDP = "smddp"
+    TORCHRUN = "torchrun"
+
+
+class Collective(StrEnum):
+    """The collective that smddp accelerates; the two exclude each other (AllReduce needs mpirun, AllGather torchrun)."""
+
+    ALLREDUCE = "allreduce"
+    ALLGATHER = "allgather"
+
+
+class Framework(StrEnum):
+    """The framework of the training image."""
+
+    PYTORCH = "pytorch"
+
+
+class InputMode(StrEnum):
+    """How SageMaker brings an S3 channel to the container."""
+
+    FILE = "File"
+    FAST_FILE = "FastFile"
+
+
+class Settings(BaseModel):
+    """Base of every section: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Network(Settings):
+    """The VPC. Training runs in one subnet in one availability zone, because EFA traffic cannot leave one."""
+
+    cidr: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+\.\d+/(1[6-9]|20)$")] = "10.20.0.0/16"
+    """Address range of the VPC, /16 to /20."""
+    training_az_id: AzId = "use1-az4"
+    """Availability zone *id* (not name: names differ between accounts) of the training subnet."""
+    hosting_az_ids: Annotated[tuple[AzId, ...], Field(min_length=2, max_length=3)] = ("use1-az1", "use1-az2")
+    """Availability zone ids of the endpoint subnets, at least two."""
+
+
+class Data(Settings):
+    """What training reads."""
+
+    dataset: Slug = "mnist"
+    """Name of the dataset; it is the prefix in the data bucket and the argument of `shoal data upload`."""
+    input_mode: InputMode = InputMode.FILE
+    """How SageMaker brings the S3 channels to the container: copied before the start, or streamed."""
+
+
+class Training(Settings):
+    """The training job."""
+
+    framework: Framework = Framework.PYTORCH
+    """Framework of the training image."""
+    framework_version: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")] = "2.3.0"
+    """Framework version; chooses the image from the compatibility table."""
+    image_uri: str | None = None
+    """Full image URI (with tag or digest) instead of the one the table gives."""
+    strategy: Strategy = Strategy.SMDDP
+    """How training is distributed."""
+    collective: Collective = Collective.ALLREDUCE
+    """The collective smddp accelerates; only read with strategy smddp."""
+    fallback: Strategy | None = None
+    """Strategy to swap to, with a notice, where `strategy` cannot run; without it that is an error."""
+    custom_mpi_options: str = ""
+    """Extra mpirun options, split at white space by the toolkit; only for launchers that use mpirun."""
+    instance_type: InstanceType = "ml.p4d.24xlarge"
+    """SageMaker instance type of each training node."""
+    instance_count: Annotated[int, Field(ge=1, le=128)] = 1
+    """Number of training nodes."""
+    volume_size_gb: Annotated[int, Field(ge=1, le=16384)] = 100
+    """Size of each node's volume in GB."""
+    max_runtime_s: Annotated[int, Field(ge=60, le=2_419_200)] = 3600
+    """The job is stopped after this many seconds."""
+    spot: bool = False
+    """Use managed spot capacity; the job then resumes from its checkpoint."""
+    max_wait_s: Annotated[int, Field(ge=60, le=2_419_200)] | None = None
+    """With spot: the longest total time, waiting included; at least max_runtime_s."""
+    source_dir: str = "training_code/pytorch"
+    """Folder whose files become the code archive, relative to the repository root."""
+    entry_point: str = "train.py"
+    """Script in source_dir that the toolkit starts on every rank."""
+    hyperparameters: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Command line arguments of the entry point (`name: value` becomes `--name value`)."""
+    environment: dict[str, str] = Field(default_factory=dict)
+    """Extra environment variables of the training container. Never secrets: they are readable through DescribePipeline."""
+
+
+class Evaluation(Settings):
+    """The processing job that measures the trained model, and the gate behind it."""
+
+    entry_point: str = "evaluate.py"
+    """Script in the training source_dir that writes evaluation.json."""
+    instance_type: InstanceType = "ml.m5.xlarge"
+    """SageMaker instance type of the processing job."""
+    max_runtime_s: Annotated[int, Field(ge=60, le=432_000)] = 1800
+    """The job is stopped after this many seconds."""
+    min_accuracy: Annotated[float, Field(ge=0.0, le=1.0)] = 0.98
+    """Test accuracy (0 to 1) below which the model is not registered and the execution fails."""
+
+
+class Endpoint(Settings):
+    """The temporary endpoint that proves the model answers."""
+
+    instance_type: InstanceType = "ml.m5.xlarge"
+    """SageMaker instance type behind the endpoint."""
+    instance_count: Annotated[int, Field(ge=1, le=10)] = 1
+    """Number of instances behind the endpoint."""
+    ttl_minutes: Annotated[int, Field(ge=10, le=1440)] = 60
+    """Age in minutes after which the endpoint may be removed by anyone who finds it."""
+    max_latency_ms: Annotated[int, Field(ge=1, le=60_000)] = 5_000
+    """The smoke test fails when the slowest answer took longer than this many milliseconds."""
+
+
+class Environment(Settings):
+    """One environment: one file in `environments/`, one `cdk.Stage`."""
+
+    name: Slug
+    """Name of the environment; must equal the file's name without `.yaml`."""
+    project: Slug = "mnist"
+    """What is trained; part of every name."""
+    account: AccountId
+    """AWS account id, in quotes."""
+    region: Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")] = "us-east-1"
+    """AWS region."""
+    target: Target = Target.AWS
+    """Where the verbs go without `--local`."""
+    protect: bool = True
+    """Keep data when a stack is deleted, and protect the stacks from deletion. False only for throw-away environments."""
+    network: Network = Network()
+    """The VPC."""
+    data: Data = Data()
+    """What training reads."""
+    training: Training = Training()
+    """The training job."""
+    evaluation: Evaluation = Evaluation()
+    """The evaluation job and the accuracy gate."""
+    endpoint: Endpoint = Endpoint()
+    """The temporary endpoint."""
