@@ -1,0 +1,48 @@
+"""What a service inside the emulator gets from the control plane: clients of the emulator's own endpoint, role
+credentials, events, Lambda. Everything a service does to another goes through here, over the AWS API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class RoleCredentials:
+    """Temporary credentials of an assumed role; the emulator maps them back to the role session's ARN."""
+
+    access_key_id: str
+    secret_access_key: str
+    session_token: str
+
+
+@dataclass(frozen=True)
+class LambdaResult:
+    """What a function answered: `error` is None or `errorType: errorMessage` (FunctionError, Unhandled)."""
+
+    payload: Any
+    error: str | None
+    log_tail: str
+
+
+@dataclass(frozen=True)
+class ServiceContext:
+    """The control plane as a service sees it.
+
+    clients(service_name, credentials): boto3 client of the emulator's endpoint; None means the account's root.
+    role_credentials(role_arn, session_name): STS AssumeRole as the service principal sagemaker.amazonaws.com;
+        raises AwsError when the role is missing or its trust policy refuses.
+    emit_event(entry): `{"source", "detail-type", "detail", "resources"?}` on the default bus; returns before delivery.
+    invoke_lambda(function_arn, payload): RequestResponse; raises AwsError when there is no such function.
+    """
+
+    account: str
+    region: str
+    state_dir: Path
+    endpoint_url: Callable[[], str]
+    clients: Callable[[str, RoleCredentials | None], Any]
+    emit_event: Callable[[Mapping[str, Any]], None]
+    role_credentials: Callable[[str, str], RoleCredentials]
+    invoke_lambda: Callable[[str, Mapping[str, Any]], LambdaResult]

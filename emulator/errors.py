@@ -1,0 +1,21 @@
+"""What the emulator refuses or fails, as the AWS errors that clients know.
+
+EmulatorError            the emulator itself cannot go on (a bad option, a port, a stale process); the CLI prints it
+AwsError                 answered to the caller of an API as code, message and HTTP status
+"""
+
+from __future__ import annotations
+
+
+class EmulatorError(Exception):
+    """The emulator cannot start or go on; `str()` is one sentence for a person."""
+
+
+class AwsError(Exception):
+    """An error answer of an AWS API: `code` and `message` as AWS documents them."""
+
+    def __init__(self, code: str, message: str, http_status: int = 400) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.http_status = http_status
