@@ -1,0 +1,42 @@
+# The two commands a fresh machine needs are `make demo` and `make test`; both do their own set-up.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+RUN := .venv/bin/python
+export PYTHONDONTWRITEBYTECODE := 1
+
+.PHONY: help python install install-tests demo test check synth lint lock clean
+
+help: ## Lists what can be made.
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+
+python:
+	@if [ -z "$(PYTHON)" ]; then echo "shoal: needs Python 3.11 or 3.12, and found neither; install one or say where it is: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; fi
+
+install: python ## Sets up .venv (with .venv/bin/shoal) and the CDK CLI.
+	@$(PYTHON) tools/install.py
+
+demo: python ## Runs the main job on this machine: deploy, train, evaluate, register, serve, tear down.
+	@$(PYTHON) tools/install.py runtimes
+	@.venv/bin/shoal demo
+
+test: python ## Runs every gate.
+	@$(PYTHON) tools/install.py tests runtimes
+	@$(RUN) tools/gates.py
+
+check: install ## Validates every environment file.
+	@.venv/bin/shoal check
+
+synth: install ## Writes the templates of every environment to cdk.out.
+	@.venv/bin/shoal synth
+
+lint: python ## Runs only the fast gates: ruff and mypy.
+	@$(PYTHON) tools/install.py tests
+	@$(RUN) tools/gates.py lint
+
+lock: python ## Writes the lock files anew from the *.in files.
+	@$(PYTHON) tools/lock.py
+
+clean: ## Removes what was installed and built.
+	rm -rf .venv .shoal node_modules cdk.out demo-out

