@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from emulator.processes import ProcessRegistry
+
 
 @dataclass(frozen=True)
 class RoleCredentials:
@@ -46,3 +48,8 @@ class ServiceContext:
     emit_event: Callable[[Mapping[str, Any]], None]
     role_credentials: Callable[[str, str], RoleCredentials]
     invoke_lambda: Callable[[str, Mapping[str, Any]], LambdaResult]
+
+    @property
+    def processes(self) -> ProcessRegistry:
+        """Where a service writes down every process group it starts, so that a crash leaves none behind."""
+        return ProcessRegistry(self.state_dir)

@@ -1,0 +1,103 @@
+"""The children of an emulator, written down in its state directory, so that a crash leaves none behind.
+
+Every child that leads its own process group is registered by pid. `sweep` ends what a crashed emulator left; a pid that
+the system has given to another program since is recognised by its start time and left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+GRACE_S = 2.0
+POLL_S = 0.02
+
+
+def started_at(pid: int) -> str | None:
+    """When the process `pid` began, in the system's own words; None when there is no such process (a zombie is none)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return None if Path("/proc/self/stat").exists() else _started_at_by_ps(pid)
+    except (ProcessLookupError, PermissionError):
+        return None
+    return None if fields[0] in {"Z", "X"} else fields[19]
+
+
+def _started_at_by_ps(pid: int) -> str | None:
+    answer = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return answer.stdout.strip() or None
+
+
+def group_exists(process_group: int) -> bool:
+    """Whether any process of the group is left."""
+    try:
+        os.killpg(process_group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def end_group(process_group: int, grace_s: float = GRACE_S) -> None:
+    """SIGTERM to the group, then SIGKILL after `grace_s`; returns when the group is gone or was killed."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process_group, signal.SIGTERM)
+        deadline = time.monotonic() + grace_s
+        while group_exists(process_group) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        os.killpg(process_group, signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class ProcessRegistry:
+    """The process groups an emulator has started, one file each under `<state_dir>/processes/`."""
+
+    state_dir: Path
+
+    @property
+    def _folder(self) -> Path:
+        return self.state_dir / "processes"
+
+    def register(self, pid: int, what: str) -> None:
+        """Write down that `pid` leads a process group of ours; `what` says for what, for people."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        record = {"pid": pid, "started_at": started_at(pid), "what": what}
+        temporary = self._folder / f".{pid}"
+        temporary.write_text(json.dumps(record))
+        temporary.replace(self._folder / f"{pid}.json")
+
+    def forget(self, pid: int) -> None:
+        """The group of `pid` has ended and was reaped by whoever started it."""
+        (self._folder / f"{pid}.json").unlink(missing_ok=True)
+
+    def alive(self) -> list[int]:
+        """Pids registered whose process is still the one that was registered."""
+        return [record["pid"] for record in self._records() if self._is_ours(record)]
+
+    def sweep(self, grace_s: float = GRACE_S) -> list[int]:
+        """End every group that is left; the pids that were ended."""
+        ended = self.alive()
+        for pid in ended:
+            end_group(pid, grace_s)
+        for record in self._records():
+            self.forget(record["pid"])
+        return ended
+
+    def _records(self) -> list[dict[str, Any]]:
+        return [json.loads(path.read_text()) for path in sorted(self._folder.glob("*.json"))]
+
+    @staticmethod
+    def _is_ours(record: dict[str, Any]) -> bool:
+        now = started_at(record["pid"])
+        if now is None:  # the leader is gone: while members are left, the system gives its id to nobody else
+            return group_exists(record["pid"])
+        return now == record["started_at"]
