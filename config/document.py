@@ -1,0 +1,113 @@
+"""YAML text in, plain data with the line of every key out; what a person may get wrong in YAML itself is a problem, not a guess.
+
+Scalars follow YAML 1.2's core schema: only `true` and `false` are booleans (`yes`, `on` and `NO` stay text), `1e-3` is a number,
+`1:30` and dates are text. A key given twice is a mistake: YAML parsers keep one of the two silently.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from config.errors import Problem, shorten
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML with the resolvers of YAML 1.2's core schema."""
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012 - PyYAML's own class attribute, replaced so that its 1.1 rules do not apply
+
+
+_DIGITS = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)"
+_RESOLVERS = (
+    ("null", r"^(?:~|null|Null|NULL)$", "~nN"),
+    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    ("int", r"^[-+]?[0-9]+$", "-+0123456789"),
+    ("float", rf"^{_DIGITS}(?:[eE][-+]?[0-9]+)?$|^[-+]?\.(?:inf|Inf|INF)$|^\.(?:nan|NaN|NAN)$", "-+0123456789."),
+)
+for _kind, _pattern, _first in _RESOLVERS:
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), list(_first))
+_Loader.yaml_implicit_resolvers[""] = [("tag:yaml.org,2002:null", re.compile(r"^$"))]
+_Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value))
+_Loader.add_constructor("tag:yaml.org,2002:float", lambda _, node: float(node.value.replace(".inf", "inf").replace(".nan", "nan")))
+
+
+@dataclass
+class Document:
+    """The data of a YAML text, where each key stands, and what was wrong with the text."""
+
+    data: Any = None
+    lines: dict[str, int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def parse(text: str) -> Document:
+    """The document in `text`; syntax errors and duplicate keys are in its `problems`."""
+    document = Document()
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        if node is not None:
+            document.data = _Reader(loader, document).read(node, "")
+    except yaml.YAMLError as error:
+        document.problems.append(_syntax_problem(error, document))
+    finally:
+        loader.dispose()
+    return document
+
+
+@dataclass
+class _Reader:
+    """Turns nodes into data and notes the line of every key on the way."""
+
+    loader: _Loader
+    document: Document
+    open_nodes: list[int] = field(default_factory=list)
+
+    def read(self, node: yaml.Node, path: str) -> Any:
+        if id(node) in self.open_nodes:
+            raise yaml.constructor.ConstructorError(None, None, "an alias may not contain itself", node.start_mark)
+        self.open_nodes.append(id(node))
+        try:
+            if isinstance(node, yaml.MappingNode):
+                return self._mapping(node, path)
+            if isinstance(node, yaml.SequenceNode):
+                return [self.read(item, f"{path}[{index}]") for index, item in enumerate(node.value)]
+            return self.loader.construct_object(node)
+        finally:
+            self.open_nodes.pop()
+
+    def _mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = self._key(key_node)
+            key_path = f"{path}.{key}" if path else key
+            line = key_node.start_mark.line + 1
+            if key in data:
+                self._report_duplicate(key_path, line)
+                continue
+            self.document.lines[key_path] = line
+            data[key] = self.read(value_node, key_path)
+        return data
+
+    def _key(self, node: yaml.Node) -> str:
+        if not isinstance(node, yaml.ScalarNode):
+            raise yaml.constructor.ConstructorError(None, None, "a key must be a word", node.start_mark)
+        return str(node.value)
+
+    def _report_duplicate(self, key_path: str, line: int) -> None:
+        first = self.document.lines[key_path]
+        self.document.problems.append(Problem(key_path, f"the key is given twice, on lines {first} and {line}", "remove one of them"))
+
+
+def _syntax_problem(error: yaml.YAMLError, document: Document) -> Problem:
+    """The parser's complaint on one line, placed at its own line number."""
+    mark = getattr(error, "problem_mark", None)
+    what = getattr(error, "problem", None) or str(error).splitlines()[0]
+    if mark is not None:
+        document.lines[""] = mark.line + 1
+        what = f"{what} (column {mark.column + 1})"
+    return Problem("", f"not valid YAML: {shorten(what, 160).strip(chr(34))}", "correct the line, or the one above it")

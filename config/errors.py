@@ -1,0 +1,59 @@
+"""What is wrong with a user's environment file, as values that print as one line each.
+
+ConfigError           one environment file cannot be used
+└── LaunchError       its training section asks for something that cannot run (raised by `pipelines.launch`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake: where it is, what was given, what is allowed and what to do."""
+
+    key: str
+    """Path of the key, as in `training.instance_type`; empty when the file as a whole is meant."""
+    message: str
+    """What is wrong and what is allowed, without a full stop."""
+    advice: str
+    """What to do, as an instruction."""
+    given: Any = None
+    """The value as written; None when there is none to show."""
+    related: tuple[str, ...] = field(default=(), compare=False)
+    """Further keys that the rule read; if one of them is already known to be wrong, this problem is not reported."""
+
+    def line(self, file: str, number: int | None = None) -> str:
+        """`file:number: key = value: what is wrong; what to do`."""
+        place = f"{file}:{number}" if number else file
+        shown = f"{self.key} = {shorten(self.given)}" if self.given is not None else self.key
+        return ": ".join(part for part in (place, shown, f"{self.message}; {self.advice}") if part)
+
+
+class ConfigError(Exception):
+    """One environment file cannot be used; `str()` gives every problem of the file, one per line."""
+
+    def __init__(self, file: str, problems: Sequence[Problem], lines: dict[str, int] | None = None) -> None:
+        self.file = file
+        self.problems = tuple(problems)
+        self.lines = tuple(problem.line(file, (lines or {}).get(problem.key)) for problem in problems)
+        super().__init__("\n".join(self.lines))
+
+
+class LaunchError(ConfigError):
+    """The training section asks for a combination of strategy, instance, image and launcher that cannot run."""
+
+
+def shorten(value: Any, limit: int = 80) -> str:
+    """The value as a reader of YAML knows it, on one line, cut after `limit` characters."""
+    words = {True: "true", False: "false", None: "null"}
+    is_word = value is None or isinstance(value, bool)
+    if isinstance(value, list | tuple):
+        text = f"[{', '.join(str(item) for item in value)}]"
+    else:
+        text = words[value] if is_word else f'"{value}"' if isinstance(value, str) else str(value)
+    text = text.replace("\n", "\\n")
+    return text if len(text) <= limit else text[: limit - 1] + "…"

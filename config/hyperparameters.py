@@ -1,0 +1,31 @@
+"""A training hyperparameter's name in the environment file in, the name and type of its pipeline parameter out.
+
+`learning-rate: 0.003` becomes the pipeline parameter `LearningRate` (Float), so that one run can change it without a deployment.
+"""
+
+from __future__ import annotations
+
+import re
+
+HyperparameterValue = str | int | float | bool
+
+PIPELINE_PARAMETERS = ("TrainDataUri", "TestDataUri", "CodeUri", "InstanceType", "InstanceCount", "MinAccuracy")
+"""Parameters that every pipeline has; a hyperparameter may not take their names."""
+
+
+def parameter_name(hyperparameter: str) -> str:
+    """`batch-size`, `batch_size` and `batchSize` become `BatchSize`."""
+    words = [word for word in re.split(r"[-_.]+", hyperparameter) if word]
+    return "".join(word[0].upper() + word[1:] for word in words)
+
+
+def parameter_type(value: HyperparameterValue) -> str:
+    """Type of the pipeline parameter; true and false travel as text, because a Boolean cannot be joined into a string."""
+    if isinstance(value, bool | str):
+        return "String"
+    return "Integer" if isinstance(value, int) else "Float"
+
+
+def as_text(value: HyperparameterValue) -> str:
+    """The value as the training script gets it on its command line."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,160 @@
+"""The rules between keys of one environment: an `Environment` whose types are right in, problems out."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from config.errors import Problem
+from config.hyperparameters import PIPELINE_PARAMETERS, as_text, parameter_name
+from config.names import Names
+from config.regions import az_id_prefixes, region_of_az_id
+from config.settings import Environment
+
+MAX_BUCKET_NAME = 63  # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
+MAX_ENDPOINT_NAME = 63  # botocore, sagemaker EndpointName
+MAX_ROLE_NAME = 64  # botocore, iam RoleName
+MAX_FUNCTION_NAME = 64  # https://docs.aws.amazon.com/lambda/latest/api/API_CreateFunction.html
+EXECUTION_ID_SUFFIX = 13  # "-" and the twelve characters of a pipeline execution id, appended to endpoint names
+
+MAX_HYPERPARAMETERS = 100  # botocore, sagemaker HyperParameters
+MAX_TOOLKIT_HYPERPARAMETERS = 10  # at most that many of them are written by the launch contract
+MAX_HYPERPARAMETER_NAME = 256
+MAX_HYPERPARAMETER_VALUE = 1024  # of the 2500 that HyperParameters allows: the value of a pipeline parameter ends there
+MAX_ENVIRONMENT = 100  # botocore, sagemaker TrainingEnvironmentMap
+MAX_ENVIRONMENT_VALUE = 512
+
+_PLACEHOLDER_ACCOUNT = re.compile(r"^(\d)\1{3}(\d)\2{3}(\d)\3{3}$|^123456789012$")
+_VARIABLE_NAME = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
+_HYPERPARAMETER_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9]*([-_.][A-Za-z0-9]+)*$")
+_RESERVED_VARIABLES = ("SM_", "SAGEMAKER_", "AWS_")
+
+
+def is_placeholder_account(account: str) -> bool:
+    """Whether the account id is one that documentation uses (111122223333, 123456789012): nobody can deploy there."""
+    return _PLACEHOLDER_ACCOUNT.match(account) is not None
+
+
+def problems_between(environment: Environment, stem: str) -> list[Problem]:
+    """Every broken rule of `environment`, whose file is called `stem`.yaml."""
+    rules = (_region, _name_lengths, _zones, _network, _spot, _hyperparameters, _container_environment, _code)
+    own_name = Problem("name", f"must equal the file's name without .yaml, {stem}", "rename the file or the environment", environment.name)
+    found = [own_name] if environment.name != stem else []
+    return found + [problem for rule in rules for problem in rule(environment)]
+
+
+def _region(environment: Environment) -> Iterator[Problem]:
+    known = az_id_prefixes()
+    if environment.region not in known:
+        message = f"is not a region of the partition `aws` that this project knows; known: {', '.join(known)}"
+        yield Problem("region", message, "choose one, or add it to config/regions.yaml", environment.region)
+
+
+def _name_lengths(environment: Environment) -> Iterator[Problem]:
+    """The longest name decides: one problem per kind of name, counted in characters to take away."""
+    names = Names(environment)
+    longest = (
+        ("bucket", names.bucket("artifacts"), MAX_BUCKET_NAME),
+        ("role", names.role("smoke-test"), MAX_ROLE_NAME),
+        ("function", names.function("smoke-test"), MAX_FUNCTION_NAME),
+        ("endpoint", names.pipeline + "-" + "x" * (EXECUTION_ID_SUFFIX - 1), MAX_ENDPOINT_NAME),
+    )
+    for kind, name, limit in longest:
+        if len(name) > limit:
+            message = f"the {kind} name {name} would have {len(name)} characters; at most {limit} are allowed"
+            advice = f"shorten `project` or `name` by {len(name) - limit}"
+            yield Problem("project", message, advice, environment.project, related=("name", "region", "account"))
+
+
+def _zones(environment: Environment) -> Iterator[Problem]:
+    prefix = az_id_prefixes().get(environment.region)
+    network = environment.network
+    hosting = enumerate(network.hosting_az_ids)
+    zones = {"network.training_az_id": network.training_az_id} | {f"network.hosting_az_ids[{index}]": zone for index, zone in hosting}
+    for key, zone in zones.items():
+        if prefix and zone.split("-")[0] != prefix:
+            place = region_of_az_id(zone) or "no region this project knows"
+            message = f"lies in {place}, not in {environment.region}"
+            yield Problem(key, message, f"use an id that starts with {prefix}-az", zone, ("region",))
+    for zone, count in Counter(network.hosting_az_ids).items():
+        if count > 1:
+            message = f"names {zone} {count} times; the zones must differ"
+            yield Problem("network.hosting_az_ids", message, "name two or three different zones", list(network.hosting_az_ids))
+
+
+def _network(environment: Environment) -> Iterator[Problem]:
+    cidr = environment.network.cidr
+    try:
+        network = ipaddress.IPv4Network(cidr)
+    except ValueError as error:
+        yield Problem("network.cidr", f"is not an address range: {error}", "write it as in 10.20.0.0/16", cidr)
+        return
+    if not network.is_private:
+        yield Problem("network.cidr", "is not a private range", "use one inside 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16", cidr)
+
+
+def _spot(environment: Environment) -> Iterator[Problem]:
+    training = environment.training
+    key, runtime = "training.max_wait_s", training.max_runtime_s
+    if training.spot and training.max_wait_s is None:
+        yield Problem(key, "spot training needs it", f"add max_wait_s, at least max_runtime_s ({runtime})", related=("training.spot",))
+    if not training.spot and training.max_wait_s is not None:
+        yield Problem(key, "is only read with `spot: true`", "add `spot: true` or remove it", training.max_wait_s, ("training.spot",))
+    if training.spot and training.max_wait_s is not None and training.max_wait_s < runtime:
+        message = f"is less than max_runtime_s ({runtime}), which it includes"
+        yield Problem(key, message, f"use at least {runtime}", training.max_wait_s, ("training.spot", "training.max_runtime_s"))
+
+
+def _hyperparameters(environment: Environment) -> Iterator[Problem]:
+    given = environment.training.hyperparameters
+    section = "training.hyperparameters"
+    allowed = MAX_HYPERPARAMETERS - MAX_TOOLKIT_HYPERPARAMETERS
+    if len(given) > allowed:
+        yield Problem(section, f"has {len(given)} entries; SageMaker allows {MAX_HYPERPARAMETERS} with ours", f"keep at most {allowed}")
+    taken: dict[str, str] = dict.fromkeys(PIPELINE_PARAMETERS, "the pipeline itself")
+    for name, value in given.items():
+        key, shown = f"{section}.{name}", as_text(value)
+        if name.lower().startswith("sagemaker_"):
+            advice = "remove it; use `strategy`, `collective` and `custom_mpi_options`"
+            yield Problem(key, "names that start with sagemaker_ belong to the launch contract", advice, shown)
+        elif not _HYPERPARAMETER_NAME.match(name) or len(name) > MAX_HYPERPARAMETER_NAME:
+            yield Problem(key, "must be words of letters and digits joined by - _ or .", "rename it, as in learning-rate", shown)
+        if len(shown) > MAX_HYPERPARAMETER_VALUE:
+            message = f"has {len(shown)} characters; a pipeline parameter's value ends at {MAX_HYPERPARAMETER_VALUE}"
+            yield Problem(key, message, "put it into a file of source_dir and name the file here", shown)
+        parameter = parameter_name(name)
+        if parameter in taken:
+            message = f"becomes the pipeline parameter {parameter}, which {taken[parameter]} already uses"
+            yield Problem(key, message, "rename it", shown)
+        taken[parameter] = f"`{name}`"
+
+
+def _container_environment(environment: Environment) -> Iterator[Problem]:
+    given = environment.training.environment
+    section = "training.environment"
+    if len(given) > MAX_ENVIRONMENT:
+        yield Problem(section, f"has {len(given)} entries; SageMaker allows {MAX_ENVIRONMENT}", "remove some")
+    for name, value in given.items():
+        if not _VARIABLE_NAME.match(name):
+            yield Problem(f"{section}.{name}", "a variable's name is letters, digits and _, no digit first", "rename it", value)
+        if name.startswith(_RESERVED_VARIABLES):
+            yield Problem(f"{section}.{name}", "the platform sets variables that start with SM_, SAGEMAKER_ and AWS_", "remove it", value)
+        if len(value) > MAX_ENVIRONMENT_VALUE:
+            message = f"has {len(value)} characters; SageMaker allows {MAX_ENVIRONMENT_VALUE}"
+            yield Problem(f"{section}.{name}", message, "put it into a file of source_dir", value)
+
+
+def _code(environment: Environment) -> Iterator[Problem]:
+    """Entry points as the training toolkit accepts them: a path inside the archive."""
+    places = {
+        "training.entry_point": environment.training.entry_point,
+        "evaluation.entry_point": environment.evaluation.entry_point,
+    }
+    for key, script in places.items():
+        if not re.match(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*\.py$", script):
+            yield Problem(key, "must be a .py file inside source_dir", "give its path relative to source_dir, as in train.py", script)
+    source_dir = environment.training.source_dir
+    if source_dir.startswith("/") or ".." in source_dir.split("/"):
+        yield Problem("training.source_dir", "must lie inside the repository", "give a path relative to its root", source_dir)
