@@ -24,7 +24,9 @@ ALLOWED: dict[str, set[str]] = {
     "tools": {"matplotlib"},
 }
 # Run by a runtime's interpreter inside the emulated container, so they see the image's packages and not ours.
-IN_CONTAINER = {"emulator/sagemaker/container": {"torch", "numpy", "sagemaker_training", "sagemaker_inference", "sagemaker_pytorch_serving_container"}}
+IN_CONTAINER = {
+    "emulator/sagemaker/container": {"torch", "numpy", "sagemaker_training", "sagemaker_inference", "sagemaker_pytorch_serving_container"},
+}
 
 
 def _files(package: str) -> Iterator[Path]:
@@ -72,7 +74,12 @@ def test_app_imports_only_config_stacks_and_the_cdk() -> None:
 
 
 def test_no_function_imports_another_function() -> None:
-    wrong = [f"{path.relative_to(ROOT)} imports {module}" for path in _files("functions") for module in _imports(path) if module.startswith("functions")]
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for path in _files("functions")
+        for module in _imports(path)
+        if module.startswith("functions")
+    ]
     assert wrong == []
 
 

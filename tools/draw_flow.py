@@ -1,6 +1,6 @@
 """Draws docs/flow.png, the one picture in the README: from an environment file to a torn-down endpoint, on two targets.
 
-    .venv/bin/python tools/draw_flow.py
+.venv/bin/python tools/draw_flow.py
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def _sources(axes: Axes) -> None:
 
 def _targets(axes: Axes) -> None:
     _box(axes, 0.2, 2.75, 6.5, 0.85, "AWS\nSageMaker, S3, Lambda, EventBridge, CloudFormation ...", TARGET)
-    _box(axes, 7.3, 2.75, 6.5, 0.85, "this machine: the emulator on loopback\nreal processes, AWS's training toolkit, no account, no Docker", TARGET)
+    local = "this machine: the emulator on loopback\nreal processes, AWS's training toolkit, no account, no Docker"
+    _box(axes, 7.3, 2.75, 6.5, 0.85, local, TARGET)
     _arrow(axes, (11.4, 4.3), (10.6, 3.6))
     _arrow(axes, (11.4, 4.3), (3.8, 3.6))
     axes.text(6.15, 4.06, "AWS_ENDPOINT_URL is the only difference", ha="center", fontsize=9.5, color=LINE, style="italic")
@@ -79,7 +80,8 @@ def _steps(axes: Axes) -> None:
 
 
 def _box(axes: Axes, x: float, y: float, width: float, height: float, text: str, colour: str, size: float = 10) -> None:
-    axes.add_patch(FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0,rounding_size=0.1", facecolor=colour, edgecolor=LINE, linewidth=1))
+    shape = "round,pad=0,rounding_size=0.1"
+    axes.add_patch(FancyBboxPatch((x, y), width, height, boxstyle=shape, facecolor=colour, edgecolor=LINE, linewidth=1))
     axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=size, color=INK, linespacing=1.35)
 
 

@@ -1,6 +1,6 @@
 """Runs every gate in order, shows how long each took, and fails if any failed.
 
-    .venv/bin/python tools/gates.py [lint]
+.venv/bin/python tools/gates.py [lint]
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Tests of the installer and the gates."""

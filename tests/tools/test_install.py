@@ -1,0 +1,51 @@
+"""A machine that lacks something gets one clear sentence; a second installation does nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def _run(*command: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | ({"PATH": path} if path is not None else {})
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_make_without_a_suitable_python_says_so_in_one_sentence() -> None:
+    result = _run("make", "demo", "PYTHON=")
+    sentences = [line for line in result.stderr.splitlines() if line.startswith("shoal:")]
+    assert result.returncode != 0
+    assert len(sentences) == 1
+    assert "Python 3.11 or 3.12" in sentences[0]
+
+
+def test_install_refuses_an_interpreter_of_another_version() -> None:
+    pretend = "import runpy, sys; sys.version_info = (3, 9, 1); sys.argv = ['install.py']"
+    program = f"{pretend}; runpy.run_path('tools/install.py', run_name='__main__')"
+    result = _run(sys.executable, "-c", program)
+    assert result.returncode == 1
+    assert result.stderr.strip() == "shoal install: needs Python 3.11 or 3.12, this is 3.9.1; run `make PYTHON=/path/to/python3.12 ...`"
+
+
+def test_install_names_the_parts_it_knows() -> None:
+    result = _run(sys.executable, "tools/install.py", "everything")
+    assert result.returncode == 2
+    assert "tests, runtimes" in result.stderr
+
+
+def test_a_second_installation_reuses_the_first() -> None:
+    started_at = time.monotonic()
+    result = _run("make", "install")
+    assert result.returncode == 0, result.stderr
+    assert "done in" not in result.stdout, f"installed again ({time.monotonic() - started_at:.0f} s): {result.stdout}"
+
+
+def test_make_install_leaves_a_shoal_command_that_starts() -> None:
+    result = _run(str(ROOT / ".venv" / "bin" / "shoal"), "--help")
+    assert result.returncode == 0, result.stderr
+    assert "demo" in result.stdout
