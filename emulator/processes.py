@@ -48,11 +48,11 @@ def group_exists(process_group: int) -> bool:
 
 
 def end_group(process_group: int, grace_s: float = GRACE_S) -> None:
-    """SIGTERM to the group, then SIGKILL after `grace_s`; returns when the group is gone or was killed."""
+    """SIGTERM to the group, then SIGKILL after `grace_s`; returns when the leader is gone and the rest was killed."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process_group, signal.SIGTERM)
         deadline = time.monotonic() + grace_s
-        while group_exists(process_group) and time.monotonic() < deadline:
+        while started_at(process_group) is not None and time.monotonic() < deadline:
             time.sleep(POLL_S)
         os.killpg(process_group, signal.SIGKILL)
 
@@ -100,4 +100,4 @@ class ProcessRegistry:
         now = started_at(record["pid"])
         if now is None:  # the leader is gone: while members are left, the system gives its id to nobody else
             return group_exists(record["pid"])
-        return now == record["started_at"]
+        return bool(now == record["started_at"])

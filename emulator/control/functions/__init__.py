@@ -1,0 +1,1 @@
+"""Lambda: functions are kept, run in processes of their own, and fed from queues."""

@@ -1,0 +1,111 @@
+"""The process a Lambda function runs in: reads invocations as JSON lines from one pipe, answers on another.
+
+Started by `sandbox` with the function's environment; stdlib only, because whatever is imported here the function has too.
+The function's own output goes to stdout; a line that no function can print by accident marks the end of an invocation.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+MARK = "\x00end-of-invocation"
+
+
+class Context:
+    """The second argument of a handler."""
+
+    function_version = "$LATEST"
+    identity = None
+    client_context = None
+
+    def __init__(self, invocation: dict[str, Any]) -> None:
+        self.aws_request_id: str = invocation["request_id"]
+        self.invoked_function_arn: str = invocation["function_arn"]
+        self._deadline_ms: int = invocation["deadline_ms"]
+        self.function_name = os.environ["AWS_LAMBDA_FUNCTION_NAME"]
+        self.memory_limit_in_mb = os.environ["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"]
+        self.log_group_name = os.environ["AWS_LAMBDA_LOG_GROUP_NAME"]
+        self.log_stream_name = os.environ["AWS_LAMBDA_LOG_STREAM_NAME"]
+
+    def get_remaining_time_in_millis(self) -> int:
+        return max(self._deadline_ms - int(time.time() * 1000), 0)
+
+
+def load(handler: str) -> Callable[[Any, Context], Any]:
+    """The callable that `module.function` names (slashes separate folders, as in Lambda)."""
+    module_name, _, attribute = handler.rpartition(".")
+    module = importlib.import_module(module_name.replace("/", "."))
+    loaded: Callable[[Any, Context], Any] = getattr(module, attribute)
+    return loaded
+
+
+def load_error(handler: str, error: BaseException) -> dict[str, Any]:
+    """What Lambda answers when a handler cannot be loaded."""
+    module_name, _, attribute = handler.rpartition(".")
+    if isinstance(error, ImportError):
+        return failure("Runtime.ImportModuleError", f"Unable to import module '{module_name}': {error}", [])
+    if isinstance(error, AttributeError):
+        return failure("Runtime.HandlerNotFound", f"Handler '{attribute}' missing on module '{module_name}'", [])
+    return described(error)
+
+
+def failure(kind: str, message: str, stack: list[str]) -> dict[str, Any]:
+    return {"errorMessage": message, "errorType": kind, "stackTrace": stack}
+
+
+def described(error: BaseException) -> dict[str, Any]:
+    """The error of a handler with the frames that are the function's own."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    return failure(type(error).__name__, str(error), traceback.format_list(frames))
+
+
+def report(error: dict[str, Any]) -> None:
+    """Print an error the way Lambda's own runtime does, so that it is in the function's log."""
+    lines = "".join(error["stackTrace"])
+    print(f"[ERROR] {error['errorType']}: {error['errorMessage']}" + (f"\nTraceback (most recent call last):\n{lines}" if lines else ""))
+
+
+def run(handler: Callable[[Any, Context], Any], invocation: dict[str, Any]) -> dict[str, Any]:
+    """Call the handler; the outcome as a message."""
+    try:
+        payload = handler(invocation["event"], Context(invocation))
+    except Exception as error:  # noqa: BLE001 - whatever a function raises is its answer
+        return {"error": described(error)}
+    try:
+        return {"payload": json.dumps(payload)}
+    except (TypeError, ValueError) as error:
+        return {"error": failure("Runtime.MarshalError", f"Unable to marshal response: {error}", [])}
+
+
+def main(requests_fd: int, answers_fd: int) -> None:
+    """Load the handler, say so, then answer one line per line until the pipe closes."""
+    sys.path.insert(0, os.environ["LAMBDA_TASK_ROOT"])
+    broken: dict[str, Any] | None = None
+    handler: Callable[[Any, Context], Any] | None = None
+    try:
+        handler = load(os.environ["_HANDLER"])
+    except Exception as error:  # noqa: BLE001 - a function that cannot be loaded answers every invocation with why
+        broken = load_error(os.environ["_HANDLER"], error)
+    with os.fdopen(requests_fd, encoding="utf-8") as requests, os.fdopen(answers_fd, "w", encoding="utf-8") as answers:
+        print(json.dumps({"ready": True}), file=answers, flush=True)
+        for line in requests:
+            invocation = json.loads(line)
+            outcome: dict[str, Any] = run(handler, invocation) if handler else {"error": broken}
+            if "error" in outcome:
+                report(outcome["error"])
+            outcome["max_memory_kib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            sys.stderr.flush()
+            print(f"{MARK} {invocation['request_id']}", flush=True)
+            print(json.dumps(outcome), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

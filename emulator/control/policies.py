@@ -1,0 +1,105 @@
+"""Resource policies (role trust, queue, function): does a document allow a principal an action on a resource?
+
+Evaluates what resource policies of this kind use: Principal, Action, Resource with wildcards, and the conditions
+String*, Arn* and Bool, on the context keys the caller of `allows` knows. A condition on a key that is unknown does not match.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who acts: `kind` AWS or Service, `name` an ARN or a service's host name; `also` lists what else it counts as."""
+
+    kind: str
+    name: str
+    context: Mapping[str, str] = field(default_factory=dict)
+    also: tuple[str, ...] = ()
+
+
+def allows(policy: Mapping[str, Any], principal: Principal, action: str, resource: str, context: Mapping[str, str]) -> bool:
+    """Whether some statement allows it and none denies it."""
+    statements = _listed(policy.get("Statement", []))
+    matching = [statement["Effect"] for statement in statements if _matches(statement, principal, action, resource, context)]
+    return "Allow" in matching and "Deny" not in matching
+
+
+def _matches(statement: Mapping[str, Any], principal: Principal, action: str, resource: str, context: Mapping[str, str]) -> bool:
+    return (
+        _names(statement, principal)
+        and any(like(pattern.lower(), action.lower()) for pattern in _listed(statement.get("Action", [])))
+        and any(like(pattern, resource) for pattern in _listed(statement.get("Resource", "*")))
+        and all(_condition(operator, wanted, context) for operator, wanted in statement.get("Condition", {}).items())
+    )
+
+
+def _names(statement: Mapping[str, Any], principal: Principal) -> bool:
+    named = statement.get("Principal", {})
+    if named == "*":
+        return True
+    listed = _listed(named.get(principal.kind, []))
+    return any(name in listed for name in (principal.name, *principal.also)) or (principal.kind == "AWS" and "*" in listed)
+
+
+def _condition(operator: str, wanted: Mapping[str, Any], context: Mapping[str, str]) -> bool:
+    if_exists = operator.endswith("IfExists")
+    test = CONDITIONS.get(operator.removesuffix("IfExists"))
+    known = {key.lower(): value for key, value in context.items()}
+    for key, values in wanted.items():
+        value = known.get(key.lower())
+        if value is None:
+            if not if_exists:
+                return False
+        elif test is None or not test(value, [str(item) for item in _listed(values)]):
+            return False
+    return True
+
+
+def _equal(value: str, wanted: Iterable[str]) -> bool:
+    return value in wanted
+
+
+def _equal_ignoring_case(value: str, wanted: Iterable[str]) -> bool:
+    return value.lower() in {item.lower() for item in wanted}
+
+
+def _like(value: str, wanted: Iterable[str]) -> bool:
+    """A value that itself ends in `*` is known only up to there: it matches a pattern that agrees as far as both go."""
+    known = value.removesuffix("*")
+    return any(like(item, value) or (value.endswith("*") and item.startswith(known)) for item in wanted)
+
+
+def _not(test: Callable[[str, Iterable[str]], bool]) -> Callable[[str, Iterable[str]], bool]:
+    return lambda value, wanted: not test(value, wanted)
+
+
+CONDITIONS: dict[str, Callable[[str, Iterable[str]], bool]] = {
+    "StringEquals": _equal,
+    "StringNotEquals": _not(_equal),
+    "StringEqualsIgnoreCase": _equal_ignoring_case,
+    "StringLike": _like,
+    "StringNotLike": _not(_like),
+    "ArnEquals": _like,
+    "ArnLike": _like,
+    "Bool": _equal_ignoring_case,
+}
+
+
+@cache
+def _pattern(pattern: str) -> re.Pattern[str]:
+    return re.compile("".join({"*": ".*", "?": "."}.get(character, re.escape(character)) for character in pattern), re.DOTALL)
+
+
+def like(pattern: str, value: str) -> bool:
+    """AWS wildcards: `*` any run of characters, `?` one character."""
+    return _pattern(pattern).fullmatch(value) is not None
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

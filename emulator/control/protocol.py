@@ -1,0 +1,174 @@
+"""AWS protocols: an HTTP request becomes an `ApiCall` (service, operation, parameters, who signed), and a result or an
+AwsError becomes the HTTP answer its protocol (query, JSON, REST) prescribes, checked against botocore's output shape."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qs
+from xml.sax.saxutils import escape
+
+from botocore.exceptions import UnknownServiceError
+from botocore.validate import ParamValidator
+from moto.core.model import OperationModel
+from moto.core.parse import PROTOCOL_PARSERS, RequestParserError
+from moto.core.request import Request, determine_request_protocol
+from moto.core.routing import get_service_router
+from moto.core.serialize import get_serializer_class
+from moto.core.utils import get_service_model
+from werkzeug.exceptions import MethodNotAllowed, NotFound
+
+from emulator.errors import AwsError
+
+SIGNING_NAMES = {"monitoring": "cloudwatch", "eventbridge": "events", "states": "stepfunctions", "email": "ses", "s3-control": "s3control"}
+CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/(\d{8})/([^/]+)/([^/]+)/aws4_request")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The credential scope of a signed request. Nothing here proves that the secret key was right: see `identity`."""
+
+    access_key_id: str
+    region: str
+    service: str
+
+
+@dataclass(frozen=True)
+class ApiCall:
+    """One request to the API: `service` as boto3 names it, `operation` "" when the service's model knows no such operation."""
+
+    service: str
+    operation: str
+    region: str
+    caller_arn: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    access_key_id: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An HTTP answer, ready to be written."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def signature_of(environ: Mapping[str, Any]) -> Signature | None:
+    """The credential scope from the Authorization header or a presigned URL; None for an unsigned request."""
+    match = CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
+    if not match:
+        query = parse_qs(environ.get("QUERY_STRING", ""))
+        match = CREDENTIAL.search("Credential=" + query.get("X-Amz-Credential", [""])[0])
+    if not match:
+        return None
+    service = match.group(4).lower()
+    return Signature(match.group(1), match.group(3), SIGNING_NAMES.get(service, service))
+
+
+def buffer_body(environ: dict[str, Any]) -> bytes:
+    """Read the body once and put it back, so that it can be parsed here and read again by whoever answers."""
+    length = environ.get("CONTENT_LENGTH")
+    if length:
+        body = environ["wsgi.input"].read(int(length))
+    else:
+        body = environ["wsgi.input"].read() if environ.get("wsgi.input_terminated") else b""
+        environ["CONTENT_LENGTH"] = str(len(body))
+    environ["wsgi.input"] = io.BytesIO(body)
+    return bytes(body)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation of a service's botocore model and the parameters that a request gave in its path."""
+
+    model: OperationModel
+    path_parameters: Mapping[str, Any]
+    protocol: str
+
+    @property
+    def name(self) -> str:
+        return str(self.model.name)
+
+    def parse(self, request: Request, body: bytes) -> dict[str, Any]:
+        """Parameters as boto3 takes them; AwsError when the body is not what the protocol prescribes."""
+        parser = PROTOCOL_PARSERS[self.protocol](self.model)
+        try:
+            parsed = parser.parse(
+                {
+                    "method": request.method,
+                    "values": request.values,
+                    "headers": request.headers,
+                    "body": body,
+                    "url_path": request.path,
+                    "url_params": dict(self.path_parameters),
+                }
+            )
+        except (RequestParserError, ValueError) as error:
+            raise AwsError("SerializationException", f"the request cannot be parsed: {error}") from error
+        return dict(parsed)
+
+    def answer(self, result: Mapping[str, Any]) -> Answer:
+        """The result as the protocol writes it; a result that botocore's output shape does not allow is our fault, a 500."""
+        request_id = str(uuid.uuid4())
+        if self.model.output_shape is not None:
+            report = ParamValidator().validate(dict(result), self.model.output_shape)
+            if report.has_errors():
+                raise AwsError("InternalFailure", f"answer of {self.name} is not of its shape: {report.generate_report()}", 500)
+        written = get_serializer_class(self.model.service_model.service_name, self.protocol)(self.model).serialize(result)
+        body = written["body"] or ""
+        headers = {**written["headers"], "x-amzn-RequestId": request_id}
+        return Answer(self._status(result, written["status_code"]), headers, body.encode() if isinstance(body, str) else bytes(body))
+
+    def _status(self, result: Mapping[str, Any], otherwise: int) -> int:
+        """A few outputs (Lambda's Invoke) carry the HTTP status as a member."""
+        shape = self.model.output_shape
+        for name, member in (shape.members if shape is not None else {}).items():
+            if member.serialization.get("location") == "statusCode":
+                return int(result.get(name, otherwise))
+        return int(otherwise)
+
+    def error(self, error: AwsError) -> Answer:
+        return error_answer(error, self.protocol)
+
+
+def match_operation(service: str, environ: dict[str, Any]) -> tuple[Operation | None, Request]:
+    """The operation that a request means, or None; the body may be consumed for query protocols."""
+    request = Request(environ)
+    try:
+        model, path_parameters = get_service_router(service).match(request)
+    except (NotFound, MethodNotAllowed, UnknownServiceError):
+        return None, request
+    protocol = determine_request_protocol(get_service_model(service), request.content_type)
+    return Operation(model, path_parameters, protocol), request
+
+
+def error_answer(error: AwsError, protocol: str = "json") -> Answer:
+    """The error in the form of the protocol: `__type` and message for JSON, an Error element for the XML ones."""
+    request_id = str(uuid.uuid4())
+    headers = {"x-amzn-RequestId": request_id, "x-amzn-ErrorType": error.code}
+    if protocol in {"json", "rest-json"}:
+        body = json.dumps({"__type": error.code, "message": error.message, "Message": error.message})
+        return Answer(error.http_status, {**headers, "Content-Type": "application/x-amz-json-1.1"}, body.encode())
+    inner = f"<Code>{escape(error.code)}</Code><Message>{escape(error.message)}</Message>"
+    if protocol == "ec2":
+        body = f"<Response><Errors><Error>{inner}</Error></Errors><RequestID>{request_id}</RequestID></Response>"
+    elif protocol == "rest-xml":
+        body = f"<Error>{inner}<RequestId>{request_id}</RequestId></Error>"
+    else:
+        body = f"<ErrorResponse><Error><Type>Sender</Type>{inner}</Error><RequestId>{request_id}</RequestId></ErrorResponse>"
+    return Answer(error.http_status, {**headers, "Content-Type": "text/xml"}, body.encode())
+
+
+def status_line(status: int) -> str:
+    """`200 OK`, for WSGI."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return f"{status} Unknown"

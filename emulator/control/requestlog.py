@@ -1,0 +1,59 @@
+"""Every request that reached the API, one JSON line each in `<state_dir>/requests.jsonl`: when, what, by whom, on what, with
+which outcome. Values are cut short and payloads left out: the log says what was asked, not what was in it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from emulator.control.protocol import ApiCall
+
+LONGEST_VALUE = 200
+MOST_MEMBERS = 20
+PAYLOADS = frozenset({"Body", "Payload", "ZipFile", "TemplateBody", "PipelineDefinition", "logEvents", "MetricData", "SecretString"})
+
+
+@dataclass
+class RequestLog:
+    """Appends to the file; safe from many threads."""
+
+    path: Path
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def record(self, call: ApiCall, status: int, error: str | None = None) -> None:
+        line = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "service": call.service,
+            "operation": call.operation,
+            "caller": call.caller_arn,
+            "region": call.region,
+            "parameters": small(call.parameters),
+            "status": status,
+            **({"error": error} if error else {}),
+        }
+        text = json.dumps(line, default=str) + "\n"
+        with self._lock, self.path.open("a", encoding="utf-8") as file:
+            file.write(text)
+
+
+def small(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters without payloads, long values cut."""
+    kept = {key: value for key, value in parameters.items() if value is not None and not hasattr(value, "read")}
+    return {key: _short(value) for key, value in list(kept.items())[:MOST_MEMBERS] if key not in PAYLOADS}
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray):
+        return f"{len(value)} bytes"
+    if isinstance(value, Mapping):
+        return small(value)
+    if isinstance(value, list | tuple):
+        return [_short(item) for item in value[:MOST_MEMBERS]]
+    if isinstance(value, str) and len(value) > LONGEST_VALUE:
+        return value[:LONGEST_VALUE] + "..."
+    return value
