@@ -1,0 +1,32 @@
+"""The CDK entry: environment files in, a cloud assembly out. `cdk ... -c environment=dev` takes one environment instead of all."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from config.errors import ConfigError
+from config.loader import environment_names, load_environment
+from stacks.node import use_installed_node
+
+ROOT = Path(__file__).resolve().parent
+
+
+def main() -> int:
+    use_installed_node()
+    from stacks.app import ShoalApp  # only now: importing the CDK starts Node.js
+
+    app = ShoalApp()
+    chosen = app.node.try_get_context("environment")
+    try:
+        for name in [chosen] if chosen else environment_names(ROOT):
+            app.add_environment(load_environment(name, ROOT), root=ROOT)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 1
+    app.synth()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

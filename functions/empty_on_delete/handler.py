@@ -1,0 +1,132 @@
+"""CloudFormation custom resource: on Delete it empties a bucket (all versions) or a model package group; Create and Update do nothing.
+
+In: a custom resource request. Out: the answer that CloudFormation waits for, PUT to the request's ResponseURL. Acts only on
+what carries the tag `shoal:empty-on-delete: true`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import urllib.request
+from typing import Any
+
+import boto3
+from botocore.exceptions import ClientError
+
+EMPTY_TAG = {"Key": "shoal:empty-on-delete", "Value": "true"}
+_GONE = ("NoSuchBucket", "404", "ResourceNotFound")
+_SPARE_MS = 30_000
+_CLOSED_SID = "ClosedBeforeDeletion"
+
+log = logging.getLogger()
+log.setLevel(logging.INFO)
+
+
+class OutOfTimeError(Exception):
+    """There is more to delete than one invocation manages."""
+
+
+def handler(event: dict[str, Any], context: Any) -> None:
+    """Do what the request asks, and answer in every case: without an answer CloudFormation waits for an hour."""
+    status, reason = "SUCCESS", ""
+    try:
+        if event["RequestType"] == "Delete":
+            empty(event["ResourceType"], event["ResourceProperties"], context)
+    except Exception as error:
+        log.exception("could not empty %s", event["ResourceProperties"])
+        status, reason = "FAILED", f"{type(error).__name__}: {error}"
+    respond(event, status, reason)
+
+
+def empty(resource_type: str, properties: dict[str, str], context: Any) -> None:
+    """Empty what `properties` names; what is gone already counts as empty."""
+    try:
+        if resource_type == "Custom::EmptyBucket":
+            empty_bucket(properties["BucketName"], context)
+        else:
+            empty_group(properties["ModelPackageGroupName"], properties["ModelPackageGroupArn"], context)
+    except ClientError as error:
+        if error.response["Error"]["Code"] not in _GONE and "does not exist" not in str(error):
+            raise
+        log.info("already gone: %s", error)
+
+
+def empty_bucket(bucket: str, context: Any) -> None:
+    """Close the bucket for writing (access logs arrive for hours), then delete every version and delete marker."""
+    s3 = boto3.client("s3")
+    if EMPTY_TAG not in _bucket_tags(s3, bucket):
+        log.info("%s does not carry the tag: left alone", bucket)
+        return
+    _close(s3, bucket)
+    for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+        versions = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
+        if versions:
+            _leave_time(context)
+            objects = [{"Key": version["Key"], "VersionId": version["VersionId"]} for version in versions]
+            answer = s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
+            if answer.get("Errors"):
+                raise RuntimeError(f"{bucket}: {answer['Errors'][0]}")
+            log.info("deleted %d versions from %s", len(objects), bucket)
+
+
+def empty_group(group: str, group_arn: str, context: Any) -> None:
+    """Delete every model package of the group."""
+    sagemaker = boto3.client("sagemaker")
+    tags = [tag for page in sagemaker.get_paginator("list_tags").paginate(ResourceArn=group_arn) for tag in page["Tags"]]
+    if EMPTY_TAG not in tags:
+        log.info("%s does not carry the tag: left alone", group)
+        return
+    pages = sagemaker.get_paginator("list_model_packages").paginate(ModelPackageGroupName=group)
+    for arn in [package["ModelPackageArn"] for page in pages for package in page["ModelPackageSummaryList"]]:
+        _leave_time(context)
+        sagemaker.delete_model_package(ModelPackageName=arn)
+        log.info("deleted %s", arn)
+
+
+def respond(event: dict[str, Any], status: str, reason: str) -> None:
+    """PUT the answer to CloudFormation's presigned URL."""
+    answer = {
+        "Status": status,
+        "Reason": reason or f"see the log of the function behind {event['LogicalResourceId']}",
+        "PhysicalResourceId": event.get("PhysicalResourceId") or f"{event['StackId']}/{event['LogicalResourceId']}",
+        "StackId": event["StackId"],
+        "RequestId": event["RequestId"],
+        "LogicalResourceId": event["LogicalResourceId"],
+    }
+    # The URL is signed for an empty content type (CloudFormation user guide, "Custom resource response objects").
+    request = urllib.request.Request(  # noqa: S310 - the URL is CloudFormation's
+        event["ResponseURL"], data=json.dumps(answer).encode(), method="PUT", headers={"Content-Type": ""}
+    )
+    with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 - see above
+        log.info("answered %s: %s", status, response.status)
+
+
+def _bucket_tags(s3: Any, bucket: str) -> list[dict[str, str]]:
+    try:
+        tags: list[dict[str, str]] = s3.get_bucket_tagging(Bucket=bucket)["TagSet"]
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "NoSuchTagSet":
+            raise
+        return []
+    return tags
+
+
+def _close(s3: Any, bucket: str) -> None:
+    try:
+        policy = json.loads(s3.get_bucket_policy(Bucket=bucket)["Policy"])
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "NoSuchBucketPolicy":
+            raise
+        policy = {"Version": "2012-10-17", "Statement": []}
+    if any(statement.get("Sid") == _CLOSED_SID for statement in policy["Statement"]):
+        return
+    policy["Statement"].append(
+        {"Sid": _CLOSED_SID, "Effect": "Deny", "Principal": "*", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{bucket}/*"}
+    )
+    s3.put_bucket_policy(Bucket=bucket, Policy=json.dumps(policy))
+
+
+def _leave_time(context: Any) -> None:
+    if context.get_remaining_time_in_millis() < _SPARE_MS:
+        raise OutOfTimeError("not finished in 15 minutes; delete the stack again to go on")

@@ -1,0 +1,146 @@
+"""Names, the key and the VPC go in; the roles under which SageMaker runs training, evaluation and the endpoint come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from config.names import Names
+from stacks.constructs.actor_role import ActorRole
+
+_INTERFACE_ACTIONS = (
+    "ec2:CreateNetworkInterface",
+    "ec2:CreateNetworkInterfacePermission",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DeleteNetworkInterfacePermission",
+)
+_DESCRIBE_ACTIONS = (
+    "ec2:DescribeDhcpOptions",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVpcEndpoints",
+    "ec2:DescribeVpcs",
+)
+
+
+class JobRoles(Construct):
+    """`training`, `evaluation` and `endpoint`: each reads its inputs and writes its outputs, and nothing else.
+
+    Source: SageMaker developer guide, "SageMaker roles", the execution role permissions of each Create call.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        key: kms.IKey,
+        vpc: ec2.IVpc,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._names = names
+        self._key = key
+        self._vpc = vpc
+        self.training = self._role("training", "Runs training jobs.", log_group="TrainingJobs")
+        self.evaluation = self._role("evaluation", "Runs evaluation jobs.", log_group="ProcessingJobs")
+        self.endpoint = self._role("endpoint", "Runs the temporary endpoint.", log_group="Endpoints")
+        self._read(self.training, {"data": "datasets", "artifacts": "checkpoints"})
+        self._write(self.training, ["training", "checkpoints"])
+        self._read_code(self.training)
+        self._read(self.evaluation, {"data": "datasets", "artifacts": "training"})
+        self._write(self.evaluation, ["evaluation"])
+        self._read_code(self.evaluation)
+        self._read(self.endpoint, {"artifacts": "training"})
+
+    def allow_pull(self, role: ActorRole, images: Iterable[str]) -> None:
+        """Let `role` pull `images` (full ECR URIs), and no other repository."""
+        role.allow(
+            "PullImage",
+            ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
+            on=sorted({repository_arn(image) for image in images}),
+        )
+        role.allow("LogInToEcr", ["ecr:GetAuthorizationToken"], on=["*"], because="GetAuthorizationToken has no resource type in IAM.")
+
+    def _role(self, actor: str, description: str, *, log_group: str) -> ActorRole:
+        role = ActorRole(self, actor.capitalize(), names=self._names, actor=actor, service="sagemaker", description=description)
+        role.allow(
+            "WriteLogs",
+            ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
+            on=[self._names.arn("logs", f"log-group:/aws/sagemaker/{log_group}*")],
+            because=f"SageMaker makes up the names of the groups and streams of {log_group}.",
+        )
+        role.allow(
+            "PutMetrics",
+            ["cloudwatch:PutMetricData"],
+            on=["*"],
+            when={"StringLike": {"cloudwatch:namespace": f"/aws/sagemaker/{log_group}*"}},
+            because="PutMetricData has no resource type in IAM; the condition names the namespace.",
+        )
+        self._allow_interfaces(role)
+        role.allow("UseKey", ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"], on=[self._key.key_arn])
+        role.allow(
+            "LendKeyToVolumes",
+            ["kms:CreateGrant"],
+            on=[self._key.key_arn],
+            when={"Bool": {"kms:GrantIsForAWSResource": "true"}},
+        )
+        return role
+
+    def _allow_interfaces(self, role: ActorRole) -> None:
+        role.allow(
+            "AttachToVpc",
+            _INTERFACE_ACTIONS,
+            on=["*"],
+            when={"ArnEquals": {"ec2:Vpc": self._vpc.vpc_arn}},
+            because="SageMaker makes the network interfaces, so their ids are unknown; the condition names the VPC.",
+        )
+        role.allow("SeeVpc", _DESCRIBE_ACTIONS, on=["*"], because="EC2 Describe actions have no resource type in IAM.")
+
+    def _read(self, role: ActorRole, prefixes: dict[str, str]) -> None:
+        for purpose, prefix in prefixes.items():
+            bucket = f"arn:aws:s3:::{self._names.bucket(purpose)}"
+            role.allow(
+                f"List{purpose.capitalize()}",
+                ["s3:ListBucket"],
+                on=[bucket],
+                when={"StringLike": {"s3:prefix": f"{prefix}/*"}},
+            )
+            role.allow(
+                f"Read{purpose.capitalize()}",
+                ["s3:GetObject"],
+                on=[f"{bucket}/{prefix}/*"],
+                because=f"The job reads every object below {prefix}/.",
+            )
+
+    def _write(self, role: ActorRole, prefixes: list[str]) -> None:
+        bucket = f"arn:aws:s3:::{self._names.bucket('artifacts')}"
+        for prefix in prefixes:
+            role.allow(
+                f"Write{prefix.capitalize()}",
+                ["s3:AbortMultipartUpload", "s3:PutObject"],
+                on=[f"{bucket}/{prefix}/*"],
+                because=f"Every execution writes below its own id in {prefix}/.",
+            )
+
+    def _read_code(self, role: ActorRole) -> None:
+        environment = self._names.environment
+        bucket = f"arn:aws:s3:::cdk-hnb659fds-assets-{environment.account}-{environment.region}"
+        role.allow("ListCode", ["s3:ListBucket"], on=[bucket], when={"StringLike": {"s3:prefix": "*.tar.gz"}})
+        role.allow(
+            "ReadCode",
+            ["s3:GetObject"],
+            on=[f"{bucket}/*.tar.gz"],
+            because="Code archives are named by their content; parameter CodeUri chooses one, so that an older one can be run again.",
+        )
+
+
+def repository_arn(image: str) -> str:
+    """ARN of the ECR repository of an image URI such as `763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0`."""
+    registry, _, repository = image.partition("/")
+    account, _, _, region, *_ = registry.split(".")
+    return f"arn:aws:ecr:{region}:{account}:repository/{repository.partition('@')[0].partition(':')[0]}"

@@ -1,0 +1,35 @@
+"""Names go in; the function that proves that an execution's endpoint answers comes out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from config.names import Names
+from stacks.constructs.python_function import PythonFunction
+
+PURPOSE = "smoke-test"
+
+
+class SmokeTest(Construct):
+    """May call this pipeline's endpoints, nothing else."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, names: Names, functions: Path) -> None:
+        super().__init__(scope, construct_id)
+        self.caller = PythonFunction(
+            self,
+            "Caller",
+            names=names,
+            purpose=PURPOSE,
+            folder=functions / "smoke_test",
+            description=f"Sends ten digits to the endpoint of an execution of {names.pipeline} and judges the answers",
+            timeout=cdk.Duration.minutes(2),
+        )
+        self.caller.role.allow(
+            "CallEndpoints",
+            ["sagemaker:InvokeEndpoint"],
+            on=[names.arn("sagemaker", f"endpoint/{names.pipeline}-*")],
+            because="Endpoints are named after the pipeline and the execution.",
+        )

@@ -1,0 +1,80 @@
+"""Settings in; the customer-managed key and the data, artifact and log buckets come out."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from config.names import Names
+
+# S3's server access logging cannot write to a bucket that is encrypted with a customer's key (S3 user guide, "Enabling server access logging").
+_LOG_ENCRYPTION = s3.BucketEncryption.S3_MANAGED
+
+
+class Storage(Construct):
+    """`key`, `data`, `artifacts` and `logs`. Without protection they go with the stack, else they stay."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:
+        super().__init__(scope, construct_id)
+        self._names = names
+        protect = names.environment.protect
+        self._removal = cdk.RemovalPolicy.RETAIN if protect else cdk.RemovalPolicy.DESTROY
+        # The key policy stays the default: the account delegates to IAM, and each role has its own statement for this key.
+        self.key = kms.Key(
+            self,
+            "Key",
+            alias=f"alias/{names.prefix}",
+            description=f"Data and artifacts of {names.prefix}",
+            enable_key_rotation=True,
+            pending_window=cdk.Duration.days(30 if protect else 7),
+            removal_policy=self._removal,
+        )
+        self.logs = self._log_bucket()
+        self.data = self._bucket("data", [_expire_old_versions(days=90)])
+        self.artifacts = self._bucket("artifacts", [_expire_old_versions(days=30), _expire("checkpoints/", days=30)])
+
+    def _log_bucket(self) -> s3.Bucket:
+        return s3.Bucket(
+            self,
+            "Logs",
+            bucket_name=self._names.bucket("logs"),
+            encryption=_LOG_ENCRYPTION,
+            enforce_ssl=True,
+            versioned=True,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            lifecycle_rules=[_expire("", days=365), _expire_old_versions(days=30)],
+            removal_policy=self._removal,
+        )
+
+    def _bucket(self, purpose: str, lifecycle_rules: list[s3.LifecycleRule]) -> s3.Bucket:
+        return s3.Bucket(
+            self,
+            purpose.capitalize(),
+            bucket_name=self._names.bucket(purpose),
+            encryption=s3.BucketEncryption.KMS,
+            encryption_key=self.key,
+            bucket_key_enabled=True,
+            enforce_ssl=True,
+            versioned=True,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            server_access_logs_bucket=self.logs,
+            server_access_logs_prefix=f"{purpose}/",
+            lifecycle_rules=lifecycle_rules,
+            removal_policy=self._removal,
+        )
+
+
+def _expire(prefix: str, *, days: int) -> s3.LifecycleRule:
+    return s3.LifecycleRule(id=f"expire-{prefix.rstrip('/') or 'all'}", prefix=prefix or None, expiration=cdk.Duration.days(days))
+
+
+def _expire_old_versions(*, days: int) -> s3.LifecycleRule:
+    return s3.LifecycleRule(
+        id="expire-old-versions",
+        noncurrent_version_expiration=cdk.Duration.days(days),
+        abort_incomplete_multipart_upload_after=cdk.Duration.days(7),
+    )

@@ -1,0 +1,122 @@
+"""Names go in; what deletes an execution's endpoint when the execution ends in any way comes out.
+
+Terminal status event -> queue -> function. The queue brings an execution back until nothing of it is left; after two hours the
+message goes to the dead-letter queue and the alarm on it rings.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_lambda_event_sources as event_sources
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from config.names import Names
+from stacks.constructs.acknowledge import acknowledge
+from stacks.constructs.python_function import PythonFunction
+
+PURPOSE = "teardown"
+TERMINAL_STATUSES = ("Succeeded", "Failed", "Stopped", "CompletedWithFailures")
+_FUNCTION_TIMEOUT = cdk.Duration.seconds(90)
+# Also the time between two tries, because the function leaves a message that it cannot finish in the queue.
+_VISIBILITY_TIMEOUT = cdk.Duration.seconds(120)
+# An endpoint whose container fails stays Creating, undeletable, for up to an hour: 60 tries are two hours.
+_TRIES = 60
+
+
+class TeardownGuard(Construct):
+    """`deleter`, called by the pipeline's Teardown step and by the queue behind the terminal-status rule."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, names: Names, functions: Path) -> None:
+        super().__init__(scope, construct_id)
+        self._names = names
+        self.deleter = PythonFunction(
+            self,
+            "Deleter",
+            names=names,
+            purpose=PURPOSE,
+            folder=functions / "teardown",
+            description=f"Deletes endpoint, configuration and model of an execution of {names.pipeline}",
+            timeout=_FUNCTION_TIMEOUT,
+            environment={"PIPELINE_NAME": names.pipeline},
+        )
+        self._allow_deletion()
+        self.dead_letters = sqs.Queue(self, "DeadLetters", enforce_ssl=True, retention_period=cdk.Duration.days(14))
+        self.queue = sqs.Queue(
+            self,
+            "Queue",
+            enforce_ssl=True,
+            visibility_timeout=_VISIBILITY_TIMEOUT,
+            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=_TRIES),
+        )
+        self._connect()
+        self._watch_dead_letters()
+
+    def _allow_deletion(self) -> None:
+        role, names = self.deleter.role, self._names
+        named = f"{names.pipeline}-*"
+        why = "What an execution creates is named after the pipeline and the execution."
+        role.allow(
+            "DeleteEndpoints",
+            ["sagemaker:DeleteEndpoint", "sagemaker:DescribeEndpoint"],
+            on=[names.arn("sagemaker", f"endpoint/{named}")],
+            because=why,
+        )
+        role.allow(
+            "DeleteConfigs",
+            ["sagemaker:DeleteEndpointConfig", "sagemaker:DescribeEndpointConfig"],
+            on=[names.arn("sagemaker", f"endpoint-config/{named}")],
+            because=why,
+        )
+        role.allow(
+            "DeleteModels",
+            ["sagemaker:DeleteModel", "sagemaker:DescribeModel"],
+            on=[names.arn("sagemaker", f"model/{prefix}") for prefix in (named, "pipelines-*")],
+            because="SageMaker makes up the name of a Model step's model, with this documented prefix.",
+        )
+        role.allow(
+            "ListSteps",
+            ["sagemaker:ListPipelineExecutionSteps"],
+            on=[f"{names.pipeline_arn}/execution/*"],
+            because="Executions of this one pipeline.",
+        )
+        role.allow(
+            "ListByName",
+            ["sagemaker:ListEndpointConfigs", "sagemaker:ListEndpoints", "sagemaker:ListModels"],
+            on=["*"],
+            because="SageMaker's List actions have no resource type in IAM.",
+        )
+
+    def _connect(self) -> None:
+        events.Rule(
+            self,
+            "ExecutionEnded",
+            description=f"Every end of an execution of {self._names.pipeline}",
+            event_pattern=events.EventPattern(
+                source=["aws.sagemaker"],
+                detail_type=["SageMaker Model Building Pipeline Execution Status Change"],
+                detail={"pipelineArn": [self._names.pipeline_arn], "currentPipelineExecutionStatus": [*TERMINAL_STATUSES]},
+            ),
+            targets=[targets.SqsQueue(self.queue, dead_letter_queue=self.dead_letters)],
+        )
+        self.deleter.function.add_event_source(event_sources.SqsEventSource(self.queue, batch_size=1, report_batch_item_failures=True))
+
+    def _watch_dead_letters(self) -> None:
+        acknowledge(self.dead_letters, {"AwsSolutions-SQS3": "This is the dead-letter queue."})
+        self.alarm = cloudwatch.Alarm(
+            self,
+            "NotTornDown",
+            alarm_description=f"An endpoint of {self._names.pipeline} may still be running: its teardown gave up, read the dead-letter queue.",
+            metric=self.dead_letters.metric_approximate_number_of_messages_visible(
+                period=cdk.Duration.minutes(5), statistic=cloudwatch.Stats.MAXIMUM
+            ),
+            threshold=1,
+            evaluation_periods=1,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        )

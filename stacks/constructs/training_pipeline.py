@@ -1,0 +1,60 @@
+"""A pipeline definition with CDK tokens in it goes in; the SageMaker pipeline that CloudFormation deploys comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sagemaker as sagemaker
+from constructs import Construct
+
+from config.names import Names
+
+_IMAGE_KEYS = ("TrainingImage", "ImageUri", "Image")
+
+
+class TrainingPipeline(Construct):
+    """`resource` is the AWS::SageMaker::Pipeline."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, names: Names, definition: Mapping[str, Any], role: iam.IRole, description: str
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.resource = sagemaker.CfnPipeline(
+            self,
+            "Pipeline",
+            pipeline_name=names.pipeline,
+            pipeline_display_name=names.pipeline,
+            pipeline_description=description,
+            role_arn=role.role_arn,
+            # One Fn::Join: CDK tokens are resolved at deployment, everything else is escaped now.
+            pipeline_definition={"PipelineDefinitionBody": cdk.Stack.of(self).to_json_string(dict(definition))},
+        )
+        # The role alone is not enough: a pipeline started before the role has its policies fails with AccessDenied.
+        self.resource.node.add_dependency(role)
+
+
+def images(definition: Mapping[str, Any], step_type: str) -> set[str]:
+    """The container images that the steps of `step_type` name, in branches too."""
+    return {image for step in _steps(definition["Steps"]) if step["Type"] == step_type for image in _images(step["Arguments"])}
+
+
+def _steps(steps: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for step in steps:
+        yield step
+        for branch in ("IfSteps", "ElseSteps"):
+            yield from _steps(step.get("Arguments", {}).get(branch, []))
+
+
+def _images(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, child in value.items():
+            if key in _IMAGE_KEYS and isinstance(child, str):
+                yield child
+            else:
+                yield from _images(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _images(child)

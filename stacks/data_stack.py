@@ -1,0 +1,43 @@
+"""What one environment keeps: data, artifacts, logs and the model registry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import aws_cdk as cdk
+from aws_cdk import aws_sagemaker as sagemaker
+from constructs import Construct
+
+from config.names import Names
+from stacks.constructs.empty_on_delete import EmptyOnDelete
+from stacks.constructs.storage import Storage
+
+
+class DataStack(cdk.Stack):
+    """Key, buckets and model package group. In a protected environment all of them outlive the stack."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, names: Names, functions: Path, env: cdk.Environment) -> None:
+        protect = names.environment.protect
+        super().__init__(scope, construct_id, stack_name=names.stack("data"), env=env, termination_protection=protect)
+        storage = Storage(self, "Storage", names=names)
+        self.key = storage.key
+        self.data_bucket = storage.data
+        self.artifact_bucket = storage.artifacts
+        self.model_package_group = sagemaker.CfnModelPackageGroup(
+            self,
+            "ModelPackageGroup",
+            model_package_group_name=names.model_package_group,
+            model_package_group_description=f"Models trained by the pipeline {names.pipeline}",
+        )
+        self.model_package_group.apply_removal_policy(cdk.RemovalPolicy.RETAIN if protect else cdk.RemovalPolicy.DESTROY)
+        if not protect:
+            emptier = EmptyOnDelete(self, "EmptyOnDelete", names=names, functions=functions)
+            emptier.buckets({"data": storage.data, "artifacts": storage.artifacts, "logs": storage.logs})
+            emptier.registry(self.model_package_group)
+        self._add_outputs()
+
+    def _add_outputs(self) -> None:
+        cdk.CfnOutput(self, "DataBucketName", value=self.data_bucket.bucket_name)
+        cdk.CfnOutput(self, "ArtifactBucketName", value=self.artifact_bucket.bucket_name)
+        cdk.CfnOutput(self, "KeyArn", value=self.key.key_arn)
+        cdk.CfnOutput(self, "ModelPackageGroupName", value=self.model_package_group.model_package_group_name)

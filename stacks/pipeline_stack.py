@@ -1,0 +1,92 @@
+"""What trains, tests and cleans up in one environment: the pipeline, its roles, its functions and the teardown guard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from config.names import Names
+from pipelines.definition import Infrastructure, build
+from stacks.constructs import smoke_test, teardown_guard
+from stacks.constructs.code_archive import CodeArchive
+from stacks.constructs.job_roles import JobRoles
+from stacks.constructs.pipeline_role import PipelineRole
+from stacks.constructs.smoke_test import SmokeTest
+from stacks.constructs.teardown_guard import TeardownGuard
+from stacks.constructs.training_pipeline import TrainingPipeline, images
+from stacks.data_stack import DataStack
+from stacks.network_stack import NetworkStack
+
+
+class PipelineStack(cdk.Stack):
+    """Deployed last; nothing in it holds data."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        root: Path,
+        network: NetworkStack,
+        data: DataStack,
+        env: cdk.Environment,
+    ) -> None:
+        environment = names.environment
+        super().__init__(scope, construct_id, stack_name=names.stack("pipeline"), env=env, termination_protection=environment.protect)
+        self._names, self._network, self._data = names, network, data
+        self._code = CodeArchive(self, "Code", source_dir=root / environment.training.source_dir)
+        self._smoke_test = SmokeTest(self, "SmokeTest", names=names, functions=root / "functions")
+        self._guard = TeardownGuard(self, "TeardownGuard", names=names, functions=root / "functions")
+        self._jobs = JobRoles(self, "JobRoles", names=names, key=data.key, vpc=network.vpc)
+        definition = build(environment, self._infrastructure())
+        self._allow_pulls(definition)
+        role = self._pipeline_role()
+        self.pipeline = TrainingPipeline(
+            self,
+            "TrainingPipeline",
+            names=names,
+            definition=definition,
+            role=role,
+            description=f"Trains, evaluates, registers, deploys and smoke-tests {environment.project}",
+        )
+        self.pipeline.node.add_dependency(self._jobs, self._smoke_test, self._guard)
+        self._add_outputs()
+
+    def _infrastructure(self) -> Infrastructure:
+        return Infrastructure(
+            code_uri=self._code.uri,
+            kms_key_arn=self._data.key.key_arn,
+            training_subnet_ids=(self._network.training_subnet.subnet_id,),
+            training_security_group_ids=(self._network.training_security_group.security_group_id,),
+            hosting_subnet_ids=tuple(subnet.subnet_id for subnet in self._network.hosting_subnets),
+            hosting_security_group_ids=(self._network.hosting_security_group.security_group_id,),
+            training_role_arn=self._names.role_arn("training"),
+            evaluation_role_arn=self._names.role_arn("evaluation"),
+            endpoint_role_arn=self._names.role_arn("endpoint"),
+            smoke_test_function_arn=self._smoke_test.caller.function.function_arn,
+            teardown_function_arn=self._guard.deleter.function.function_arn,
+        )
+
+    def _allow_pulls(self, definition: dict[str, Any]) -> None:
+        self._jobs.allow_pull(self._jobs.training, images(definition, "Training"))
+        self._jobs.allow_pull(self._jobs.evaluation, images(definition, "Processing"))
+        self._jobs.allow_pull(self._jobs.endpoint, images(definition, "Model"))
+
+    def _pipeline_role(self) -> PipelineRole:
+        role = PipelineRole(self, "PipelineRole", names=self._names)
+        role.allow_training([self._network.training_subnet], [self._network.training_security_group])
+        role.allow_processing()
+        role.allow_functions([self._names.function(purpose) for purpose in (smoke_test.PURPOSE, teardown_guard.PURPOSE)])
+        role.allow_pass([self._jobs.training, self._jobs.evaluation, self._jobs.endpoint])
+        role.allow_key(self._data.key)
+        return role
+
+    def _add_outputs(self) -> None:
+        cdk.CfnOutput(self, "PipelineName", value=self._names.pipeline)
+        cdk.CfnOutput(self, "PipelineArn", value=self._names.pipeline_arn)
+        cdk.CfnOutput(self, "CodeUri", value=self._code.uri)
+        cdk.CfnOutput(self, "TeardownDeadLetterQueueUrl", value=self._guard.dead_letters.queue_url)

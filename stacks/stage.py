@@ -1,0 +1,28 @@
+"""One environment's settings go in; its stacks come out, in the order in which they are deployed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from config.names import Names
+from config.settings import Environment
+from stacks.data_stack import DataStack
+from stacks.network_stack import NetworkStack
+from stacks.pipeline_stack import PipelineStack
+
+
+class EnvironmentStage(cdk.Stage):
+    """Stage id = the environment's name, so `cdk deploy 'dev/*'` means its stacks. `root` is the repository."""
+
+    def __init__(self, scope: Construct, *, environment: Environment, root: Path) -> None:
+        super().__init__(scope, environment.name)
+        names = Names(environment)
+        env = cdk.Environment(account=environment.account, region=environment.region)
+        self.network = NetworkStack(self, "network", names=names, env=env)
+        self.data = DataStack(self, "data", names=names, functions=root / "functions", env=env)
+        self.pipeline = PipelineStack(self, "pipeline", names=names, root=root, network=self.network, data=self.data, env=env)
+        cdk.Tags.of(self).add("shoal:project", environment.project)
+        cdk.Tags.of(self).add("shoal:environment", environment.name)
