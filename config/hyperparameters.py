@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 HyperparameterValue = str | int | float | bool
+ParameterType = Literal["String", "Integer", "Float"]
 
 PIPELINE_PARAMETERS = ("TrainDataUri", "TestDataUri", "CodeUri", "InstanceType", "InstanceCount", "MinAccuracy")
 """Parameters that every pipeline has; a hyperparameter may not take their names."""
@@ -19,7 +21,7 @@ def parameter_name(hyperparameter: str) -> str:
     return "".join(word[0].upper() + word[1:] for word in words)
 
 
-def parameter_type(value: HyperparameterValue) -> str:
+def parameter_type(value: HyperparameterValue) -> ParameterType:
     """Type of the pipeline parameter; true and false travel as text, because a Boolean cannot be joined into a string."""
     if isinstance(value, bool | str):
         return "String"

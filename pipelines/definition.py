@@ -1,0 +1,108 @@
+"""The pipeline, top to bottom: an environment and its infrastructure in, the SageMaker pipeline definition (a dict) out.
+
+    Train -> Evaluate -> AccuracyGate -+-> Register -> CreateModel -> CreateEndpointConfig -> CreateEndpoint -> SmokeTest -> Teardown
+                                       +-> AccuracyTooLow (the execution fails)
+
+What each step asks SageMaker for is in `pipelines.requests`; what may change per execution is a parameter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from config.hyperparameters import as_text, parameter_name, parameter_type
+from config.names import Names
+from config.settings import Environment
+from pipelines.expressions import EXECUTION_ARN, EXECUTION_ID, Join, Parameter, Property, PropertyFile
+from pipelines.graph import Pipeline
+from pipelines.launch import resolve
+from pipelines.requests import EVALUATION_FILE, EVALUATION_OUTPUT, Infrastructure, Parameters, Requests
+from pipelines.retries import CREATE_CALL, JOB
+from pipelines.steps import (
+    After,
+    Condition,
+    Endpoint,
+    EndpointConfig,
+    Fail,
+    GreaterThanOrEqualTo,
+    Lambda,
+    Model,
+    Processing,
+    RegisterModel,
+    ReportFile,
+    Training,
+    Trigger,
+)
+
+__all__ = ["Infrastructure", "build"]
+
+
+def build(environment: Environment, infrastructure: Infrastructure, *, teardown_after_any: bool = False) -> dict[str, Any]:
+    """The definition. `teardown_after_any` gives Teardown the run condition `Any`, which the service has had since October 2026 only.
+
+    Raises LaunchError when the training cannot run where it is sent, and GraphError when the steps do not fit together.
+    """
+    parameters = declare(environment, infrastructure)
+    requests = Requests(environment, infrastructure, resolve(environment.training, environment.region), parameters)
+
+    train = Training("Train", requests.training(), retries=(CREATE_CALL, JOB))
+
+    report = ReportFile("EvaluationReport", output=EVALUATION_OUTPUT, path=EVALUATION_FILE)
+    evaluate = Processing("Evaluate", requests.evaluation(), report_files=(report,), retries=(CREATE_CALL, JOB))
+
+    register = RegisterModel("Register", requests.registration(), retries=(CREATE_CALL,))
+    create_model = Model("CreateModel", requests.model(), depends_on=(register.name,), retries=(CREATE_CALL,))
+    create_endpoint_config = EndpointConfig("CreateEndpointConfig", requests.endpoint_config())
+    create_endpoint = Endpoint("CreateEndpoint", requests.endpoint())
+
+    smoke_test = Lambda(
+        "SmokeTest",
+        {
+            "endpoint_name": Property(create_endpoint.name, "EndpointName"),
+            "model_data_url": requests.model_data,
+            "training_job_name": Property(train.name, "TrainingJobName"),
+            "max_latency_ms": environment.endpoint.max_latency_ms,
+            "pipeline_execution_arn": EXECUTION_ARN,
+        },
+        function_arn=infrastructure.smoke_test_function_arn,
+        outputs={"status": "String", "answers": "String", "max_latency_ms": "Float"},
+    )
+    teardown = Lambda(
+        "Teardown",
+        {
+            "pipeline_name": requests.names.pipeline,
+            "execution_arn": EXECUTION_ARN,
+            "execution_id": EXECUTION_ID,
+            "endpoint_name": requests.endpoint_name,
+        },
+        depends_on=(After(step=smoke_test.name, trigger=Trigger.ANY if teardown_after_any else Trigger.COMPLETED),),
+        function_arn=infrastructure.teardown_function_arn,
+        outputs={"status": "String", "deleted": "String"},
+    )
+
+    accuracy = PropertyFile(evaluate.name, report.name, "metrics.accuracy.value")
+    too_low = ("Test accuracy", accuracy, "is below the threshold", parameters.min_accuracy)
+    gate = Condition(
+        "AccuracyGate",
+        conditions=(GreaterThanOrEqualTo(accuracy, parameters.min_accuracy),),
+        if_true=(register, create_model, create_endpoint_config, create_endpoint, smoke_test, teardown),
+        if_false=(Fail("AccuracyTooLow", message=Join(" ", too_low)),),
+    )
+    return Pipeline(parameters.all(), (train, evaluate, gate)).to_dict()
+
+
+def declare(environment: Environment, infrastructure: Infrastructure) -> Parameters:
+    """The parameters, with the environment's values as defaults."""
+    training, dataset_uri = environment.training, Names(environment).dataset_uri
+    return Parameters(
+        train_data_uri=Parameter("TrainDataUri", "String", f"{dataset_uri}/train/"),
+        test_data_uri=Parameter("TestDataUri", "String", f"{dataset_uri}/test/"),
+        code_uri=Parameter("CodeUri", "String", infrastructure.code_uri),
+        instance_type=Parameter("InstanceType", "String", training.instance_type),
+        instance_count=Parameter("InstanceCount", "Integer", training.instance_count),
+        min_accuracy=Parameter("MinAccuracy", "Float", environment.evaluation.min_accuracy),
+        hyperparameters={
+            name: Parameter(parameter_name(name), parameter_type(value), as_text(value) if isinstance(value, bool) else value)
+            for name, value in training.hyperparameters.items()
+        },
+    )

@@ -1,0 +1,26 @@
+"""What is wrong with a pipeline definition, whoever wrote it.
+
+DefinitionError       the definition cannot be sent to SageMaker; one line per mistake, each names the step
+├── GraphError        names, references, cycles, branches, retries, limits (`pipelines.graph`)
+└── ArgumentsError    a step's Arguments are not the request that its Create call takes (`pipelines.shapes`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class DefinitionError(Exception):
+    """The definition cannot be sent to SageMaker; `str()` gives every mistake, one per line."""
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join(mistakes))
+
+
+class GraphError(DefinitionError):
+    """The steps do not form a pipeline that SageMaker accepts."""
+
+
+class ArgumentsError(DefinitionError):
+    """A step's Arguments are not the request that its Create call takes."""

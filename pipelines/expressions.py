@@ -1,0 +1,116 @@
+"""Values that SageMaker computes while an execution runs: frozen dataclasses in, the JSON of the definition language out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+ParameterType = Literal["String", "Integer", "Float", "Boolean"]
+
+
+class Expression(ABC):
+    """Something that stands for a value in a step's arguments."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """The expression in the definition language."""
+
+    def parts(self) -> Iterator[Any]:
+        """The values inside it, which may be expressions."""
+        return iter(())
+
+
+@dataclass(frozen=True)
+class Execution(Expression):
+    """A property of the running execution, such as PipelineExecutionId."""
+
+    name: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"Get": f"Execution.{self.name}"}
+
+
+@dataclass(frozen=True)
+class Property(Expression):
+    """A field of what the step's Describe call answers, such as `ModelArtifacts.S3ModelArtifacts`."""
+
+    step: str
+    path: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"Get": f"Steps.{self.step}.{self.path}"}
+
+
+@dataclass(frozen=True)
+class PropertyFile(Expression):
+    """A value at `path` in a JSON file that a processing step wrote and declared under the name `file`."""
+
+    step: str
+    file: str
+    path: str
+
+    def to_json(self) -> dict[str, Any]:
+        source = {"Get": f"Steps.{self.step}.PropertyFiles.{self.file}"}
+        return {"Std:JsonGet": {"PropertyFile": source, "Path": self.path}}
+
+
+@dataclass(frozen=True)
+class Join(Expression):
+    """The values as text with `on` between them; the language's only function that makes text."""
+
+    on: str
+    values: tuple[Any, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"Std:Join": {"On": self.on, "Values": [render(value) for value in self.values]}}
+
+    def parts(self) -> Iterator[Any]:
+        return iter(self.values)
+
+
+@dataclass(frozen=True)
+class Parameter(Expression):
+    """A value that a person may change for one execution."""
+
+    name: str
+    type: ParameterType
+    default: str | int | float | bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {"Get": f"Parameters.{self.name}"}
+
+    def declaration(self) -> dict[str, Any]:
+        return {"Name": self.name, "Type": self.type, "DefaultValue": self.default}
+
+    def as_text(self) -> Expression:
+        """The parameter where SageMaker wants a string, as in hyperparameters."""
+        return self if self.type == "String" else Join("", (self,))
+
+
+EXECUTION_ID = Execution("PipelineExecutionId")
+EXECUTION_ARN = Execution("PipelineExecutionArn")
+
+
+def render(value: Any) -> Any:
+    """`value` with every expression in it, at any depth, replaced by its JSON."""
+    if isinstance(value, Expression):
+        return value.to_json()
+    if isinstance(value, Mapping):
+        return {key: render(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [render(inner) for inner in value]
+    return value
+
+
+def expressions_in(value: Any) -> Iterator[Expression]:
+    """Every expression in `value`, at any depth."""
+    if isinstance(value, Expression):
+        yield value
+        value = list(value.parts())
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for inner in value:
+            yield from expressions_in(inner)

@@ -1,0 +1,83 @@
+"""What AWS says runs where: the YAML tables beside this file in, typed look-ups out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+@dataclass(frozen=True)
+class SmddpRelease:
+    """The smddp version inside a framework's training image."""
+
+    smddp_version: str
+    source: str
+    notice: str = ""
+
+
+@dataclass(frozen=True)
+class ImageTags:
+    """Tags of the Deep Learning Containers of one framework version."""
+
+    training_gpu: str
+    training_cpu: str
+    inference_cpu: str
+
+
+@cache
+def _table(name: str) -> dict[str, Any]:
+    table: dict[str, Any] = yaml.safe_load(Path(__file__).with_name(f"{name}.yaml").read_text(encoding="utf-8"))
+    return table
+
+
+@cache
+def smddp_releases(framework: str) -> dict[str, SmddpRelease]:
+    """Framework version to the smddp release in its image; versions without smddp have no entry."""
+    return {version: SmddpRelease(**row) for version, row in _table("smddp")[framework].items()}
+
+
+@cache
+def smddp_instance_types() -> dict[str, tuple[str, ...]]:
+    """Instance type to the collectives that smddp accelerates there."""
+    return {name: tuple(row["collectives"]) for name, row in _table("smddp")["instance_types"].items()}
+
+
+@cache
+def image_tags(framework: str) -> dict[str, ImageTags]:
+    """Framework version to the tags of its images."""
+    return {version: ImageTags(**row) for version, row in _table("images")[framework].items()}
+
+
+def registry(region: str) -> str | None:
+    """The account that holds AWS's Deep Learning Containers in `region`, or None where there is none."""
+    account: str | None = _table("registries")["registries"].get(region)
+    return account
+
+
+def image_uri(region: str, purpose: str, tag: str) -> str:
+    """URI of AWS's image for `purpose` (training, inference) in `region`, which must have a registry."""
+    repository = _table("images")["repositories"][purpose]
+    return f"{registry(region)}.dkr.ecr.{region}.amazonaws.com/{repository}:{tag}"
+
+
+def _is_in(families: str, instance_type: str) -> bool:
+    family = instance_type.split(".")[1]
+    return re.match(_table("instances")[families], family) is not None
+
+
+def has_gpus(instance_type: str) -> bool:
+    return _is_in("gpu_families", instance_type)
+
+
+def has_neuron_cores(instance_type: str) -> bool:
+    return _is_in("neuron_families", instance_type)
+
+
+def takes_volume_key(instance_type: str) -> bool:
+    """Whether a request may name a key for the volume: not where the storage is local."""
+    return _is_in("network_volume_families", instance_type)

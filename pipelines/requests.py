@@ -1,0 +1,259 @@
+"""The arguments of each step: what the environment, the infrastructure and the launch contract say goes in, Create requests come out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from config.names import Names
+from config.settings import Environment
+from pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
+from pipelines.launch import Launch
+from pipelines.launch.tables import takes_volume_key
+
+_INPUT = "/opt/ml/processing/input"
+_CODE = "/opt/ml/processing/code"
+_EVALUATION = "/opt/ml/processing/output/evaluation"
+_NUMBER = "([0-9.eE+-]+)"
+EVALUATION_OUTPUT = "evaluation"
+EVALUATION_FILE = "evaluation.json"
+METRICS = {
+    "train:loss": f"train_loss={_NUMBER}",
+    "train:images_per_second": f"images_per_second={_NUMBER}",
+    "test:loss": f"test_loss={_NUMBER}",
+    "test:accuracy": f"test_accuracy={_NUMBER}",
+}
+"""CloudWatch metric to the part of a log line (of rank 0) that carries its value."""
+
+
+@dataclass(frozen=True)
+class Infrastructure:
+    """What the stacks created and the definition refers to; CDK tokens are fine, list tokens are not (one string per item)."""
+
+    code_uri: str
+    kms_key_arn: str
+    training_role_arn: str
+    evaluation_role_arn: str
+    endpoint_role_arn: str
+    training_subnet_ids: tuple[str, ...]
+    training_security_group_ids: tuple[str, ...]
+    hosting_subnet_ids: tuple[str, ...]
+    hosting_security_group_ids: tuple[str, ...]
+    smoke_test_function_arn: str
+    teardown_function_arn: str
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What a person may change for one execution."""
+
+    train_data_uri: Parameter
+    test_data_uri: Parameter
+    code_uri: Parameter
+    instance_type: Parameter
+    instance_count: Parameter
+    min_accuracy: Parameter
+    hyperparameters: Mapping[str, Parameter]
+    """Hyperparameter, as the script knows it, to its parameter."""
+
+    def all(self) -> tuple[Parameter, ...]:
+        data = (self.train_data_uri, self.test_data_uri, self.code_uri)
+        return (*data, self.instance_type, self.instance_count, self.min_accuracy, *self.hyperparameters.values())
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Writes the request of every step of one environment."""
+
+    environment: Environment
+    infrastructure: Infrastructure
+    launch: Launch
+    parameters: Parameters
+
+    @property
+    def names(self) -> Names:
+        return Names(self.environment)
+
+    @property
+    def endpoint_name(self) -> Join:
+        """`<pipeline>-<execution id>`: whoever knows the execution can find its endpoint."""
+        return Join("-", (self.names.pipeline, EXECUTION_ID))
+
+    @property
+    def model_data(self) -> Property:
+        return Property("Train", "ModelArtifacts.S3ModelArtifacts")
+
+    def training(self) -> dict[str, Any]:
+        """CreateTrainingJob. No VolumeKmsKeyId: instances with local storage, such as p4d, refuse it and encrypt in hardware."""
+        settings = self.environment.training
+        request: dict[str, Any] = {
+            "RoleArn": self.infrastructure.training_role_arn,
+            "AlgorithmSpecification": {
+                "TrainingImage": self.launch.image_uri,
+                "TrainingInputMode": str(self.environment.data.input_mode),
+                "MetricDefinitions": [{"Name": name, "Regex": regex} for name, regex in METRICS.items()],
+            },
+            "HyperParameters": self._hyperparameters(),
+            "InputDataConfig": [
+                self._channel("train", self.parameters.train_data_uri),
+                self._channel("test", self.parameters.test_data_uri),
+            ],
+            "OutputDataConfig": {
+                "S3OutputPath": self._artifacts("training"),
+                "KmsKeyId": self.infrastructure.kms_key_arn,
+                "CompressionType": "GZIP",
+            },
+            "CheckpointConfig": {"S3Uri": self._artifacts("checkpoints"), "LocalPath": "/opt/ml/checkpoints"},
+            "ResourceConfig": {
+                "InstanceType": self.parameters.instance_type,
+                "InstanceCount": self.parameters.instance_count,
+                "VolumeSizeInGB": settings.volume_size_gb,
+            },
+            "StoppingCondition": {"MaxRuntimeInSeconds": settings.max_runtime_s},
+            "VpcConfig": self._training_vpc(),
+            "Tags": self._tags(),
+        }
+        if settings.environment:
+            request["Environment"] = dict(settings.environment)
+        if settings.spot:
+            request["EnableManagedSpotTraining"] = True
+            request["StoppingCondition"]["MaxWaitTimeInSeconds"] = settings.max_wait_s
+        return request
+
+    def evaluation(self) -> dict[str, Any]:
+        """CreateProcessingJob: unpacks the same code archive that trained, and runs its evaluation script on the model."""
+        settings = self.environment.evaluation
+        cluster = {"InstanceType": settings.instance_type, "InstanceCount": 1, "VolumeSizeInGB": 30}
+        if takes_volume_key(settings.instance_type):
+            cluster["VolumeKmsKeyId"] = self.infrastructure.kms_key_arn
+        return {
+            "RoleArn": self.infrastructure.evaluation_role_arn,
+            "AppSpecification": {
+                "ImageUri": self.launch.evaluation_image_uri,
+                "ContainerEntrypoint": ["/bin/bash", "-c", self._evaluation_command(), "evaluate"],
+                "ContainerArguments": [
+                    *("--model-dir", f"{_INPUT}/model"),
+                    *("--test-dir", f"{_INPUT}/test"),
+                    *("--output-dir", _EVALUATION),
+                ],
+            },
+            "ProcessingInputs": [
+                _processing_input("code", self.parameters.code_uri),
+                _processing_input("model", self.model_data),
+                _processing_input("test", self.parameters.test_data_uri),
+            ],
+            "ProcessingOutputConfig": {
+                "Outputs": [
+                    {
+                        "OutputName": EVALUATION_OUTPUT,
+                        "S3Output": {"S3Uri": self._artifacts("evaluation"), "LocalPath": _EVALUATION, "S3UploadMode": "EndOfJob"},
+                    }
+                ],
+                "KmsKeyId": self.infrastructure.kms_key_arn,
+            },
+            "ProcessingResources": {"ClusterConfig": cluster},
+            "StoppingCondition": {"MaxRuntimeInSeconds": settings.max_runtime_s},
+            "NetworkConfig": {"EnableNetworkIsolation": False, "VpcConfig": self._training_vpc()},
+            "Tags": self._tags(),
+        }
+
+    def registration(self) -> dict[str, Any]:
+        """CreateModelPackage. No tags: a version in a group has those of the group, and the call refuses its own."""
+        content_types = ["application/json", "application/x-npy"]
+        report = self._artifacts("evaluation", EVALUATION_FILE)
+        return {
+            "ModelPackageGroupName": self.names.model_package_group,
+            "ModelApprovalStatus": "PendingManualApproval",
+            "InferenceSpecification": {
+                "Containers": [self._container()],
+                "SupportedContentTypes": content_types,
+                "SupportedResponseMIMETypes": content_types,
+                "SupportedRealtimeInferenceInstanceTypes": [self.environment.endpoint.instance_type],
+            },
+            "ModelMetrics": {"ModelQuality": {"Statistics": {"ContentType": "application/json", "S3Uri": report}}},
+            "CustomerMetadataProperties": {
+                "training_job_name": Property("Train", "TrainingJobName"),
+                "code_uri": self.parameters.code_uri,
+                "execution_id": EXECUTION_ID,
+            },
+        }
+
+    def model(self) -> dict[str, Any]:
+        """CreateModel; SageMaker makes up the name."""
+        return {
+            "ExecutionRoleArn": self.infrastructure.endpoint_role_arn,
+            "PrimaryContainer": self._container(),
+            "VpcConfig": _vpc(self.infrastructure.hosting_subnet_ids, self.infrastructure.hosting_security_group_ids),
+            "Tags": self._tags(),
+        }
+
+    def endpoint_config(self) -> dict[str, Any]:
+        """CreateEndpointConfig; SageMaker appends an execution's own suffix to the name."""
+        settings = self.environment.endpoint
+        variant = {
+            "VariantName": "AllTraffic",
+            "ModelName": Property("CreateModel", "ModelName"),
+            "InstanceType": settings.instance_type,
+            "InitialInstanceCount": settings.instance_count,
+            "InitialVariantWeight": 1.0,
+        }
+        key = {"KmsKeyId": self.infrastructure.kms_key_arn} if takes_volume_key(settings.instance_type) else {}
+        return {"EndpointConfigName": self.names.pipeline, "ProductionVariants": [variant], "Tags": self._tags(), **key}
+
+    def endpoint(self) -> dict[str, Any]:
+        """CreateEndpoint."""
+        config_name = Property("CreateEndpointConfig", "EndpointConfigName")
+        return {"EndpointName": self.endpoint_name, "EndpointConfigName": config_name, "Tags": self._tags()}
+
+    def _hyperparameters(self) -> dict[str, Any]:
+        """The launch contract's, with what is a parameter of the pipeline left open, and the script's own."""
+        contract: dict[str, Any] = dict(self.launch.hyperparameters)
+        contract["sagemaker_instance_type"] = self.parameters.instance_type
+        contract["sagemaker_submit_directory"] = self.parameters.code_uri
+        return contract | {name: parameter.as_text() for name, parameter in self.parameters.hyperparameters.items()}
+
+    def _channel(self, name: str, uri: Parameter) -> dict[str, Any]:
+        source = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
+        return {"ChannelName": name, "DataSource": {"S3DataSource": source}, "InputMode": str(self.environment.data.input_mode)}
+
+    def _artifacts(self, prefix: str, *below: str) -> Join:
+        """A folder of this execution's own in the artifact bucket, or what is `below` it."""
+        return Join("/", (f"s3://{self.names.bucket('artifacts')}/{prefix}", EXECUTION_ID, *below))
+
+    def _container(self) -> dict[str, Any]:
+        return {
+            "Image": self.launch.inference_image_uri,
+            "ModelDataUrl": self.model_data,
+            "Environment": {
+                "SAGEMAKER_PROGRAM": "inference.py",
+                "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
+                "SAGEMAKER_CONTAINER_LOG_LEVEL": "20",
+                "SAGEMAKER_REGION": self.environment.region,
+            },
+        }
+
+    def _training_vpc(self) -> dict[str, Any]:
+        return _vpc(self.infrastructure.training_subnet_ids, self.infrastructure.training_security_group_ids)
+
+    def _tags(self) -> list[dict[str, Any]]:
+        """On everything an execution creates, so that a left-over can be found, attributed and aged."""
+        tags: dict[str, str | Expression] = {
+            "shoal:pipeline": self.names.pipeline,
+            "shoal:execution": EXECUTION_ID,
+            "shoal:ttl-minutes": str(self.environment.endpoint.ttl_minutes),
+        }
+        return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+    def _evaluation_command(self) -> str:
+        unpack = f"mkdir -p {_CODE} && tar -xzf {_INPUT}/code/*.gz -C {_CODE}"
+        return f'{unpack} && exec python3 {_CODE}/{self.environment.evaluation.entry_point} "$@"'
+
+
+def _vpc(subnet_ids: tuple[str, ...], security_group_ids: tuple[str, ...]) -> dict[str, Any]:
+    return {"Subnets": list(subnet_ids), "SecurityGroupIds": list(security_group_ids)}
+
+
+def _processing_input(name: str, uri: Expression) -> dict[str, Any]:
+    source = {"S3Uri": uri, "LocalPath": f"{_INPUT}/{name}", "S3DataType": "S3Prefix", "S3InputMode": "File"}
+    return {"InputName": name, "S3Input": source | {"S3DataDistributionType": "FullyReplicated", "S3CompressionType": "None"}}

@@ -1,0 +1,197 @@
+"""The step types of a pipeline: frozen dataclasses in, their JSON out. `arguments` is the request of the matching Create call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar, Literal
+
+from pipelines.expressions import Expression, render
+from pipelines.retries import RetryPolicy
+
+
+class Trigger(StrEnum):
+    """The end of the step before that lets a step start; only COMPLETED is documented in AWS's guide."""
+
+    COMPLETED = "Completed"
+    ANY = "Any"
+
+
+class RetryScope(StrEnum):
+    """Which retry policies a step type may carry."""
+
+    NONE = "none"
+    CREATE_CALL = "create call"
+    JOB = "job"
+
+
+@dataclass(frozen=True, kw_only=True)
+class After:
+    """A dependency with a run condition."""
+
+    step: str
+    trigger: Trigger = Trigger.COMPLETED
+
+    def to_json(self) -> str | dict[str, str]:
+        return self.step if self.trigger is Trigger.COMPLETED else {"Step": self.step, "Trigger": str(self.trigger)}
+
+
+@dataclass(frozen=True)
+class ReportFile:
+    """A JSON file in a processing output whose values conditions can read."""
+
+    name: str
+    output: str
+    path: str
+
+    def to_json(self) -> dict[str, str]:
+        return {"PropertyFileName": self.name, "OutputName": self.output, "FilePath": self.path}
+
+
+@dataclass(frozen=True)
+class Step:
+    """What every step has."""
+
+    type: ClassVar[str]
+    retry_scope: ClassVar[RetryScope] = RetryScope.NONE
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    depends_on: tuple[str | After, ...] = field(default=(), kw_only=True)
+    retries: tuple[RetryPolicy, ...] = field(default=(), kw_only=True)
+
+    def dependencies(self) -> Iterator[After]:
+        """The steps named in `depends_on`; references in the arguments come on top."""
+        return (item if isinstance(item, After) else After(step=item) for item in self.depends_on)
+
+    def branches(self) -> Iterator[tuple[Step, ...]]:
+        """The steps inside this one, one tuple per branch."""
+        return iter(())
+
+    def values(self) -> tuple[Any, ...]:
+        """Everything of this step (not of steps inside it) that may hold expressions."""
+        return (self.arguments,)
+
+    def to_json(self) -> dict[str, Any]:
+        step: dict[str, Any] = {"Name": self.name, "Type": self.type, "Arguments": self.arguments_json()}
+        if self.depends_on:
+            step["DependsOn"] = [item.to_json() for item in self.dependencies()]
+        if self.retries:
+            step["RetryPolicies"] = [policy.to_json() for policy in self.retries]
+        return step
+
+    def arguments_json(self) -> Any:
+        return render(self.arguments)
+
+
+@dataclass(frozen=True)
+class Training(Step):
+    """Runs a training job."""
+
+    type = "Training"
+    retry_scope = RetryScope.JOB
+
+
+@dataclass(frozen=True)
+class Processing(Step):
+    """Runs a processing job; `report_files` are outputs that conditions can read."""
+
+    type = "Processing"
+    retry_scope = RetryScope.JOB
+    report_files: tuple[ReportFile, ...] = field(default=(), kw_only=True)
+
+    def to_json(self) -> dict[str, Any]:
+        files = {"PropertyFiles": [file.to_json() for file in self.report_files]} if self.report_files else {}
+        return super().to_json() | files
+
+
+@dataclass(frozen=True)
+class RegisterModel(Step):
+    """Adds a version to a model package group."""
+
+    type = "RegisterModel"
+    retry_scope = RetryScope.CREATE_CALL
+
+
+@dataclass(frozen=True)
+class Model(Step):
+    """Creates a model; SageMaker makes up its name."""
+
+    type = "Model"
+    retry_scope = RetryScope.CREATE_CALL
+
+
+@dataclass(frozen=True)
+class EndpointConfig(Step):
+    """Creates an endpoint configuration; SageMaker appends to its name."""
+
+    type = "EndpointConfig"
+
+
+@dataclass(frozen=True)
+class Endpoint(Step):
+    """Creates an endpoint, or updates the one that already has the name, and waits until it is in service."""
+
+    type = "Endpoint"
+
+
+@dataclass(frozen=True)
+class Lambda(Step):
+    """Calls a Lambda function with `arguments` (flat) and reads `outputs` from its answer."""
+
+    type = "Lambda"
+    function_arn: str = field(kw_only=True)
+    outputs: Mapping[str, Literal["String", "Integer", "Float", "Boolean"]] = field(default_factory=dict, kw_only=True)
+
+    def to_json(self) -> dict[str, Any]:
+        outputs = [{"OutputName": name, "OutputType": kind} for name, kind in self.outputs.items()]
+        return super().to_json() | {"FunctionArn": self.function_arn, "OutputParameters": outputs}
+
+
+@dataclass(frozen=True)
+class Fail(Step):
+    """Ends the execution as Failed with a message."""
+
+    type = "Fail"
+    message: str | Expression = field(kw_only=True)
+
+    def values(self) -> tuple[Any, ...]:
+        return (self.message,)
+
+    def arguments_json(self) -> Any:
+        return {"ErrorMessage": render(self.message)}
+
+
+@dataclass(frozen=True)
+class GreaterThanOrEqualTo:
+    """A condition: `left` >= `right`."""
+
+    left: Expression | float
+    right: Expression | float
+
+    def to_json(self) -> dict[str, Any]:
+        return {"Type": "GreaterThanOrEqualTo", "LeftValue": render(self.left), "RightValue": render(self.right)}
+
+
+@dataclass(frozen=True)
+class Condition(Step):
+    """Goes on with `if_true` when all `conditions` hold, else with `if_false`."""
+
+    type = "Condition"
+    conditions: tuple[GreaterThanOrEqualTo, ...] = field(kw_only=True)
+    if_true: tuple[Step, ...] = field(default=(), kw_only=True)
+    if_false: tuple[Step, ...] = field(default=(), kw_only=True)
+
+    def branches(self) -> Iterator[tuple[Step, ...]]:
+        return iter((self.if_true, self.if_false))
+
+    def values(self) -> tuple[Any, ...]:
+        return tuple(side for condition in self.conditions for side in (condition.left, condition.right))
+
+    def arguments_json(self) -> Any:
+        return {
+            "Conditions": [condition.to_json() for condition in self.conditions],
+            "IfSteps": [step.to_json() for step in self.if_true],
+            "ElseSteps": [step.to_json() for step in self.if_false],
+        }
