@@ -49,10 +49,12 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     answers = [ask(runtime, event["endpoint_name"], digit["label"], digit["pixels"]) for digit in digits]
     log.info("answers: %s", answers)
     judge(answers, event["training_job_name"], float(event["max_latency_ms"]))
+    slowest_ms = round(max(answer.latency_ms for answer in answers), 1)
     return {
         "status": "Passed",
         "answers": json.dumps([{"label": a.label, "digit": a.digit, "probability": round(a.probability, 4)} for a in answers]),
-        "slowest_ms": round(max(answer.latency_ms for answer in answers), 1),
+        "slowest_ms": slowest_ms,
+        "max_latency_ms": slowest_ms,
     }
 
 

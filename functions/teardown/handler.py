@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,14 +33,24 @@ class Owned:
     configs: set[str] = field(default_factory=set)
     models: set[str] = field(default_factory=set)
 
+    def named(self, *prefixes: str) -> Owned:
+        """Only what starts with one of `prefixes`."""
+        kept = [{name for name in names if name.startswith(prefixes)} for names in (self.endpoints, self.configs, self.models)]
+        return Owned(*kept)
+
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Answer the queue (the event has Records) or the pipeline's Lambda step."""
     if "Records" in event:
         unfinished = [record["messageId"] for record in event["Records"] if not _finish(record, context)]
         return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in unfinished]}
-    finished, deleted = tear_down(boto3.client("sagemaker"), event["pipeline_execution_arn"], _deadline(context))
+    finished, deleted = tear_down(boto3.client("sagemaker"), _execution_arn(event), _deadline(context))
     return {"status": "deleted" if finished else "pending", "deleted": json.dumps(deleted)}
+
+
+def _execution_arn(event: dict[str, Any]) -> str:
+    arn: str = event.get("pipeline_execution_arn") or event["execution_arn"]
+    return arn
 
 
 def tear_down(sagemaker: Any, execution_arn: str, deadline: float) -> tuple[bool, list[str]]:
@@ -66,22 +75,16 @@ def tear_down(sagemaker: Any, execution_arn: str, deadline: float) -> tuple[bool
 
 
 def find_owned(sagemaker: Any, execution_arn: str) -> Owned:
-    """What the execution's steps report, and whatever of ours has the execution's id in its name.
+    """What the execution's steps report, whatever of ours has the execution's id in its name, and what those refer to.
 
-    A step that was cut off may have created something that its metadata does not say.
+    A step that was cut off may have created something that its metadata does not say; and SageMaker, not the definition,
+    gives an endpoint configuration the end of its name.
     """
-    pipeline, execution_id = os.environ["PIPELINE_NAME"], execution_arn.rsplit("/", 1)[1]
     owned = Owned()
-    for metadata in _step_metadata(sagemaker, execution_arn):
-        owned.endpoints.update(_names(metadata, "Endpoint"))
-        owned.configs.update(_names(metadata, "EndpointConfig"))
-        owned.models.update(_names(metadata, "Model"))
-    owned.endpoints.update(_listed(sagemaker, "list_endpoints", "Endpoints", "EndpointName", execution_id))
-    owned.configs.update(_listed(sagemaker, "list_endpoint_configs", "EndpointConfigs", "EndpointConfigName", execution_id))
-    owned.models.update(_listed(sagemaker, "list_models", "Models", "ModelName", execution_id))
-    for names in (owned.endpoints, owned.configs, owned.models):
-        names.intersection_update({name for name in names if name.startswith((f"{pipeline}-", "pipelines-"))})
-    return owned
+    _add_reported(owned, sagemaker, execution_arn)
+    _add_named(owned, sagemaker, execution_id=execution_arn.rsplit("/", 1)[1])
+    _add_referred(owned, sagemaker)
+    return owned.named(f"{os.environ['PIPELINE_NAME']}-", "pipelines-")
 
 
 def _finish(record: dict[str, Any], context: Any) -> bool:
@@ -92,10 +95,18 @@ def _finish(record: dict[str, Any], context: Any) -> bool:
 
 
 def _deadline(context: Any) -> float:
-    return time.monotonic() + context.get_remaining_time_in_millis() / 1000 - _SPARE_S
+    remaining_s = float(context.get_remaining_time_in_millis()) / 1000
+    return time.monotonic() + remaining_s - _SPARE_S
 
 
-def _step_metadata(sagemaker: Any, execution_arn: str) -> Iterable[dict[str, Any]]:
+def _add_reported(owned: Owned, sagemaker: Any, execution_arn: str) -> None:
+    for metadata in _step_metadata(sagemaker, execution_arn):
+        for kind, names in (("Endpoint", owned.endpoints), ("EndpointConfig", owned.configs), ("Model", owned.models)):
+            if "Arn" in metadata.get(kind, {}):
+                names.add(metadata[kind]["Arn"].rsplit("/", 1)[1])
+
+
+def _step_metadata(sagemaker: Any, execution_arn: str) -> list[dict[str, Any]]:
     try:
         pages = list(sagemaker.get_paginator("list_pipeline_execution_steps").paginate(PipelineExecutionArn=execution_arn))
     except ClientError as error:
@@ -105,14 +116,24 @@ def _step_metadata(sagemaker: Any, execution_arn: str) -> Iterable[dict[str, Any
     return [step.get("Metadata", {}) for page in pages for step in page["PipelineExecutionSteps"]]
 
 
-def _names(metadata: dict[str, Any], kind: str) -> list[str]:
-    arn = metadata.get(kind, {}).get("Arn")
-    return [arn.rsplit("/", 1)[1]] if arn else []
+def _add_named(owned: Owned, sagemaker: Any, execution_id: str) -> None:
+    for operation, key, name_key, names in (
+        ("list_endpoints", "Endpoints", "EndpointName", owned.endpoints),
+        ("list_endpoint_configs", "EndpointConfigs", "EndpointConfigName", owned.configs),
+        ("list_models", "Models", "ModelName", owned.models),
+    ):
+        for page in sagemaker.get_paginator(operation).paginate(NameContains=execution_id):
+            names.update(item[name_key] for item in page[key])
 
 
-def _listed(sagemaker: Any, operation: str, key: str, name_key: str, execution_id: str) -> list[str]:
-    pages = sagemaker.get_paginator(operation).paginate(NameContains=execution_id)
-    return [item[name_key] for page in pages for item in page[key]]
+def _add_referred(owned: Owned, sagemaker: Any) -> None:
+    for name in owned.endpoints:
+        endpoint = _unless_gone(sagemaker.describe_endpoint, EndpointName=name)
+        if endpoint and "EndpointConfigName" in endpoint:
+            owned.configs.add(endpoint["EndpointConfigName"])
+    for name in owned.configs:
+        config = _unless_gone(sagemaker.describe_endpoint_config, EndpointConfigName=name) or {}
+        owned.models.update(variant["ModelName"] for variant in config.get("ProductionVariants", []))
 
 
 def _delete_endpoint(sagemaker: Any, name: str, deadline: float, deleted: list[str]) -> bool:

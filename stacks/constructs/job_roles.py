@@ -130,11 +130,11 @@ class JobRoles(Construct):
     def _read_code(self, role: ActorRole) -> None:
         environment = self._names.environment
         bucket = f"arn:aws:s3:::cdk-hnb659fds-assets-{environment.account}-{environment.region}"
-        role.allow("ListCode", ["s3:ListBucket"], on=[bucket], when={"StringLike": {"s3:prefix": "*.tar.gz"}})
+        role.allow("ListCode", ["s3:ListBucket"], on=[bucket], when={"StringLike": {"s3:prefix": "*.gz"}})
         role.allow(
             "ReadCode",
             ["s3:GetObject"],
-            on=[f"{bucket}/*.tar.gz"],
+            on=[f"{bucket}/*.gz"],
             because="Code archives are named by their content; parameter CodeUri chooses one, so that an older one can be run again.",
         )
 

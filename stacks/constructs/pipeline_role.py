@@ -35,7 +35,7 @@ class PipelineRole(ActorRole):
         self._names = names
         self._allow_model_and_endpoint()
         self._allow_register()
-        self._allow_property_files()
+        self._allow_step_outputs()
 
     def allow_training(self, subnets: Sequence[ec2.ISubnet], security_groups: Sequence[ec2.ISecurityGroup]) -> None:
         """Let the pipeline run training jobs, but only in these subnets with these security groups."""
@@ -68,7 +68,8 @@ class PipelineRole(ActorRole):
 
     def allow_functions(self, function_names: Sequence[str]) -> None:
         """Let Lambda steps call these functions."""
-        self.allow("CallFunctions", ["lambda:InvokeFunction"], on=[self._names.arn("lambda", f"function:{name}") for name in function_names])
+        functions = [self._names.arn("lambda", f"function:{name}") for name in function_names]
+        self.allow("CallFunctions", ["lambda:InvokeFunction"], on=functions)
 
     def allow_pass(self, roles: Sequence[iam.IRole]) -> None:
         """Let the pipeline hand exactly these roles to SageMaker."""
@@ -123,10 +124,11 @@ class PipelineRole(ActorRole):
             on=[self._names.arn("sagemaker", f"model-package-group/{group}")],
         )
 
-    def _allow_property_files(self) -> None:
+    def _allow_step_outputs(self) -> None:
+        bucket = f"arn:aws:s3:::{self._names.bucket('artifacts')}"
         self.allow(
-            "ReadPropertyFiles",
+            "ReadStepOutputs",
             ["s3:GetObject"],
-            on=[f"arn:aws:s3:::{self._names.bucket('artifacts')}/evaluation/*"],
-            because="Each execution's evaluation.json lies below its own id.",
+            on=[f"{bucket}/{prefix}/*" for prefix in ("evaluation", "training")],
+            because="Each execution's evaluation.json and model.tar.gz lie below its own id.",
         )

@@ -4,6 +4,7 @@ endpoint that reaches only our buckets, and flow logs come out."""
 from __future__ import annotations
 
 from ipaddress import IPv4Network
+from typing import cast
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
@@ -13,6 +14,15 @@ from constructs import Construct
 
 from config.names import Names
 from stacks.constructs.actor_role import ActorRole
+
+_S3_ACTIONS = (
+    "s3:AbortMultipartUpload",
+    "s3:DeleteObject",
+    "s3:GetBucketLocation",
+    "s3:GetObject",
+    "s3:ListBucket",
+    "s3:PutObject",
+)
 
 
 class PrivateNetwork(Construct):
@@ -43,8 +53,7 @@ class PrivateNetwork(Construct):
     def _subnet(self, subnet_id: str, cidr: str, az_id: str) -> ec2.PrivateSubnet:
         subnet = ec2.PrivateSubnet(self, subnet_id, vpc_id=self.vpc.vpc_id, cidr_block=cidr, availability_zone=az_id)
         # The L2 construct only knows zone names, which mean different places in different accounts.
-        resource = subnet.node.default_child
-        assert isinstance(resource, ec2.CfnSubnet)
+        resource = cast(ec2.CfnSubnet, subnet.node.default_child)
         resource.add_property_deletion_override("AvailabilityZone")
         resource.add_property_override("AvailabilityZoneId", az_id)
         cdk.Tags.of(subnet).add("Name", f"{self._names.prefix}-{subnet_id.lower()}-{az_id}")
@@ -60,8 +69,8 @@ class PrivateNetwork(Construct):
             iam.PolicyStatement(
                 sid="OwnBucketsOnly",
                 principals=[iam.AnyPrincipal()],
-                actions=["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload", "s3:ListBucket", "s3:GetBucketLocation"],
-                resources=[arn for bucket in _reachable_buckets(self._names) for arn in (f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*")],
+                actions=[*_S3_ACTIONS],
+                resources=[arn for bucket in _reachable_buckets(self._names) for arn in _bucket_and_objects(bucket)],
                 conditions={"StringEquals": {"aws:PrincipalAccount": self._names.environment.account}},
             )
         )
@@ -90,6 +99,10 @@ def subnet_cidrs(vpc_cidr: str, *, hosting: int) -> list[str]:
     sixteenths = list(IPv4Network(vpc_cidr).subnets(prefixlen_diff=4))
     quarter = next(IPv4Network(vpc_cidr).subnets(prefixlen_diff=2))
     return [str(quarter), *[str(block) for block in sixteenths[4 : 4 + hosting]]]
+
+
+def _bucket_and_objects(bucket: str) -> tuple[str, str]:
+    return f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"
 
 
 def _reachable_buckets(names: Names) -> list[str]:

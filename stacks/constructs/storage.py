@@ -9,7 +9,7 @@ from constructs import Construct
 
 from config.names import Names
 
-# S3's server access logging cannot write to a bucket that is encrypted with a customer's key (S3 user guide, "Enabling server access logging").
+# Server access logging cannot write to a bucket encrypted with a customer's key (S3 user guide, "Enabling server access logging").
 _LOG_ENCRYPTION = s3.BucketEncryption.S3_MANAGED
 
 

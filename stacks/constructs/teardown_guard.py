@@ -111,7 +111,7 @@ class TeardownGuard(Construct):
         self.alarm = cloudwatch.Alarm(
             self,
             "NotTornDown",
-            alarm_description=f"An endpoint of {self._names.pipeline} may still be running: its teardown gave up, read the dead-letter queue.",
+            alarm_description=f"An endpoint of {self._names.pipeline} may still run: its teardown gave up. See the dead-letter queue.",
             metric=self.dead_letters.metric_approximate_number_of_messages_visible(
                 period=cdk.Duration.minutes(5), statistic=cloudwatch.Stats.MAXIMUM
             ),
