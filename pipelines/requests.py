@@ -165,6 +165,7 @@ class Requests:
         return {
             "ModelPackageGroupName": self.names.model_package_group,
             "ModelApprovalStatus": "PendingManualApproval",
+            "SkipModelValidation": "None",
             "InferenceSpecification": {
                 "Containers": [self._container()],
                 "SupportedContentTypes": content_types,

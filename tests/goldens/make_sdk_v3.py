@@ -1,0 +1,352 @@
+"""Builds our pipeline with SageMaker's Python SDK v3 from the same inputs, and writes its definition to sdk_v3.json.
+
+Run by hand, in a virtual environment of its own (the SDK is no dependency of this project):
+
+    python3.11 -m venv sdk-v3 && sdk-v3/bin/pip install -r tests/goldens/requirements-sdk-v3.txt
+    sdk-v3/bin/python tests/goldens/make_sdk_v3.py
+
+No request leaves the machine: sockets are refused. Nothing of this project is imported: the graph is written a second time here,
+in the SDK's own terms, so that equality means that both say the same thing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import socket
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NoReturn
+
+REGION, ACCOUNT, NAME = "us-east-1", "111122223333", "shoal-mnist-golden"
+os.environ.update(AWS_DEFAULT_REGION=REGION, AWS_EC2_METADATA_DISABLED="true", SAGEMAKER_VALIDATE_ROLE="false")
+
+
+def refuse(*_: object, **__: object) -> NoReturn:
+    raise OSError("this script sends nothing")
+
+
+socket.socket.connect = refuse  # type: ignore[method-assign]
+socket.getaddrinfo = refuse
+logging.disable(logging.WARNING)
+warnings.simplefilter("ignore")
+
+import boto3  # noqa: E402 - the SDK reads the environment while it is imported
+from sagemaker.core.lambda_helper import Lambda  # noqa: E402
+from sagemaker.core.model_registry import create_model_package_from_containers  # noqa: E402
+from sagemaker.core.network import NetworkConfig  # noqa: E402
+from sagemaker.core.processing import Processor  # noqa: E402
+from sagemaker.core.shapes import ProcessingInput, ProcessingOutput, ProcessingS3Input, ProcessingS3Output  # noqa: E402
+from sagemaker.core.training.configs import (  # noqa: E402
+    CheckpointConfig,
+    Compute,
+    InputData,
+    MetricDefinition,
+    Networking,
+    OutputDataConfig,
+    StoppingCondition,
+    Tag,
+)
+from sagemaker.core.workflow.conditions import ConditionGreaterThanOrEqualTo  # noqa: E402
+from sagemaker.core.workflow.execution_variables import ExecutionVariables  # noqa: E402
+from sagemaker.core.workflow.functions import Join, JsonGet  # noqa: E402
+from sagemaker.core.workflow.parameters import ParameterFloat, ParameterInteger, ParameterString  # noqa: E402
+from sagemaker.core.workflow.pipeline_context import PipelineSession  # noqa: E402
+from sagemaker.core.workflow.properties import PropertyFile  # noqa: E402
+from sagemaker.mlops.workflow.condition_step import ConditionStep  # noqa: E402
+from sagemaker.mlops.workflow.endpoint_step import EndpointConfigStep, EndpointStep  # noqa: E402
+from sagemaker.mlops.workflow.fail_step import FailStep  # noqa: E402
+from sagemaker.mlops.workflow.lambda_step import LambdaOutput, LambdaOutputTypeEnum, LambdaStep  # noqa: E402
+from sagemaker.mlops.workflow.model_step import ModelStep  # noqa: E402
+from sagemaker.mlops.workflow.pipeline import Pipeline  # noqa: E402
+from sagemaker.mlops.workflow.retry import (  # noqa: E402
+    SageMakerJobExceptionTypeEnum,
+    SageMakerJobStepRetryPolicy,
+    StepExceptionTypeEnum,
+    StepRetryPolicy,
+)
+from sagemaker.mlops.workflow.steps import ProcessingStep, TrainingStep  # noqa: E402
+from sagemaker.train.model_trainer import ModelTrainer  # noqa: E402
+
+HERE = Path(__file__).parent
+INFRASTRUCTURE: dict[str, Any] = json.loads((HERE / "infrastructure.json").read_text(encoding="utf-8"))
+REGISTRY = f"763104351884.dkr.ecr.{REGION}.amazonaws.com"
+TRAINING_IMAGE = f"{REGISTRY}/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker"
+EVALUATION_IMAGE = f"{REGISTRY}/pytorch-training:2.3.0-cpu-py311-ubuntu20.04-sagemaker"
+INFERENCE_IMAGE = f"{REGISTRY}/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"
+DATA = f"s3://{NAME}-data-{ACCOUNT}-{REGION}/datasets/mnist"
+ARTIFACTS = f"s3://{NAME}-artifacts-{ACCOUNT}-{REGION}"
+EXECUTION_ID = ExecutionVariables.PIPELINE_EXECUTION_ID
+UNPACK = "mkdir -p /opt/ml/processing/code && tar -xzf /opt/ml/processing/input/code/*.gz -C /opt/ml/processing/code"
+TAGS = {"shoal:pipeline": NAME, "shoal:execution": EXECUTION_ID, "shoal:ttl-minutes": "60"}
+TAG_LIST = [{"Key": key, "Value": value} for key, value in TAGS.items()]
+CONTENT_TYPES = ["application/json", "application/x-npy"]
+
+CREATE_CALL = StepRetryPolicy(
+    exception_types=[StepExceptionTypeEnum.SERVICE_FAULT, StepExceptionTypeEnum.THROTTLING],
+    max_attempts=5,
+    interval_seconds=5,
+)
+JOB = SageMakerJobStepRetryPolicy(
+    exception_types=[SageMakerJobExceptionTypeEnum.CAPACITY_ERROR],
+    failure_reason_types=[SageMakerJobExceptionTypeEnum.INTERNAL_ERROR],
+    max_attempts=5,
+    interval_seconds=60,
+)
+
+TRAIN_DATA_URI = ParameterString("TrainDataUri", default_value=f"{DATA}/train/")
+TEST_DATA_URI = ParameterString("TestDataUri", default_value=f"{DATA}/test/")
+CODE_URI = ParameterString("CodeUri", default_value=INFRASTRUCTURE["code_uri"])
+INSTANCE_TYPE = ParameterString("InstanceType", default_value="ml.p4d.24xlarge")
+INSTANCE_COUNT = ParameterInteger("InstanceCount", default_value=2)
+MIN_ACCURACY = ParameterFloat("MinAccuracy", default_value=0.98)
+EPOCHS = ParameterInteger("Epochs", default_value=2)
+BATCH_SIZE = ParameterInteger("BatchSize", default_value=256)
+LEARNING_RATE = ParameterFloat("LearningRate", default_value=0.003)
+OPTIMIZER = ParameterString("Optimizer", default_value="adam")
+AUGMENT = ParameterString("Augment", default_value="true")
+PARAMETERS = [TRAIN_DATA_URI, TEST_DATA_URI, CODE_URI, INSTANCE_TYPE, INSTANCE_COUNT, MIN_ACCURACY]
+PARAMETERS += [EPOCHS, BATCH_SIZE, LEARNING_RATE, OPTIMIZER, AUGMENT]
+
+
+def pipeline_session() -> PipelineSession:
+    boto = boto3.Session(aws_access_key_id="golden", aws_secret_access_key="golden", region_name=REGION)
+    opt_out = {"SchemaVersion": "1.0", "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}}}
+    return PipelineSession(boto_session=boto, default_bucket="golden", sagemaker_config=opt_out)
+
+
+def train_step(session: PipelineSession) -> TrainingStep:
+    trainer = ModelTrainer(
+        sagemaker_session=session,
+        role=INFRASTRUCTURE["training_role_arn"],
+        training_image=TRAINING_IMAGE,
+        training_input_mode="File",
+        base_job_name="train",
+        compute=Compute(
+            instance_type=INSTANCE_TYPE, instance_count=INSTANCE_COUNT, volume_size_in_gb=100, enable_managed_spot_training=True
+        ),
+        networking=Networking(
+            subnets=INFRASTRUCTURE["training_subnet_ids"], security_group_ids=INFRASTRUCTURE["training_security_group_ids"]
+        ),
+        stopping_condition=StoppingCondition(max_runtime_in_seconds=3600, max_wait_time_in_seconds=7200),
+        output_data_config=OutputDataConfig(
+            s3_output_path=Join(on="/", values=[f"{ARTIFACTS}/training", EXECUTION_ID]),
+            kms_key_id=INFRASTRUCTURE["kms_key_arn"],
+            compression_type="GZIP",
+        ),
+        checkpoint_config=CheckpointConfig(
+            s3_uri=Join(on="/", values=[f"{ARTIFACTS}/checkpoints", EXECUTION_ID]), local_path="/opt/ml/checkpoints"
+        ),
+        environment={"FI_LOG_LEVEL": "warn"},
+        hyperparameters={
+            "epochs": EPOCHS.to_string(),
+            "batch-size": BATCH_SIZE.to_string(),
+            "learning-rate": LEARNING_RATE.to_string(),
+            "optimizer": OPTIMIZER,
+            "augment": AUGMENT,
+            "sagemaker_program": '"train.py"',
+            "sagemaker_submit_directory": CODE_URI,
+            "sagemaker_region": f'"{REGION}"',
+            "sagemaker_container_log_level": "20",
+            "sagemaker_instance_type": INSTANCE_TYPE,
+            "sagemaker_distributed_dataparallel_enabled": "true",
+            "sagemaker_distributed_dataparallel_custom_mpi_options": '"-verbose --NCCL_DEBUG VERSION"',
+        },
+        tags=[Tag(key=key, value=value) for key, value in TAGS.items()],
+    )
+    number = "([0-9.eE+-]+)"
+    trainer._metric_definitions = [
+        MetricDefinition(name="train:loss", regex=f"train_loss={number}"),
+        MetricDefinition(name="train:images_per_second", regex=f"images_per_second={number}"),
+        MetricDefinition(name="test:loss", regex=f"test_loss={number}"),
+        MetricDefinition(name="test:accuracy", regex=f"test_accuracy={number}"),
+    ]
+    channels = {"train": TRAIN_DATA_URI, "test": TEST_DATA_URI}
+    inputs = [InputData(channel_name=name, data_source=uri) for name, uri in channels.items()]
+    return TrainingStep(name="Train", step_args=trainer.train(input_data_config=inputs), retry_policies=[CREATE_CALL, JOB])
+
+
+def processing_input(name: str, uri: Any) -> ProcessingInput:
+    source = ProcessingS3Input(s3_uri=uri, local_path=f"/opt/ml/processing/input/{name}", s3_data_type="S3Prefix", s3_input_mode="File")
+    return ProcessingInput(input_name=name, s3_input=source)
+
+
+def evaluate_step(session: PipelineSession, model_data: Any, report: PropertyFile) -> ProcessingStep:
+    output = "/opt/ml/processing/output/evaluation"
+    processor = Processor(
+        role=INFRASTRUCTURE["evaluation_role_arn"],
+        image_uri=EVALUATION_IMAGE,
+        instance_count=1,
+        instance_type="ml.m5.xlarge",
+        volume_size_in_gb=30,
+        volume_kms_key=INFRASTRUCTURE["kms_key_arn"],
+        output_kms_key=INFRASTRUCTURE["kms_key_arn"],
+        entrypoint=["/bin/bash", "-c", f'{UNPACK} && exec python3 /opt/ml/processing/code/evaluate.py "$@"', "evaluate"],
+        sagemaker_session=session,
+        base_job_name="evaluate",
+        max_runtime_in_seconds=1800,
+        network_config=NetworkConfig(
+            subnets=INFRASTRUCTURE["training_subnet_ids"],
+            security_group_ids=INFRASTRUCTURE["training_security_group_ids"],
+            enable_network_isolation=False,
+        ),
+        tags=TAG_LIST,
+    )
+    target = ProcessingS3Output(
+        s3_uri=Join(on="/", values=[f"{ARTIFACTS}/evaluation", EXECUTION_ID]), local_path=output, s3_upload_mode="EndOfJob"
+    )
+    arguments = processor.run(
+        inputs=[processing_input("code", CODE_URI), processing_input("model", model_data), processing_input("test", TEST_DATA_URI)],
+        outputs=[ProcessingOutput(output_name="evaluation", s3_output=target)],
+        arguments=[
+            "--model-dir",
+            "/opt/ml/processing/input/model",
+            "--test-dir",
+            "/opt/ml/processing/input/test",
+            "--output-dir",
+            output,
+        ],
+    )
+    return ProcessingStep(name="Evaluate", step_args=arguments, property_files=[report], retry_policies=[CREATE_CALL, JOB])
+
+
+def container(model_data: Any) -> dict[str, Any]:
+    environment = {
+        "SAGEMAKER_PROGRAM": "inference.py",
+        "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
+        "SAGEMAKER_CONTAINER_LOG_LEVEL": "20",
+        "SAGEMAKER_REGION": REGION,
+    }
+    return {"Image": INFERENCE_IMAGE, "ModelDataUrl": model_data, "Environment": environment}
+
+
+class _HasSession:
+    """What ModelStep wants to see of a model: the SDK has no public producer without uploading code."""
+
+    def __init__(self, session: PipelineSession) -> None:
+        self.sagemaker_session = session
+
+
+def register_step(session: PipelineSession, train: TrainingStep) -> ModelStep:
+    session.init_model_step_arguments(_HasSession(session))
+    report = Join(on="/", values=[f"{ARTIFACTS}/evaluation", EXECUTION_ID, "evaluation.json"])
+    arguments = create_model_package_from_containers(
+        session,
+        containers=[container(train.properties.ModelArtifacts.S3ModelArtifacts)],
+        content_types=CONTENT_TYPES,
+        response_types=CONTENT_TYPES,
+        inference_instances=["ml.m5.xlarge"],
+        model_package_group_name=NAME,
+        approval_status="PendingManualApproval",
+        model_metrics={"ModelQuality": {"Statistics": {"ContentType": "application/json", "S3Uri": report}}},
+        customer_metadata_properties={
+            "training_job_name": train.properties.TrainingJobName,
+            "code_uri": CODE_URI,
+            "execution_id": EXECUTION_ID,
+        },
+    )
+    session.context = None
+    return ModelStep(name="Register", step_args=arguments, retry_policies=[CREATE_CALL])
+
+
+def model_step(session: PipelineSession, train: TrainingStep, register: ModelStep) -> ModelStep:
+    session.init_model_step_arguments(_HasSession(session))
+    request = {
+        "ExecutionRoleArn": INFRASTRUCTURE["endpoint_role_arn"],
+        "PrimaryContainer": container(train.properties.ModelArtifacts.S3ModelArtifacts),
+        "VpcConfig": {
+            "Subnets": INFRASTRUCTURE["hosting_subnet_ids"],
+            "SecurityGroupIds": INFRASTRUCTURE["hosting_security_group_ids"],
+        },
+        "Tags": TAG_LIST,
+    }
+    arguments = session._intercept_create_request(request, None, "create_model")
+    session.context = None
+    return ModelStep(name="CreateModel", step_args=arguments, depends_on=[register], retry_policies=[CREATE_CALL])
+
+
+def endpoint_steps(session: PipelineSession, model: ModelStep) -> tuple[EndpointConfigStep, EndpointStep]:
+    variant = {
+        "VariantName": "AllTraffic",
+        "ModelName": model.properties.ModelName,
+        "InstanceType": "ml.m5.xlarge",
+        "InitialInstanceCount": 1,
+        "InitialVariantWeight": 1.0,
+    }
+    config_arguments = session.create_endpoint_config(
+        name=NAME, production_variants=[variant], kms_key=INFRASTRUCTURE["kms_key_arn"], tags=TAG_LIST
+    )
+    config = EndpointConfigStep(name="CreateEndpointConfig", step_args=config_arguments)
+    endpoint_arguments = session.create_endpoint(
+        endpoint_name=Join(on="-", values=[NAME, EXECUTION_ID]),
+        config_name=config.properties.EndpointConfigName,
+        tags=TAG_LIST,
+    )
+    return config, EndpointStep(name="CreateEndpoint", step_args=endpoint_arguments)
+
+
+def lambda_steps(train: TrainingStep, endpoint: EndpointStep) -> tuple[LambdaStep, LambdaStep]:
+    text, number = LambdaOutputTypeEnum.String, LambdaOutputTypeEnum.Float
+    smoke_test = LambdaStep(
+        name="SmokeTest",
+        lambda_func=Lambda(function_arn=INFRASTRUCTURE["smoke_test_function_arn"]),
+        inputs={
+            "endpoint_name": endpoint.properties.EndpointName,
+            "model_data_url": train.properties.ModelArtifacts.S3ModelArtifacts,
+            "training_job_name": train.properties.TrainingJobName,
+            "max_latency_ms": 5000,
+            "pipeline_execution_arn": ExecutionVariables.PIPELINE_EXECUTION_ARN,
+        },
+        outputs=[LambdaOutput("status", text), LambdaOutput("answers", text), LambdaOutput("max_latency_ms", number)],
+    )
+    teardown = LambdaStep(
+        name="Teardown",
+        lambda_func=Lambda(function_arn=INFRASTRUCTURE["teardown_function_arn"]),
+        inputs={
+            "pipeline_name": NAME,
+            "execution_arn": ExecutionVariables.PIPELINE_EXECUTION_ARN,
+            "execution_id": EXECUTION_ID,
+            "endpoint_name": Join(on="-", values=[NAME, EXECUTION_ID]),
+        },
+        outputs=[LambdaOutput("status", text), LambdaOutput("deleted", text)],
+        depends_on=[smoke_test],
+    )
+    return smoke_test, teardown
+
+
+def definition() -> dict[str, Any]:
+    session = pipeline_session()
+    train = train_step(session)
+    report = PropertyFile(name="EvaluationReport", output_name="evaluation", path="evaluation.json")
+    evaluate = evaluate_step(session, train.properties.ModelArtifacts.S3ModelArtifacts, report)
+    register = register_step(session, train)
+    model = model_step(session, train, register)
+    config, endpoint = endpoint_steps(session, model)
+    accuracy = JsonGet(step_name="Evaluate", property_file=report, json_path="metrics.accuracy.value")
+    message = Join(on=" ", values=["Test accuracy", accuracy, "is below the threshold", MIN_ACCURACY])
+    gate = ConditionStep(
+        name="AccuracyGate",
+        conditions=[ConditionGreaterThanOrEqualTo(left=accuracy, right=MIN_ACCURACY)],
+        if_steps=[register, model, config, endpoint, *lambda_steps(train, endpoint)],
+        else_steps=[FailStep(name="AccuracyTooLow", error_message=message)],
+    )
+    pipeline = Pipeline(name=NAME, parameters=PARAMETERS, steps=[train, evaluate, gate], sagemaker_session=session)
+    parsed: dict[str, Any] = json.loads(pipeline.definition())
+    return parsed
+
+
+def main() -> None:
+    packages = ("sagemaker", "sagemaker-mlops", "sagemaker-core", "sagemaker-train", "boto3", "botocore")
+    golden = {
+        "made_by": "tests/goldens/make_sdk_v3.py",
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "definition": definition(),
+    }
+    (HERE / "sdk_v3.json").write_text(json.dumps(golden, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
