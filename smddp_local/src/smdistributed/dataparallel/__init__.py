@@ -1,0 +1,24 @@
+"""A CPU stand-in for AWS's `smdistributed.dataparallel`: same imports, same backend name, gloo underneath.
+
+Importing it raises SMDDPLocalConflictError where AWS's own wheel is installed.
+"""
+
+from importlib import metadata
+
+from .exceptions import SMDDPLocalConflictError
+from .version import VERSION
+
+__version__ = VERSION
+IS_LOCAL = True
+"""AWS's library has no such attribute: `getattr(smdistributed.dataparallel, "IS_LOCAL", False)` tells the two apart."""
+
+
+def _refuse_to_shadow_aws() -> None:
+    if any(metadata.distributions(name="smdistributed-dataparallel")):
+        raise SMDDPLocalConflictError(
+            "smddp-local is installed next to AWS's smdistributed-dataparallel and has overwritten some of its files: "
+            "run `pip uninstall smddp-local`, then reinstall smdistributed-dataparallel"
+        )
+
+
+_refuse_to_shadow_aws()

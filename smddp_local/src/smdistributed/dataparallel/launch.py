@@ -1,0 +1,146 @@
+"""How this process was started: the launcher's environment variables come in, a LaunchEnvironment goes out.
+
+Also the console script `smddprun COMMAND...`, which the training toolkit puts between mpirun and Python when it finds
+it on PATH: it gives an MPI rank the variables that PyTorch reads, then becomes the command.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from .exceptions import SMDDPConfigurationError
+
+RENDEZVOUS_TIMEOUT_S = 60.0
+
+
+class Launcher(StrEnum):
+    """What started this process; it decides which collective smddp accelerates."""
+
+    MPIRUN = "mpirun"
+    TORCHRUN = "torchrun"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class LaunchEnvironment:
+    """One process of the job, as its launcher describes it."""
+
+    launcher: Launcher
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    instance_type: str
+    """SageMaker's name of the instance, empty outside a job."""
+    strict: bool
+    """SMDDP_LOCAL_STRICT=1: refuse what AWS's library refuses."""
+    optimize_sdp: bool
+    """SMDATAPARALLEL_OPTIMIZE_SDP=true: AllGather instead of AllReduce under mpirun."""
+
+    @property
+    def single_host(self) -> bool:
+        """True if every rank runs on this machine."""
+        return self.world_size == self.local_world_size
+
+    @property
+    def accelerates_allgather(self) -> bool:
+        """True if AWS's library would accelerate AllGather here, false if AllReduce: never both."""
+        return self.launcher is Launcher.TORCHRUN or self.optimize_sdp
+
+
+def read(environ: Mapping[str, str]) -> LaunchEnvironment:
+    """Describe the process whose environment is given."""
+    return LaunchEnvironment(
+        launcher=_launcher(environ),
+        rank=int(_first(environ, "0", "OMPI_COMM_WORLD_RANK", "RANK")),
+        world_size=int(_first(environ, "1", "OMPI_COMM_WORLD_SIZE", "WORLD_SIZE")),
+        local_rank=int(_first(environ, "0", "OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK")),
+        local_world_size=int(_first(environ, "1", "OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE")),
+        instance_type=_first(environ, "", "SAGEMAKER_INSTANCE_TYPE", "SM_CURRENT_INSTANCE_TYPE"),
+        strict=environ.get("SMDDP_LOCAL_STRICT", "0") == "1",
+        optimize_sdp=environ.get("SMDATAPARALLEL_OPTIMIZE_SDP", "").lower() == "true",
+    )
+
+
+def export(environ: MutableMapping[str, str]) -> None:
+    """Give an MPI rank the variables that torch.distributed reads; a rank that has them is left alone.
+
+    On one host the ranks meet at a fresh loopback port, so that two jobs on one machine never meet each other. On
+    several they meet at the toolkit's server address, two ports above its server port as in AWS's own tests.
+    """
+    launch = read(environ)
+    if launch.launcher is not Launcher.MPIRUN or "SMDATAPARALLEL_LOCAL_RANK" in environ:
+        return
+    environ["RANK"] = str(launch.rank)
+    environ["WORLD_SIZE"] = str(launch.world_size)
+    environ["LOCAL_RANK"] = environ["SMDATAPARALLEL_LOCAL_RANK"] = str(launch.local_rank)
+    environ["LOCAL_WORLD_SIZE"] = str(launch.local_world_size)
+    if launch.single_host:
+        environ["MASTER_ADDR"] = "127.0.0.1"
+        environ["MASTER_PORT"] = _agree_on_port(launch, environ)
+    elif "SMDATAPARALLEL_SERVER_ADDR" in environ:
+        environ["MASTER_ADDR"] = environ["SMDATAPARALLEL_SERVER_ADDR"]
+        environ["MASTER_PORT"] = str(int(environ.get("SMDATAPARALLEL_SERVER_PORT", "7592")) + 2)
+
+
+def smddprun() -> None:
+    """Console script: export the variables, then become the command."""
+    command = sys.argv[1:]
+    if not command:
+        raise SystemExit("usage: smddprun COMMAND [ARGUMENT...]")
+    export(os.environ)
+    try:
+        os.execvp(command[0], command)  # noqa: S606 - becoming the user's command is what smddprun is for
+    except OSError as error:
+        raise SystemExit(f"smddprun: cannot run {command[0]}: {error.strerror}") from error
+
+
+def _launcher(environ: Mapping[str, str]) -> Launcher:
+    if "OMPI_COMM_WORLD_SIZE" in environ:
+        return Launcher.MPIRUN
+    return Launcher.TORCHRUN if "WORLD_SIZE" in environ else Launcher.NONE
+
+
+def _first(environ: Mapping[str, str], default: str, *names: str) -> str:
+    return next((environ[name] for name in names if environ.get(name)), default)
+
+
+def _agree_on_port(launch: LaunchEnvironment, environ: Mapping[str, str]) -> str:
+    """Rank 0 chooses a free port and leaves it in the folder that mpirun made for this job; the others read it there."""
+    if launch.world_size == 1:
+        return _free_port()
+    folder = environ.get("PMIX_SERVER_TMPDIR")
+    if not folder:
+        return environ.get("MASTER_PORT", "7594")
+    note = Path(folder) / f"smddp-local.{environ.get('PMIX_NAMESPACE', 'job')}"
+    if launch.rank == 0:
+        _write_then_rename(note, _free_port())
+    return _wait_for(note)
+
+
+def _free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def _write_then_rename(path: Path, text: str) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text)
+    partial.rename(path)
+
+
+def _wait_for(note: Path) -> str:
+    deadline = time.monotonic() + RENDEZVOUS_TIMEOUT_S
+    while not note.exists():
+        if time.monotonic() > deadline:
+            raise SMDDPConfigurationError(f"rank 0 did not say within {RENDEZVOUS_TIMEOUT_S:.0f} s where the ranks meet ({note})")
+        time.sleep(0.01)
+    return note.read_text()

@@ -1,0 +1,3 @@
+"""DistributedDataParallel of the first API."""
+
+from .distributed import DistributedDataParallel as DistributedDataParallel

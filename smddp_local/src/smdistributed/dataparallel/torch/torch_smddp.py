@@ -1,0 +1,88 @@
+"""Importing this module registers the torch.distributed backend "smddp": gloo on CPU, restricted in strict mode.
+
+    import torch.distributed as dist
+    import smdistributed.dataparallel.torch.torch_smddp
+    dist.init_process_group(backend="smddp")
+
+Raises SMDDPConfigurationError at import where AWS's library (2.3.0 and later) refuses to be imported, in strict mode.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import sys
+import time
+import warnings
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from .. import launch
+from ..exceptions import SMDDPConfigurationError, SMDDPUnsupportedError
+from .process_group import StrictProcessGroup, gloo
+
+# Source: "Supported frameworks, AWS Regions, and instance types" in the SageMaker developer guide, SMDDP chapter.
+SUPPORTED_INSTANCE_TYPES = ("ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.p3dn.24xlarge")
+
+# gloo's threads need the interpreter's lock to let go of a finished collective's tensors; see _leave.
+SETTLE_S = 0.2
+
+
+def check_instance_type(environment: launch.LaunchEnvironment) -> None:
+    """Say that smddp has no support for this instance type: an error in strict mode, else a warning."""
+    instance_type = environment.instance_type
+    if not instance_type or instance_type in SUPPORTED_INSTANCE_TYPES:
+        return
+    message = f"smddp cannot run on {instance_type}; it supports {', '.join(SUPPORTED_INSTANCE_TYPES)}"
+    if environment.strict:
+        raise SMDDPConfigurationError(message)
+    warnings.warn(f"{message} (allowed here because SMDDP_LOCAL_STRICT is not 1)", stacklevel=2)
+
+
+def _check_launcher(environment: launch.LaunchEnvironment) -> None:
+    if not environment.strict:
+        return
+    if environment.launcher is launch.Launcher.NONE:
+        raise SMDDPConfigurationError("smddp needs a launcher: start the script with mpirun and smddprun, or with torchrun")
+    if environment.launcher is launch.Launcher.TORCHRUN and environment.optimize_sdp:
+        raise SMDDPConfigurationError("SMDATAPARALLEL_OPTIMIZE_SDP=true is for mpirun; under torchrun smddp accelerates AllGather anyway")
+
+
+def _create(store: Any, rank: int, world_size: int, timeout: timedelta) -> Any:
+    """Called by torch.distributed for the default group, and again by each new_group()."""
+    environment = launch.read(os.environ)
+    if not environment.strict:
+        return gloo(store, rank, world_size, timeout, loopback=environment.single_host)
+    _check_launcher(environment)
+    if dist.is_initialized():
+        raise SMDDPUnsupportedError("smddp supports no process group but the default one: new_group() is refused")
+    return StrictProcessGroup(store, rank, world_size, timeout, environment)
+
+
+def _leave() -> None:
+    """Keep gloo's threads from aborting the interpreter while it exits.
+
+    A gloo thread that drops the last collective's tensors needs the interpreter's lock; if the interpreter is already
+    finalising, the thread is ended by force inside a C++ destructor and the process dies with SIGABRT ("terminate
+    called without an active exception"), about one run in five. Leaving the group joins the threads unless something
+    (a DistributedDataParallel in a global) still holds it; the pause serves that case. After an uncaught exception the
+    group is left alone: its collectives may never end, and the exit status must not wait for them.
+    """
+    if dist.is_initialized() and dist.get_backend() == "smddp" and getattr(sys, "last_type", None) is None:
+        dist.destroy_process_group()
+    gc.collect()
+    time.sleep(SETTLE_S)
+
+
+def _register() -> None:
+    environment = launch.read(os.environ)
+    check_instance_type(environment)
+    launch.export(os.environ)
+    dist.Backend.register_backend("smddp", _create, devices=["cpu"])
+    atexit.register(_leave)
+
+
+_register()
