@@ -1,0 +1,130 @@
+"""The emulator as a child process: started on a free port with a state directory, found again through it, stopped and checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from lifecycle.errors import CommandError, LeftBehindError, NotFoundError
+from lifecycle.processes import Command, is_alive, mentioning, start_detached, stop, tail_of
+from lifecycle.processes import run as run_command
+from lifecycle.target import Target, offline_environment
+
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 60.0
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Running:
+    """An emulator that answers."""
+
+    endpoint: str
+    pid: int
+    account: str
+    region: str
+
+    @property
+    def target(self) -> Target:
+        return Target(self.account, self.region, self.endpoint)
+
+
+@dataclass
+class EmulatorProcess:
+    """One emulator; `state` is its directory and is removed with it."""
+
+    root: Path
+    state: Path
+    log: Path
+    inherited: Mapping[str, str]
+
+    def start(self, account: str, region: str) -> Running:
+        """Starts it in its own session and returns when it answers. Raises CommandError if it does not. What a crash left is removed first."""
+        self.sweep()
+        self.state.mkdir(parents=True)
+        arguments = ("serve", "--port", "0", "--state-dir", str(self.state), "--account", account, "--region", region)
+        process = start_detached(self._command("emulator serve", arguments, _START_TIMEOUT_S))
+        try:
+            running = self._wait_until_ready(process, account, region)
+        except BaseException:
+            stop(process)
+            raise
+        return running
+
+    def find(self) -> Running | None:
+        """The emulator of this state directory, if it runs and answers."""
+        with suppress(OSError, ValueError, KeyError):
+            told = json.loads((self.state / "emulator.json").read_text())
+            settings = json.loads((self.state / "shoal.json").read_text())
+            running = Running(told["endpoint"], told["pid"], settings["account"], settings["region"])
+            return running if is_alive(running.pid) and port_answers(running.endpoint) else None
+        return None
+
+    def require(self) -> Running:
+        """The emulator of this state directory. Raises NotFoundError if none runs."""
+        running = self.find()
+        if running is None:
+            raise NotFoundError("no local emulator is running; start one with `shoal local up`")
+        return running
+
+    def shut_down(self) -> None:
+        """Stops it and removes its state. Raises LeftBehindError if a process, the port or the directory is still there then."""
+        running = self.find()
+        if self.state.exists():
+            down = ("down", "--state-dir", str(self.state))
+            run_command(self._command("emulator down", down, _STOP_TIMEOUT_S, self.log.with_name("emulator-down.log")))
+        left = self._left(running)
+        shutil.rmtree(self.state, ignore_errors=True)
+        if self.state.exists():
+            left.append(f"directory {self.state}")
+        if left:
+            raise LeftBehindError(f"the emulator left behind: {', '.join(left)}")
+
+    def sweep(self) -> None:
+        """Removes what an earlier emulator that crashed left in the state directory."""
+        if self.state.exists():
+            self.shut_down()
+
+    def _left(self, running: Running | None) -> list[str]:
+        left = [f"process {pid}" for pid in mentioning(str(self.state))]
+        if running and port_answers(running.endpoint):
+            left.append(f"port of {running.endpoint}")
+        return left
+
+    def _command(self, what: str, arguments: tuple[str, ...], timeout_s: float, log: Path | None = None) -> Command:
+        variables = offline_environment(self.inherited) | {"PYTHONDONTWRITEBYTECODE": "1"}
+        return Command(what, (sys.executable, "-m", "emulator", *arguments), self.root, variables, log or self.log, timeout_s)
+
+    def _wait_until_ready(self, process: subprocess.Popen[bytes], account: str, region: str) -> Running:
+        (self.state / "shoal.json").write_text(json.dumps({"account": account, "region": region}))
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                raise CommandError("the emulator", process.returncode, tail_of(self.log), self.log)
+            if running := self.find():
+                return running
+            time.sleep(_POLL_S)
+        raise CommandError("the emulator's start", None, tail_of(self.log), self.log)
+
+
+def build_runtimes(root: Path, inherited: Mapping[str, str], log: Path, timeout_s: float = 1800.0) -> None:
+    """Builds what stands in for the container images; returns at once if it is there."""
+    command = (sys.executable, "-m", "emulator", "runtime", "build")
+    run_command(Command("emulator runtime build", command, root, {**inherited, "PYTHONUNBUFFERED": "1"}, log, timeout_s))
+
+
+def port_answers(endpoint: str) -> bool:
+    """Whether something accepts connections at the endpoint's port."""
+    with socket.socket() as probe:
+        probe.settimeout(2.0)
+        return probe.connect_ex(("127.0.0.1", urlsplit(endpoint).port or 80)) == os.EX_OK

@@ -1,0 +1,133 @@
+"""Events as one live display for a terminal: phases, the steps of the execution, a bar for epochs, and what was just said below."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from lifecycle.events import Detail, Event, ExecutionChanged, Note, PhaseEnded, PhaseStarted, Planned, StepLogged, Trained, Transferred
+from lifecycle.execution import NOT_STARTED, Execution, Step
+from lifecycle.metrics import Epoch, Progress
+
+_MARKS = {"Succeeded": "[green]✓[/]", "Failed": "[red]✗[/]", "Stopped": "[yellow]■[/]", NOT_STARTED: "[dim]·[/]"}
+_BAR_WIDTH = 40
+
+
+@dataclass
+class _Phase:
+    name: str
+    started_at: float
+    seconds: float | None = None
+    failed: bool = False
+
+
+class LiveView:
+    """A display that is redrawn eight times a second; what it shows is what the last events said."""
+
+    def __init__(self, console: Console) -> None:
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8, redirect_stdout=False, redirect_stderr=False)
+        self._console = console
+        self._phases: list[_Phase] = []
+        self._plan: tuple[tuple[str, str], ...] = ()
+        self._epochs: int | None = None
+        self._execution: Execution | None = None
+        self._progress: Progress | None = None
+        self._epoch: Epoch | None = None
+        self._transfer: Transferred | None = None
+        self._detail = ""
+        self._spinner = Spinner("dots")
+
+    def __enter__(self) -> LiveView:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._detail = ""
+        self._live.stop()
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case PhaseStarted(name):
+                self._phases.append(_Phase(name, time.monotonic()))
+                self._detail, self._transfer = "", None
+            case PhaseEnded(_, seconds, failed):
+                self._phases[-1].seconds, self._phases[-1].failed = seconds, failed
+                self._detail, self._transfer = "", None
+            case Planned(steps, epochs):
+                self._plan, self._epochs = steps, epochs
+            case ExecutionChanged(execution):
+                self._execution = execution
+            case Trained(_, metrics):
+                self._remember(metrics)
+            case Transferred():
+                self._transfer = event
+            case Note(text):
+                self._console.print(text, highlight=False, markup=False)
+            case Detail(text) | StepLogged(_, text):
+                self._detail = text
+
+    def _remember(self, metrics: Progress | Epoch) -> None:
+        if isinstance(metrics, Progress):
+            self._progress = metrics
+        else:
+            self._epoch = metrics
+
+    def _render(self) -> RenderableType:
+        parts: list[RenderableType] = [self._phase_table()]
+        if self._plan:
+            parts.append(self._step_table())
+        if self._progress and self._training_runs():
+            parts.append(self._training(self._progress))
+        if self._transfer:
+            parts.append(_bar(f"{self._transfer.name}", self._transfer.done_bytes / 1e6, self._transfer.total_bytes / 1e6, "MB"))
+        if self._detail:
+            parts.append(Text(self._detail.strip(), style="dim", no_wrap=True, overflow="ellipsis"))
+        return Group(*parts)
+
+    def _phase_table(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        for phase in self._phases:
+            seconds = phase.seconds if phase.seconds is not None else time.monotonic() - phase.started_at
+            mark: RenderableType = (
+                self._spinner if phase.seconds is None else Text.from_markup(_MARKS["Failed" if phase.failed else "Succeeded"])
+            )
+            table.add_row(mark, phase.name, Text(f"{seconds:6.1f} s", style="dim"))
+        return table
+
+    def _step_table(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        started = {step.name: step for step in self._execution.steps} if self._execution else {}
+        planned = [started.get(name, Step(name, kind, NOT_STARTED)) for name, kind in self._plan]
+        unplanned = [step for name, step in started.items() if name not in dict(self._plan)]
+        for step in (*planned, *unplanned):
+            mark: RenderableType = Text.from_markup(_MARKS[step.status]) if step.status in _MARKS else self._spinner
+            seconds = step.seconds()
+            table.add_row(
+                "   ", mark, step.name, Text(step.type, style="dim"), "" if seconds is None else Text(f"{seconds:6.1f} s", style="dim")
+            )
+        return table
+
+    def _training_runs(self) -> bool:
+        return self._execution is not None and any(step.type == "Training" and not step.has_ended for step in self._execution.steps)
+
+    def _training(self, progress: Progress) -> RenderableType:
+        epochs = self._epochs or progress.epoch
+        accuracy = f", test accuracy {self._epoch.test_accuracy:.2%} after epoch {self._epoch.epoch}" if self._epoch else ""
+        line = (
+            f"      epoch {progress.epoch}/{self._epochs or '?'}, loss {progress.train_loss:.4f}{accuracy}, "
+            f"{progress.images_per_second:,.0f} images/s on {progress.world_size} ranks, {progress.elapsed_s:.0f} s"
+        )
+        return Group(_bar("      training", progress.steps_done, epochs * progress.steps, "steps"), Text(line))
+
+
+def _bar(name: str, done: float, total: float, unit: str) -> Table:
+    table = Table.grid(padding=(0, 1))
+    table.add_row(name, ProgressBar(total=max(total, 1e-9), completed=done, width=_BAR_WIDTH), f"{done:,.0f}/{total:,.0f} {unit}")
+    return table

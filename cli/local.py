@@ -1,0 +1,57 @@
+"""`shoal local up | down | status`: the emulator in the background, one per checkout."""
+
+from __future__ import annotations
+
+import shlex
+
+import click
+
+from cli.workspace import Workspace
+from config.loader import load_environment
+from lifecycle.target import loopback_variables
+
+
+@click.group()
+def local() -> None:
+    """AWS on this machine: the emulator."""
+
+
+@local.command()
+@click.argument("environment", metavar="[ENV]", default="dev")
+@click.pass_obj
+def up(workspace: Workspace, environment: str) -> None:
+    """Start the emulator in the background, as the account and region of ENV (dev)."""
+    settings = load_environment(environment, workspace.root)
+    running = workspace.emulator.find()
+    if running is None:
+        running = workspace.emulator.start(settings.account, settings.region)
+        click.echo(f"started: {running.endpoint} (process {running.pid}), account {running.account}, {running.region}")
+    else:
+        click.echo(f"running already: {running.endpoint} (process {running.pid}), account {running.account}, {running.region}")
+    click.echo("for the aws CLI and your own boto3 code:")
+    variables = loopback_variables(running.endpoint) | {"AWS_DEFAULT_REGION": running.region}
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
+        click.echo(f"  export {name}={shlex.quote(variables[name])}")
+
+
+@local.command()
+@click.pass_obj
+def down(workspace: Workspace) -> None:
+    """Stop the emulator and everything it runs, and remove its state."""
+    emulator = workspace.emulator
+    if not emulator.state.exists():
+        click.echo("no emulator is running")
+        return
+    emulator.shut_down()
+    click.echo("stopped; its processes, port and files are gone")
+
+
+@local.command()
+@click.pass_obj
+def status(workspace: Workspace) -> None:
+    """Say whether the emulator runs, and where. Exit code 1 if it does not."""
+    running = workspace.emulator.find()
+    if running is None:
+        click.echo("no emulator is running; start one with `shoal local up`")
+        raise click.exceptions.Exit(1)
+    click.echo(f"running: {running.endpoint} (process {running.pid}), account {running.account}, {running.region}")

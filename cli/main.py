@@ -1,0 +1,118 @@
+"""The entry of the `shoal` command: reads the arguments and the environment variables once, and turns every outcome into an exit code.
+
+0: it worked. 1: what was run failed. 2: wrong usage or configuration, nothing was changed. 130: interrupted, and cleaned up.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from cli import local, verbs
+from cli.demo import run_demo
+from cli.demo_report import message_of, print_result, summary_of_file
+from cli.interrupts import interrupted_once
+from cli.view import open_view
+from cli.workspace import Workspace
+from config.errors import ConfigError
+from config.loader import environment_file, environment_names, load_environment
+from lifecycle.errors import AWS_ERRORS, LifecycleError, UsageError, refusal
+from pipelines.launch.resolve import resolve
+
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+_CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 it worked, 1 what was run failed, 2 wrong usage or configuration, 130 interrupted (and cleaned up).",
+)
+@click.option("--root", type=click.Path(path_type=Path, exists=True, file_okay=False), default=_CHECKOUT, help="The checkout to work in.")
+@click.pass_context
+def shoal(context: click.Context, root: Path) -> None:
+    """Distributed training on SageMaker as code: deploy, run, watch and tear down, on AWS or on this machine."""
+    context.obj = Workspace(root.resolve(), dict(os.environ))
+
+
+@shoal.command()
+@click.argument("environment", metavar="[ENV]", default="dev")
+@click.option(
+    "--output", type=click.Path(path_type=Path, file_okay=False), help="Where the report goes; by default demo-out in the checkout."
+)
+@click.option("--parameter", "-p", "parameters", multiple=True, metavar="KEY=VALUE", help="A pipeline parameter; may be repeated.")
+@click.pass_obj
+def demo(workspace: Workspace, environment: str, output: Path | None, parameters: tuple[str, ...]) -> None:
+    """Run the whole of it on this machine: deploy ENV (dev), train on MNIST, evaluate, register, serve, and tear down."""
+    folder = (output or workspace.root / "demo-out").resolve()
+    given = verbs.parse_parameters(parameters)
+    with open_view() as view, interrupted_once(lambda text: click.echo(text, err=True)) as shield:
+        outcome = run_demo(workspace, environment, folder, given, view, shield)
+    print_result(Console(soft_wrap=True), summary_of_file(folder), folder)
+    for failure in outcome.failures:
+        click.echo(f"shoal demo: {failure.phase}: {message_of(failure)}", err=True)
+    if outcome.failures:
+        click.echo(f"all logs: {folder / 'logs'}", err=True)
+        raise click.exceptions.Exit(INTERRUPTED if outcome.interrupted else FAILED)
+
+
+@shoal.command()
+@click.pass_obj
+def check(workspace: Workspace) -> None:
+    """Validate every environment file."""
+    names = environment_names(workspace.root)
+    if not names:
+        raise UsageError(f"there are no environment files in {workspace.root / 'environments'}")
+    failed = [name for name in names if not _is_valid(workspace, name)]
+    if failed:
+        raise click.exceptions.Exit(USAGE)
+
+
+def _is_valid(workspace: Workspace, name: str) -> bool:
+    try:
+        environment = load_environment(name, workspace.root)
+        launch = resolve(environment.training, environment.region, environment_file(name))
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        return False
+    click.echo(
+        f"{environment_file(name)}: ok ({environment.training.strategy} on {environment.training.instance_count} x {environment.training.instance_type})"
+    )
+    for notice in launch.notices:
+        click.echo(f"{environment_file(name)}: notice: {notice}")
+    return True
+
+
+for command in (local.local, verbs.synth, verbs.deploy, verbs.diff, verbs.data, verbs.run, verbs.status, verbs.stop, verbs.logs):
+    shoal.add_command(command)
+shoal.add_command(verbs.invoke_endpoint)
+shoal.add_command(verbs.destroy)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command and returns its exit code. Users see one message, never a traceback."""
+    try:
+        with interrupted_once(lambda text: click.echo(text, err=True)):
+            return int(shoal.main(args=arguments, prog_name="shoal", standalone_mode=False) or OK)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("shoal: interrupted", err=True)
+        return INTERRUPTED
+    except (ConfigError, UsageError) as error:
+        click.echo(f"shoal: {error}", err=True)
+        return USAGE
+    except LifecycleError as error:
+        click.echo(f"shoal: {error}", err=True)
+        return FAILED
+    except AWS_ERRORS as error:
+        click.echo(f"shoal: {refusal(error)}", err=True)
+        return FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

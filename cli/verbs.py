@@ -1,0 +1,234 @@
+"""The verbs that act on one environment. Each opens a session, calls `lifecycle`, and prints."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from cli.demo import planned
+from cli.view import open_view
+from cli.workspace import Session, Workspace
+from config.loader import load_environment
+from lifecycle import dataset, invoke
+from lifecycle.errors import LeftBehindError, NotFoundError, ParameterError
+from lifecycle.execution import Execution
+from lifecycle.flow import phase
+from lifecycle.follow import Follower
+from lifecycle.inventory import Owner, of_environment
+from lifecycle.logs import LogTail, location_of
+from lifecycle.teardown import is_bootstrapped, refuse_if_protected
+
+_environment = click.argument("environment", metavar="ENV")
+_local = click.option("--local", is_flag=True, help="Use the emulator on this machine, whatever the environment's `target` says.")
+
+
+@click.command()
+@click.argument("environment", metavar="[ENV]", required=False)
+@click.pass_obj
+def synth(workspace: Workspace, environment: str | None) -> None:
+    """Write the CloudFormation templates of ENV, or of every environment, to cdk.out. Needs no network and no credentials."""
+    if environment:
+        load_environment(environment, workspace.root)
+    assembly = workspace.root / "cdk.out"
+    with open_view() as view, phase("synth", view):
+        workspace.cdk(workspace.root / ".shoal" / "cdk", assembly, view).synth(environment)
+    click.echo(f"written: {assembly}")
+
+
+@click.command()
+@_environment
+@_local
+@click.pass_obj
+def deploy(workspace: Workspace, environment: str, local: bool) -> None:
+    """Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI."""
+    session = workspace.open(environment, local)
+    with open_view() as view:
+        cdk = session.cdk(view)
+        if not is_bootstrapped(session.target):
+            with phase(f"bootstrap {session.target.description}", view):
+                cdk.bootstrap(session.target)
+        with phase(f"synth {environment}", view):
+            cdk.synth(environment)
+        with phase(f"deploy {environment} to {session.target.description}", view):
+            cdk.deploy(session.target, environment)
+    click.echo(f"deployed: pipeline {session.names.pipeline}")
+
+
+@click.command()
+@_environment
+@_local
+@click.pass_obj
+def diff(workspace: Workspace, environment: str, local: bool) -> None:
+    """Compare ENV as the checkout describes it with what is deployed; exit code 1 if they differ."""
+    session = workspace.open(environment, local)
+    with open_view() as view:
+        cdk = session.cdk(view)
+        with phase(f"synth {environment}", view):
+            cdk.synth(environment)
+        with phase(f"diff {environment} with {session.target.description}", view):
+            cdk.diff(session.target, environment)
+    click.echo("no differences")
+
+
+@click.group()
+def data() -> None:
+    """The dataset of an environment."""
+
+
+@data.command()
+@_environment
+@_local
+@click.pass_obj
+def upload(workspace: Workspace, environment: str, local: bool) -> None:
+    """Check the four MNIST files against their published md5 sums and upload those that are not there yet."""
+    session = workspace.open(environment, local)
+    with open_view() as view:
+        dataset.upload(session.target, workspace.root / dataset.FOLDER, session.names.dataset_uri, view)
+
+
+@click.command()
+@_environment
+@_local
+@click.option("--parameter", "-p", "parameters", multiple=True, metavar="KEY=VALUE", help="A pipeline parameter; may be repeated.")
+@click.option("--follow", is_flag=True, help="Stay until the execution has ended. Ctrl-C leaves it running.")
+@click.pass_obj
+def run(workspace: Workspace, environment: str, local: bool, parameters: tuple[str, ...], follow: bool) -> None:
+    """Start an execution of ENV's pipeline."""
+    session = workspace.open(environment, local)
+    given = parse_parameters(parameters)
+    arn = session.pipeline.start(given)
+    click.echo(f"started: {arn}")
+    if follow:
+        _follow(session, arn, given)
+
+
+@click.command()
+@_environment
+@click.argument("execution", required=False)
+@_local
+@click.pass_obj
+def status(workspace: Workspace, environment: str, execution: str | None, local: bool) -> None:
+    """Show the executions of ENV's pipeline, or the steps of EXECUTION (an ARN, an id, or `latest`)."""
+    session = workspace.open(environment, local)
+    console = Console(soft_wrap=True)
+    if execution:
+        _print_execution(console, session.pipeline.look(session.pipeline.find(execution)))
+        return
+    session.pipeline.definition()
+    summaries = session.pipeline.executions()
+    if not summaries:
+        click.echo(f"pipeline {session.names.pipeline} has had no executions; start one with `shoal run {environment}`")
+        return
+    table = Table("execution", "status", "started", box=None)
+    for summary in summaries:
+        identity = str(summary["PipelineExecutionArn"]).rpartition("/")[2]
+        table.add_row(identity, summary["PipelineExecutionStatus"], summary["StartTime"].astimezone().strftime("%Y-%m-%d %H:%M:%S"))
+    console.print(table)
+
+
+@click.command()
+@_environment
+@click.argument("execution")
+@_local
+@click.pass_obj
+def stop(workspace: Workspace, environment: str, execution: str, local: bool) -> None:
+    """Ask EXECUTION (an ARN, an id, or `latest`) to stop."""
+    session = workspace.open(environment, local)
+    arn = session.pipeline.find(execution)
+    session.pipeline.stop(arn)
+    click.echo(f"stopping: {arn}")
+
+
+@click.command()
+@_environment
+@click.argument("execution")
+@click.argument("step")
+@_local
+@click.pass_obj
+def logs(workspace: Workspace, environment: str, execution: str, step: str, local: bool) -> None:
+    """Print what STEP of EXECUTION (an ARN, an id, or `latest`) has logged."""
+    session = workspace.open(environment, local)
+    look = session.pipeline.look(session.pipeline.find(execution))
+    found = look.step(step)
+    if found is None:
+        started = ", ".join(known.name for known in look.steps) or "none"
+        raise NotFoundError(f"execution {look.id} has not started a step {step!r}; started so far: {started}")
+    location = location_of(found)
+    if location is None:
+        raise NotFoundError(f"step {step} ({found.type}) runs no code that could log")
+    for line in LogTail(session.target.client("logs"), location).new_lines():
+        click.echo(line)
+
+
+@click.command("invoke")
+@_environment
+@_local
+@click.option("--digit", "number", type=int, required=True, metavar="N", help="Which image of the MNIST test set to send, from 0.")
+@click.option("--endpoint", metavar="NAME", help="Which endpoint to ask; by default the newest of ENV's pipeline that is in service.")
+@click.pass_obj
+def invoke_endpoint(workspace: Workspace, environment: str, local: bool, number: int, endpoint: str | None) -> None:
+    """Send test digit N to a running endpoint and print its answer as JSON."""
+    digit = dataset.read_digit(workspace.root / dataset.FOLDER, number)
+    session = workspace.open(environment, local)
+    name = endpoint or invoke.find_endpoint(session.target, f"{session.names.pipeline}-")
+    click.echo(json.dumps(asdict(invoke.ask(session.target, name, digit)), indent=2))
+
+
+@click.command()
+@_environment
+@_local
+@click.pass_obj
+def destroy(workspace: Workspace, environment: str, local: bool) -> None:
+    """Stop what runs in ENV, remove what executions left, and delete the stacks. Refused where `protect: true`."""
+    session = workspace.open(environment, local)
+    refuse_if_protected(session.environment)
+    with open_view() as view:
+        cdk, teardown = session.cdk(view), session.teardown(view)
+        with phase(f"synth {environment}", view):
+            cdk.synth(environment)
+        with phase(f"destroy {environment} in {session.target.description}", view):
+            teardown.destroy(cdk)
+        left = of_environment(session.target, Owner(session.names.prefix))
+    if left:
+        raise LeftBehindError(f"still there: {', '.join(map(str, left))}")
+    click.echo(f"destroyed: nothing named {session.names.prefix} is left")
+
+
+def parse_parameters(given: tuple[str, ...]) -> dict[str, str]:
+    """`KEY=VALUE` arguments as a dictionary. Raises ParameterError."""
+    parameters = {}
+    for entry in given:
+        name, separator, value = entry.partition("=")
+        if not separator or not name:
+            raise ParameterError(f"--parameter {entry!r}: write KEY=VALUE")
+        parameters[name] = value
+    return parameters
+
+
+def _follow(session: Session, arn: str, parameters: dict[str, str]) -> None:
+    try:
+        with open_view() as view:
+            view(planned(session.pipeline, parameters))
+            follower = Follower(session.pipeline, arn, view, session.poll_s)
+            execution = follower.follow()
+    except KeyboardInterrupt:
+        identity, environment = arn.rpartition("/")[2], session.environment.name
+        click.echo(
+            f"execution {identity} goes on; `shoal status {environment} {identity}`, `shoal stop {environment} {identity}`", err=True
+        )
+        raise
+    follower.raise_unless_succeeded(execution)
+    click.echo(f"execution {execution.id} succeeded")
+
+
+def _print_execution(console: Console, execution: Execution) -> None:
+    console.print(f"execution {execution.id}: {execution.status}" + (f": {execution.failure_reason}" if execution.failure_reason else ""))
+    table = Table("step", "type", "status", "seconds", "reason", box=None)
+    for step in execution.steps:
+        seconds = step.seconds()
+        table.add_row(step.name, step.type, step.status, "" if seconds is None else f"{seconds:.1f}", step.failure_reason)
+    console.print(table)

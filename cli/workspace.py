@@ -1,0 +1,86 @@
+"""One checkout as the verbs see it: its environments, its `.shoal` folder, and the target that an environment's name and `--local` mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli.emulator_process import EmulatorProcess
+from config.loader import load_environment
+from config.names import Names
+from config.settings import Environment
+from config.settings import Target as TargetKind
+from lifecycle.cdk import Cdk
+from lifecycle.errors import WrongAccountError
+from lifecycle.events import Detail, Report
+from lifecycle.execution import Pipeline
+from lifecycle.target import Target
+from lifecycle.teardown import Teardown
+
+LOCAL_POLL_S = 0.5
+AWS_POLL_S = 10.0
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A checkout, and the environment variables of the user who works in it."""
+
+    root: Path
+    environ: Mapping[str, str]
+
+    def open(self, name: str, local: bool) -> Session:
+        """The environment `name` and its target. Raises ConfigError, NotFoundError (no emulator), WrongAccountError."""
+        environment = load_environment(name, self.root)
+        target = self._target(environment, local)
+        target.check_account()
+        return Session(self, environment, target)
+
+    @property
+    def emulator(self) -> EmulatorProcess:
+        """The emulator that `shoal local up` starts."""
+        folder = self.root / ".shoal" / "local"
+        return EmulatorProcess(self.root, folder, self.root / ".shoal" / "logs" / "emulator.log", self.environ)
+
+    def cdk(self, work: Path, assembly: Path, report: Report) -> Cdk:
+        return Cdk(self.root, self.environ, assembly, work, lambda line: report(Detail(line)))
+
+    def _target(self, environment: Environment, local: bool) -> Target:
+        if not local and environment.target is TargetKind.AWS:
+            return Target(environment.account, environment.region)
+        running = self.emulator.require()
+        if (running.account, running.region) != (environment.account, environment.region):
+            raise WrongAccountError(
+                f"the emulator plays account {running.account} in {running.region}, environment {environment.name} is for "
+                f"{environment.account} in {environment.region}; run `shoal local down`, then `shoal local up {environment.name}`"
+            )
+        return Target(environment.account, environment.region, running.endpoint)
+
+
+@dataclass(frozen=True)
+class Session:
+    """One environment at one target."""
+
+    workspace: Workspace
+    environment: Environment
+    target: Target
+
+    @property
+    def names(self) -> Names:
+        return Names(self.environment)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return Pipeline(self.target, self.names.pipeline)
+
+    @property
+    def poll_s(self) -> float:
+        return LOCAL_POLL_S if self.target.is_local else AWS_POLL_S
+
+    def cdk(self, report: Report) -> Cdk:
+        """The CLI with this environment's own assembly, so that `shoal synth` and other environments do not change it."""
+        folder = self.workspace.root / ".shoal" / "cdk" / self.environment.name
+        return self.workspace.cdk(folder, folder / "cdk.out", report)
+
+    def teardown(self, report: Report) -> Teardown:
+        return Teardown(self.target, self.names, report, self.poll_s)

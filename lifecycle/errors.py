@@ -1,0 +1,102 @@
+"""What can go wrong in a verb. `str()` of each is the whole message for the user; anything else that is raised is a bug.
+
+    LifecycleError                 the verb was right and failed
+    ├── UsageError                 the verb cannot be done as asked; nothing was changed
+    │   ├── ToolMissingError       a program that must be installed is not
+    │   ├── DatasetError           a dataset file is missing or is not the published one
+    │   ├── WrongAccountError      the credentials belong to another account than the environment
+    │   ├── ParameterError         a parameter that the pipeline does not declare, or a value of another type
+    │   ├── NotFoundError          no such pipeline, execution, step, endpoint
+    │   └── ProtectedError         the environment is protected against what was asked
+    ├── CommandError               a child process ended with an exit code, or at its deadline
+    ├── ExecutionError             an execution ended otherwise than Succeeded
+    └── LeftBehindError            something is still there after it was removed
+
+Refusals of the AWS API stay botocore's own exceptions (`AWS_ERRORS`); `refusal()` turns one into one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+
+AWS_ERRORS = (ClientError, BotoCoreError)
+
+
+class LifecycleError(Exception):
+    """Base of everything a verb reports."""
+
+
+class UsageError(LifecycleError):
+    """The verb cannot be done as asked; nothing was changed."""
+
+
+class ToolMissingError(UsageError):
+    """A program that must be installed is not."""
+
+
+class DatasetError(UsageError):
+    """A dataset file is missing or is not the published one."""
+
+
+class WrongAccountError(UsageError):
+    """The credentials belong to another account than the environment."""
+
+
+class ParameterError(UsageError):
+    """A pipeline parameter that is not declared, or a value that is not of its type."""
+
+
+class NotFoundError(UsageError):
+    """There is no such pipeline, execution, step or endpoint."""
+
+
+class ProtectedError(UsageError):
+    """The environment is protected against what was asked."""
+
+
+class CommandError(LifecycleError):
+    """A child process failed. Carries its exit code (None at the deadline), the last lines of its log and where the rest is."""
+
+    def __init__(self, what: str, exit_code: int | None, tail: Sequence[str], log: Path) -> None:
+        ending = "did not end in time and was stopped" if exit_code is None else f"failed with exit code {exit_code}"
+        super().__init__(_with_log(f"{what} {ending}", tail, str(log)))
+        self.exit_code = exit_code
+
+
+class ExecutionError(LifecycleError):
+    """An execution did not succeed. Carries the step that failed (if one did), why, its last log lines and where the rest is."""
+
+    def __init__(self, message: str, step: str | None = None, tail: Sequence[str] = (), log: str | None = None) -> None:
+        super().__init__(_with_log(message, tail, log))
+        self.step = step
+
+
+class LeftBehindError(LifecycleError):
+    """Something is still there after it was removed."""
+
+
+def refusal(error: BaseException) -> str:
+    """One line for a refusal of the AWS API or a failure to reach it."""
+    if isinstance(error, ClientError):
+        detail = error.response.get("Error", {})
+        return f"{error.operation_name} was refused: {detail.get('Code')}: {detail.get('Message')}"
+    if isinstance(error, NoCredentialsError | PartialCredentialsError):
+        return f"{error}; log in to AWS, or add --local to use the emulator"
+    return str(error)
+
+
+def error_code(error: ClientError) -> str:
+    """The error code of a refusal: ValidationException, ResourceNotFound, NoSuchKey, ..."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _with_log(message: str, tail: Sequence[str], log: str | None) -> str:
+    lines = [message]
+    if tail:
+        lines += ["last lines of its log:", *(f"  {line}" for line in tail)]
+    if log:
+        lines.append(f"whole log: {log}")
+    return "\n".join(lines)

@@ -1,0 +1,94 @@
+"""Follows an execution to its end: polls its status, tails the log of what runs, and tells both as events."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lifecycle.errors import ExecutionError
+from lifecycle.events import ExecutionChanged, Report, StepLogged, Trained
+from lifecycle.execution import Execution, Pipeline, Step
+from lifecycle.logs import LogTail, location_of
+from lifecycle.metrics import parse
+from lifecycle.processes import TAIL_LINES
+
+_TAILED = ("TrainingJob", "ProcessingJob")
+
+
+@dataclass
+class Follower:
+    """One execution being followed; `log_folder` gets one file per step that printed something."""
+
+    pipeline: Pipeline
+    arn: str
+    report: Report
+    poll_s: float
+    log_folder: Path | None = None
+    _tails: dict[str, LogTail] = field(default_factory=dict)
+    _last: dict[str, deque[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._logs: Any = self.pipeline.target.client("logs")
+
+    def follow(self) -> Execution:
+        """Returns the execution once it has ended, however it ended."""
+        seen: tuple[object, ...] = ()
+        for execution in self._polls():
+            now = (execution.status, *((step.name, step.status) for step in execution.steps))
+            if now != seen:
+                self.report(ExecutionChanged(execution))
+                seen = now
+            self._read_logs(execution)
+        self._read_logs(execution, also_functions=True)
+        return execution
+
+    def raise_unless_succeeded(self, execution: Execution) -> None:
+        """Raises ExecutionError with the evidence: the failing step, its reason, its last lines, where the rest is."""
+        if execution.status == "Succeeded":
+            return
+        step, ended = execution.failed_step, f"execution {execution.id} ended as {execution.status}"
+        if step is None:
+            raise ExecutionError(f"{ended}: {execution.failure_reason or 'no reason was given'}")
+        message = f"step {step.name} failed, {ended}: {step.failure_reason or 'no reason was given'}"
+        raise ExecutionError(message, step.name, tuple(self._last.get(step.name, ())), self._where(step))
+
+    def _polls(self) -> Iterator[Execution]:
+        while True:
+            execution = self.pipeline.look(self.arn)
+            yield execution
+            if execution.has_ended:
+                return
+            time.sleep(self.poll_s)
+
+    def _read_logs(self, execution: Execution, also_functions: bool = False) -> None:
+        for step in execution.steps:
+            if also_functions or any(step.resource(kind) for kind in _TAILED):
+                self._read_log(step)
+
+    def _read_log(self, step: Step) -> None:
+        location = location_of(step)
+        if location is None:
+            return
+        tail = self._tails.setdefault(step.name, LogTail(self._logs, location))
+        for line in tail.new_lines():
+            self._keep(step.name, line)
+            self.report(StepLogged(step.name, line))
+            if metrics := parse(line):
+                self.report(Trained(step.name, metrics))
+
+    def _keep(self, step: str, line: str) -> None:
+        self._last.setdefault(step, deque(maxlen=TAIL_LINES)).append(line)
+        if self.log_folder:
+            self.log_folder.mkdir(parents=True, exist_ok=True)
+            with (self.log_folder / f"{step}.log").open("a", encoding="utf-8") as log:
+                log.write(line + "\n")
+
+    def _where(self, step: Step) -> str | None:
+        if self.log_folder and step.name in self._last:
+            return str(self.log_folder / f"{step.name}.log")
+        location = location_of(step)
+        return str(location) if location else None

@@ -1,0 +1,172 @@
+"""What an environment has in an account right now, asked of each service. A name prefix comes in, kinds and names go out.
+
+It answers both "what was created" and "what was left behind", so nothing here remembers: every call asks again. Records that AWS
+keeps for ever by design (training jobs that ended, deleted stacks) are not in it; running jobs are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lifecycle.cdk import QUALIFIER, TOOLKIT_STACK
+from lifecycle.target import Target
+
+
+@dataclass(frozen=True, order=True)
+class Resource:
+    """One thing that exists."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """How the things of an environment are recognised: by the prefix of their names, or by the id of an execution in them.
+
+    Names that SageMaker makes up for a step contain the execution's id and not the prefix.
+    """
+
+    prefix: str
+    execution_ids: tuple[str, ...] = ()
+
+    def owns(self, name: str) -> bool:
+        return name == self.prefix or name.startswith(f"{self.prefix}-") or any(mark in name for mark in self.execution_ids)
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        return (self.prefix, *self.execution_ids)
+
+
+Lister = Callable[[Target, Owner], Iterable[str]]
+
+
+def of_environment(target: Target, owner: Owner, kinds: Collection[str] = ()) -> tuple[Resource, ...]:
+    """Everything in the account that `owner` owns, or only the `kinds` given, sorted by kind and name."""
+    return _ask(target, owner, {kind: lister for kind, lister in LISTERS.items() if not kinds or kind in kinds})
+
+
+def of_bootstrap(target: Target) -> tuple[Resource, ...]:
+    """Everything that `cdk bootstrap` made."""
+    toolkit, rest = Owner(TOOLKIT_STACK), Owner(f"cdk-{QUALIFIER}")
+    listers = {kind: LISTERS[kind] for kind in ("bucket", "role")} | {"image repository": _repositories, "parameter": _parameters}
+    return tuple(sorted({*_ask(target, toolkit, {"stack": _stacks}), *_ask(target, rest, listers)}))
+
+
+def _ask(target: Target, owner: Owner, listers: dict[str, Lister]) -> tuple[Resource, ...]:
+    return tuple(sorted({Resource(kind, name) for kind, lister in listers.items() for name in lister(target, owner)}))
+
+
+def _pages(target: Target, service: str, operation: str, key: str, **request: Any) -> Iterator[Any]:
+    for page in target.client(service).get_paginator(operation).paginate(**request):
+        yield from page.get(key, ())
+
+
+def _named(service: str, operation: str, key: str, name_key: str) -> Lister:
+    def lister(target: Target, owner: Owner) -> Iterator[str]:
+        names = (str(item[name_key]) for item in _pages(target, service, operation, key))
+        return (name for name in names if owner.owns(name))
+
+    return lister
+
+
+def _narrowed(operation: str, key: str, name_key: str) -> Lister:
+    """SageMaker's lists, narrowed by the service: an account may have thousands of models."""
+
+    def lister(target: Target, owner: Owner) -> Iterator[str]:
+        pages = (_pages(target, "sagemaker", operation, key, NameContains=mark) for mark in owner.marks)
+        return (item[name_key] for items in pages for item in items if owner.owns(item[name_key]))
+
+    return lister
+
+
+def _running(kind: str) -> Lister:
+    """Training or processing jobs that have not ended. Their generated names have no prefix, so they are known by their role."""
+
+    def lister(target: Target, owner: Owner) -> Iterator[str]:
+        describe = getattr(target.client("sagemaker"), f"describe_{kind.lower()}_job")
+        for status in ("InProgress", "Stopping"):
+            for item in _pages(target, "sagemaker", f"list_{kind.lower()}_jobs", f"{kind}JobSummaries", StatusEquals=status):
+                name = item[f"{kind}JobName"]
+                if owner.owns(describe(**{f"{kind}JobName": name})["RoleArn"].rpartition("/")[2]):
+                    yield name
+
+    return lister
+
+
+def _stacks(target: Target, owner: Owner) -> Iterator[str]:
+    for stack in _pages(target, "cloudformation", "describe_stacks", "Stacks"):
+        if owner.owns(stack["StackName"]) and stack["StackStatus"] != "DELETE_COMPLETE":
+            yield stack["StackName"]
+
+
+def _pipelines(target: Target, owner: Owner) -> Iterator[str]:
+    summaries = _pages(target, "sagemaker", "list_pipelines", "PipelineSummaries", PipelineNamePrefix=owner.prefix)
+    return (summary["PipelineName"] for summary in summaries if owner.owns(summary["PipelineName"]))
+
+
+def _queues(target: Target, owner: Owner) -> Iterator[str]:
+    urls = target.client("sqs").list_queues(QueueNamePrefix=owner.prefix).get("QueueUrls", ())
+    names = (str(url).rpartition("/")[2] for url in urls)
+    return (name for name in names if owner.owns(name))
+
+
+def _log_groups(target: Target, owner: Owner) -> Iterator[str]:
+    """Names end in the name of what logs there: /aws/lambda/FUNCTION, /aws/sagemaker/Endpoints/ENDPOINT."""
+    names = (group["logGroupName"] for group in _pages(target, "logs", "describe_log_groups", "logGroups"))
+    return (name for name in names if any(owner.owns(part) for part in name.split("/")))
+
+
+def _key_aliases(target: Target, owner: Owner) -> Iterator[str]:
+    aliases = (alias["AliasName"] for alias in _pages(target, "kms", "list_aliases", "Aliases"))
+    return (alias for alias in aliases if owner.owns(alias.removeprefix("alias/")))
+
+
+def _network(operation: str, key: str, id_key: str) -> Lister:
+    """Things of a VPC have ids, not names; CloudFormation tags each with the name of its stack."""
+
+    def lister(target: Target, owner: Owner) -> Iterator[str]:
+        filters = [{"Name": "tag:aws:cloudformation:stack-name", "Values": [f"{owner.prefix}-*"]}]
+        return (item[id_key] for item in _pages(target, "ec2", operation, key, Filters=filters))
+
+    return lister
+
+
+def _repositories(target: Target, owner: Owner) -> Iterator[str]:
+    names = (item["repositoryName"] for item in _pages(target, "ecr", "describe_repositories", "repositories"))
+    return (name for name in names if owner.owns(name))
+
+
+def _parameters(target: Target, _owner: Owner) -> Iterator[str]:
+    path = f"/cdk-bootstrap/{QUALIFIER}"
+    return (item["Name"] for item in _pages(target, "ssm", "get_parameters_by_path", "Parameters", Path=path, Recursive=True))
+
+
+LISTERS: dict[str, Lister] = {
+    "stack": _stacks,
+    "bucket": _named("s3", "list_buckets", "Buckets", "Name"),
+    "role": _named("iam", "list_roles", "Roles", "RoleName"),
+    "function": _named("lambda", "list_functions", "Functions", "FunctionName"),
+    "log group": _log_groups,
+    "queue": _queues,
+    "rule": _named("events", "list_rules", "Rules", "Name"),
+    "alarm": _named("cloudwatch", "describe_alarms", "MetricAlarms", "AlarmName"),
+    "key alias": _key_aliases,
+    "vpc": _network("describe_vpcs", "Vpcs", "VpcId"),
+    "subnet": _network("describe_subnets", "Subnets", "SubnetId"),
+    "security group": _network("describe_security_groups", "SecurityGroups", "GroupId"),
+    "vpc endpoint": _network("describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
+    "pipeline": _pipelines,
+    "model package group": _narrowed("list_model_package_groups", "ModelPackageGroupSummaryList", "ModelPackageGroupName"),
+    "model": _narrowed("list_models", "Models", "ModelName"),
+    "endpoint config": _narrowed("list_endpoint_configs", "EndpointConfigs", "EndpointConfigName"),
+    "endpoint": _narrowed("list_endpoints", "Endpoints", "EndpointName"),
+    "running training job": _running("Training"),
+    "running processing job": _running("Processing"),
+}
+"""One lister per kind of thing that the stacks or an execution make."""

@@ -1,0 +1,94 @@
+"""Where requests go: AWS, with the user's own credentials chain untouched, or a loopback endpoint, with nothing of the user's.
+
+An environment's account and region come in; boto3 clients and the environment variables of child processes go out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import botocore.session
+from boto3 import Session
+from botocore.config import Config
+
+from lifecycle.errors import UsageError, WrongAccountError
+
+LOCAL_ACCESS_KEY = "shoal-local"
+"""Not a secret: the emulator takes any key, and AWS knows none of this shape."""
+_NO_PROXY = "localhost,127.0.0.1"
+_ISOLATION = {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
+
+
+@dataclass(frozen=True)
+class Target:
+    """One account and region, on AWS (`endpoint_url` is None) or on loopback."""
+
+    account: str
+    region: str
+    endpoint_url: str | None = None
+    _session: Session = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.endpoint_url is not None and urlsplit(self.endpoint_url).hostname not in {"localhost", "127.0.0.1"}:
+            raise UsageError(f"a local target must be on this machine: {self.endpoint_url!r} is not http://localhost:PORT")
+        object.__setattr__(self, "_session", _loopback_session(self.region) if self.is_local else Session(region_name=self.region))
+
+    @property
+    def is_local(self) -> bool:
+        return self.endpoint_url is not None
+
+    @property
+    def description(self) -> str:
+        """For messages: which account where."""
+        return f"account {self.account} in {self.region}" + (f" at {self.endpoint_url}" if self.is_local else " on AWS")
+
+    def client(self, service: str) -> Any:
+        """A new boto3 client of `service`; clients may be shared between threads."""
+        if not self.is_local:
+            return self._session.client(service, config=Config(retries={"mode": "standard", "max_attempts": 5}))  # type: ignore[call-overload]
+        config = Config(proxies={}, s3={"addressing_style": "path"}, retries={"mode": "standard", "max_attempts": 2})
+        return self._session.client(service, endpoint_url=self.endpoint_url, config=config)  # type: ignore[call-overload]
+
+    def child_environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """The environment of a child process for this target: all of `inherited` for AWS, none of its AWS settings for loopback."""
+        region = {"AWS_REGION": self.region, "AWS_DEFAULT_REGION": self.region}
+        if self.endpoint_url is None:
+            return dict(inherited) | region
+        return offline_environment(inherited) | region | loopback_variables(self.endpoint_url)
+
+    def check_account(self) -> None:
+        """Raises WrongAccountError unless the credentials in use belong to this account."""
+        account = self.client("sts").get_caller_identity()["Account"]
+        if account != self.account:
+            message = f"the credentials in use belong to account {account}, the environment to {self.account}; nothing was done"
+            raise WrongAccountError(message)
+
+
+def offline_environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """For a child process that must ask no one: `inherited` without AWS settings, and nothing to find credentials in."""
+    kept = {name: value for name, value in inherited.items() if not name.startswith("AWS_")}
+    return kept | _ISOLATION
+
+
+def loopback_variables(endpoint_url: str) -> dict[str, str]:
+    """What points any AWS client at the emulator and away from the user's own settings and from the instance metadata service."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint_url,
+        "AWS_ENDPOINT_URL_S3": endpoint_url,
+        "AWS_ACCESS_KEY_ID": LOCAL_ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": LOCAL_ACCESS_KEY,
+        "NO_PROXY": _NO_PROXY,
+        "no_proxy": _NO_PROXY,
+    } | _ISOLATION
+
+
+def _loopback_session(region: str) -> Session:
+    core = botocore.session.Session(session_vars={"profile": (None, None, None, None)})
+    core.set_config_variable("config_file", os.devnull)
+    core.set_config_variable("credentials_file", os.devnull)
+    core.set_credentials(LOCAL_ACCESS_KEY, LOCAL_ACCESS_KEY)
+    return Session(region_name=region, botocore_session=core)

@@ -1,0 +1,161 @@
+"""Removes what executions and deployments made, in the order in which AWS accepts it: executions, endpoints, stacks, bootstrap.
+
+`DeletePipeline` is refused while an execution runs, and a stack's roles must outlive the endpoints that use them: so executions are
+stopped first, the environment's own teardown function removes their endpoints, and what it left is deleted here.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from botocore.exceptions import ClientError
+
+from config.names import Names
+from config.settings import Environment
+from lifecycle import inventory
+from lifecycle.cdk import Cdk
+from lifecycle.errors import LeftBehindError, ProtectedError, error_code
+from lifecycle.events import Note, Report
+from lifecycle.execution import Pipeline
+from lifecycle.report import made_by_steps
+from lifecycle.target import Target
+
+_STOP_TIMEOUT_S = 900.0
+_ENDPOINT_TIMEOUT_S = 3900.0
+"""AWS keeps an endpoint whose container fails in Creating for up to about an hour, and it cannot be deleted in that state."""
+_SERVING = ("endpoint", "endpoint config", "model")
+
+
+@dataclass(frozen=True)
+class Teardown:
+    """Takes one environment down."""
+
+    target: Target
+    names: Names
+    report: Report
+    poll_s: float
+
+    def destroy(self, cdk: Cdk) -> None:
+        """Everything, stacks included. Raises ProtectedError, before anything is touched, for a protected environment."""
+        refuse_if_protected(self.names.environment)
+        self.stop_executions()
+        self.remove_endpoints()
+        cdk.destroy(self.target, self.names.environment.name)
+        self.remove_log_groups()
+
+    def stop_executions(self) -> None:
+        """Stops what runs and waits until it has stopped."""
+        pipeline = self._pipeline
+        running = [e["PipelineExecutionArn"] for e in pipeline.executions() if e["PipelineExecutionStatus"] in {"Executing", "Stopping"}]
+        for arn in running:
+            self.report(Note(f"stopping execution {arn.rpartition('/')[2]}"))
+            pipeline.stop(arn)
+        self._wait(lambda: all(pipeline.look(arn).has_ended for arn in running), _STOP_TIMEOUT_S, "executions are still stopping")
+
+    def remove_endpoints(self) -> None:
+        """Removes endpoints, endpoint configs and models with the environment's prefix: by the teardown function, then directly."""
+        if not self._serving():
+            return
+        self._run_teardown_function()
+        self._wait(self._delete_serving, _ENDPOINT_TIMEOUT_S, "endpoints are still there")
+
+    def remove_log_groups(self) -> None:
+        """Removes the log groups that services made by themselves under the environment's prefix."""
+        logs = self.target.client("logs")
+        for group in inventory.of_environment(self.target, inventory.Owner(self.names.prefix), ["log group"]):
+            with suppress(logs.exceptions.ResourceNotFoundException):
+                logs.delete_log_group(logGroupName=group.name)
+
+    def _serving(self) -> list[inventory.Resource]:
+        """What this pipeline's executions made for serving: by their ids and exact names, never by the prefix alone, which `dev` and
+        `dev-b` share."""
+        executions = [self._pipeline.look(summary["PipelineExecutionArn"]) for summary in self._pipeline.executions()]
+        made = {resource for execution in executions for resource in made_by_steps(execution)}
+        ids = tuple(execution.id for execution in executions)
+        found = inventory.of_environment(self.target, inventory.Owner(self.names.prefix, ids), _SERVING)
+        return [resource for resource in found if resource in made or any(mark in resource.name for mark in ids)]
+
+    @property
+    def _pipeline(self) -> Pipeline:
+        return Pipeline(self.target, self.names.pipeline)
+
+    def _run_teardown_function(self) -> None:
+        client = self.target.client("lambda")
+        function = self.names.function("teardown")
+        for summary in self._pipeline.executions():
+            payload = {"pipeline_execution_arn": summary["PipelineExecutionArn"], "pipeline_name": self.names.pipeline}
+            try:
+                response = client.invoke(FunctionName=function, Payload=json.dumps(payload).encode())
+            except ClientError as error:
+                if error_code(error) == "ResourceNotFoundException":  # half deployed: delete directly
+                    return
+                raise
+            if "FunctionError" in response:
+                self.report(Note(f"the teardown function failed ({response['Payload'].read().decode()[:200]}); deleting directly"))
+                return
+
+    def _delete_serving(self) -> bool:
+        """Requests deletion of what can be deleted now; True when all of it is gone."""
+        sagemaker = self.target.client("sagemaker")
+        left = self._serving()
+        endpoints = [resource.name for resource in left if resource.kind == "endpoint"]
+        for name in endpoints:
+            with suppress(ClientError):  # in progress, or gone meanwhile: the next look decides
+                sagemaker.delete_endpoint(EndpointName=name)
+        if endpoints:  # configs and models of a live endpoint must stay
+            return not self._serving()
+        for resource in left:
+            self.report(Note(f"deleting {resource}"))
+            if resource.kind == "endpoint config":
+                sagemaker.delete_endpoint_config(EndpointConfigName=resource.name)
+            else:
+                sagemaker.delete_model(ModelName=resource.name)
+        return not self._serving()
+
+    def _wait(self, done: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not done():
+            if time.monotonic() > deadline:
+                raise LeftBehindError(f"{otherwise} after {timeout_s:.0f} s")
+            time.sleep(self.poll_s)
+
+
+def refuse_if_protected(environment: Environment) -> None:
+    """Raises ProtectedError for an environment whose stacks and data are to stay."""
+    if environment.protect:
+        raise ProtectedError(
+            f"environment {environment.name} is protected (protect: true in its file): nothing was destroyed; "
+            f"set protect: false, run `shoal deploy {environment.name}`, then destroy"
+        )
+
+
+def remove_bootstrap(target: Target) -> None:
+    """Removes what `cdk bootstrap` made. Only for a loopback target: on AWS every CDK app of the account shares it."""
+    if not target.is_local:
+        raise ProtectedError("the bootstrap stack of an AWS account is shared by all its CDK apps; it is not removed here")
+    cloudformation = target.client("cloudformation")
+    for resource in inventory.of_bootstrap(target):
+        if resource.kind == "bucket":
+            _empty_bucket(target, resource.name)
+        elif resource.kind == "stack":
+            cloudformation.delete_stack(StackName=resource.name)
+            cloudformation.get_waiter("stack_delete_complete").wait(StackName=resource.name, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
+    for resource in inventory.of_bootstrap(target):
+        if resource.kind == "bucket":  # the template retains it
+            target.client("s3").delete_bucket(Bucket=resource.name)
+
+
+def is_bootstrapped(target: Target) -> bool:
+    """Whether the account and region have the bootstrap stack."""
+    return any(resource.kind == "stack" for resource in inventory.of_bootstrap(target))
+
+
+def _empty_bucket(target: Target, bucket: str) -> None:
+    s3 = target.client("s3")
+    for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+        for version in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
+            s3.delete_object(Bucket=bucket, Key=version["Key"], VersionId=version["VersionId"])
