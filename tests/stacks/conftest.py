@@ -1,0 +1,55 @@
+"""The stacks of two environments, synthesised once: dev (throw-away) and prod (protected). The gates are off; test_gates has them on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.loader import load_environment
+from stacks.node import use_installed_node
+
+use_installed_node()
+
+from aws_cdk.assertions import Template  # noqa: E402 - starts Node.js
+
+from stacks.app import ShoalApp  # noqa: E402
+from stacks.stage import EnvironmentStage  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def cdk_context() -> dict[str, Any]:
+    """The feature flags that the CLI would hand to the app."""
+    context: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text())["context"]
+    return context
+
+
+@pytest.fixture(scope="session")
+def stages(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> dict[str, EnvironmentStage]:
+    """Environment name -> its stage, not synthesised yet."""
+    app = ShoalApp(outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False)
+    return {name: app.add_environment(load_environment(name, ROOT), root=ROOT) for name in ("dev", "prod")}
+
+
+@pytest.fixture(scope="session")
+def network(stages: dict[str, EnvironmentStage]) -> Template:
+    return Template.from_stack(stages["dev"].network)
+
+
+@pytest.fixture(scope="session")
+def data(stages: dict[str, EnvironmentStage]) -> Template:
+    return Template.from_stack(stages["dev"].data)
+
+
+@pytest.fixture(scope="session")
+def protected_data(stages: dict[str, EnvironmentStage]) -> Template:
+    return Template.from_stack(stages["prod"].data)
+
+
+@pytest.fixture(scope="session")
+def pipeline(stages: dict[str, EnvironmentStage]) -> Template:
+    return Template.from_stack(stages["dev"].pipeline)

@@ -1,0 +1,49 @@
+"""A template of aws_cdk.assertions in, the parts that tests look at out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aws_cdk.assertions import Template
+
+
+def resources(template: Template, resource_type: str) -> dict[str, dict[str, Any]]:
+    """Logical id -> resource, for every resource of the type."""
+    return {key: dict(value) for key, value in template.find_resources(resource_type).items()}
+
+
+def properties(template: Template, resource_type: str) -> list[dict[str, Any]]:
+    return [resource.get("Properties", {}) for resource in resources(template, resource_type).values()]
+
+
+def role(template: Template, name: str) -> tuple[str, dict[str, Any]]:
+    """Logical id and properties of the role whose physical name is `name`."""
+    ((logical_id, resource),) = [
+        (key, value) for key, value in resources(template, "AWS::IAM::Role").items() if value["Properties"].get("RoleName") == name
+    ]
+    return logical_id, resource["Properties"]
+
+
+def statements(template: Template, role_name: str) -> dict[str, dict[str, Any]]:
+    """Sid -> statement, of every policy attached to the role."""
+    logical_id, _ = role(template, role_name)
+    policies = [policy for policy in properties(template, "AWS::IAM::Policy") if {"Ref": logical_id} in policy["Roles"]]
+    return {entry["Sid"]: entry for policy in policies for entry in policy["PolicyDocument"]["Statement"]}
+
+
+def definition(template: Template) -> dict[str, Any]:
+    """The pipeline definition, as it is after deployment; each CDK token is its JSON text."""
+    (pipeline,) = properties(template, "AWS::SageMaker::Pipeline")
+    parts = pipeline["PipelineDefinition"]["PipelineDefinitionBody"]["Fn::Join"][1]
+    document: dict[str, Any] = json.loads("".join(part if isinstance(part, str) else _escaped(part) for part in parts))
+    return document
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _escaped(token: Mapping[str, Any]) -> str:
+    return json.dumps(json.dumps(token))[1:-1]

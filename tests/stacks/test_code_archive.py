@@ -1,0 +1,61 @@
+"""The code archive: same files, same bytes, wherever and whenever it is made."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import aws_cdk as cdk
+import pytest
+
+from stacks.constructs.code_archive import CodeArchive, deterministic_tar
+
+
+@pytest.fixture
+def source_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "source"
+    (folder / "nested" / "__pycache__").mkdir(parents=True)
+    (folder / "train.py").write_text("print('training')\n")
+    (folder / "nested" / "data.py").write_text("SIZE = 28\n")
+    (folder / "nested" / "__pycache__" / "data.cpython-311.pyc").write_bytes(b"compiled")
+    (folder / ".hidden").write_text("of an editor")
+    return folder
+
+
+def _uri(source_dir: Path) -> str:
+    stack = cdk.Stack(env=cdk.Environment(account="111122223333", region="us-east-1"))
+    return str(stack.resolve(CodeArchive(stack, "Code", source_dir=source_dir).uri))
+
+
+def test_the_archive_has_the_sources_at_its_root_and_nothing_else(source_dir: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(deterministic_tar(source_dir))) as archive:
+        assert archive.getnames() == ["nested/data.py", "train.py"]
+
+
+def test_times_and_permissions_of_the_files_do_not_matter(source_dir: Path) -> None:
+    before = deterministic_tar(source_dir)
+    os.utime(source_dir / "train.py", (1, 1))
+    (source_dir / "train.py").chmod(0o700)
+    assert deterministic_tar(source_dir) == before
+
+
+def test_members_belong_to_nobody_and_have_no_time(source_dir: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(deterministic_tar(source_dir))) as archive:
+        assert {(member.uid, member.gid, member.uname, member.mtime, member.mode) for member in archive} == {(0, 0, "", 0, 0o644)}
+
+
+def test_a_changed_file_gives_another_uri(source_dir: Path) -> None:
+    before = _uri(source_dir)
+    (source_dir / "train.py").write_text("print('training better')\n")
+    assert _uri(source_dir) != before
+
+
+def test_the_staged_archive_opens_as_tar_gz(source_dir: Path, tmp_path: Path) -> None:
+    app = cdk.App(outdir=str(tmp_path / "cdk.out"))
+    CodeArchive(cdk.Stack(app, "Stack"), "Code", source_dir=source_dir)
+    (staged,) = Path(app.synth().directory).glob("asset.*.tar.gz")
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(staged.read_bytes()))) as archive:
+        assert "train.py" in archive.getnames()

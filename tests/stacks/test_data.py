@@ -1,0 +1,119 @@
+"""What is kept: encrypted, TLS only, versioned; it stays in a protected environment and goes with a throw-away one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aws_cdk.assertions import Match, Template
+
+from stacks.stage import EnvironmentStage
+from tests.stacks.reading import as_list, properties, resources, statements
+
+KEPT = ("AWS::KMS::Key", "AWS::S3::Bucket", "AWS::SageMaker::ModelPackageGroup")
+
+
+def _bucket(template: Template, purpose: str) -> dict[str, Any]:
+    (bucket,) = [entry for entry in properties(template, "AWS::S3::Bucket") if f"-{purpose}-" in entry["BucketName"]]
+    return bucket
+
+
+def test_buckets_have_the_names_that_users_upload_to(data: Template) -> None:
+    assert sorted(bucket["BucketName"] for bucket in properties(data, "AWS::S3::Bucket")) == [
+        f"shoal-mnist-dev-{purpose}-111122223333-us-east-1" for purpose in ("artifacts", "data", "logs")
+    ]
+
+
+def test_every_bucket_is_versioned(data: Template) -> None:
+    assert all(bucket["VersioningConfiguration"] == {"Status": "Enabled"} for bucket in properties(data, "AWS::S3::Bucket"))
+
+
+def test_every_bucket_blocks_public_access(data: Template) -> None:
+    data.all_resources_properties(
+        "AWS::S3::Bucket",
+        {
+            "PublicAccessBlockConfiguration": dict.fromkeys(
+                ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets"), True
+            )
+        },
+    )
+
+
+def test_every_bucket_refuses_requests_without_tls(data: Template) -> None:
+    refusal = {"Effect": "Deny", "Action": "s3:*", "Principal": {"AWS": "*"}, "Condition": {"Bool": {"aws:SecureTransport": "false"}}}
+    data.resource_count_is("AWS::S3::BucketPolicy", 3)
+    data.all_resources_properties(
+        "AWS::S3::BucketPolicy", {"PolicyDocument": {"Statement": Match.array_with([Match.object_like(refusal)])}}
+    )
+
+
+@pytest.mark.parametrize("purpose", ["data", "artifacts"])
+def test_data_and_artifacts_are_encrypted_with_the_customer_managed_key(data: Template, purpose: str) -> None:
+    ((key_id, _),) = resources(data, "AWS::KMS::Key").items()
+    (rule,) = _bucket(data, purpose)["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    assert rule["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": {"Fn::GetAtt": [key_id, "Arn"]}}
+
+
+@pytest.mark.parametrize("purpose", ["data", "artifacts"])
+def test_access_to_data_and_artifacts_is_logged(data: Template, purpose: str) -> None:
+    logging = _bucket(data, purpose)["LoggingConfiguration"]
+    assert logging["LogFilePrefix"] == f"{purpose}/"
+
+
+def test_the_key_rotates_and_only_the_account_administers_it(data: Template) -> None:
+    (key,) = properties(data, "AWS::KMS::Key")
+    (statement,) = key["KeyPolicy"]["Statement"]
+    assert key["EnableKeyRotation"] is True
+    assert statement["Principal"] == {"AWS": "arn:aws:iam::111122223333:root"}
+
+
+def test_old_versions_and_checkpoints_expire(data: Template) -> None:
+    rules = {rule["Id"]: rule for rule in _bucket(data, "artifacts")["LifecycleConfiguration"]["Rules"]}
+    assert rules["expire-old-versions"]["NoncurrentVersionExpiration"] == {"NoncurrentDays": 30}
+    assert rules["expire-checkpoints"]["Prefix"] == "checkpoints/"
+
+
+@pytest.mark.parametrize("resource_type", KEPT)
+def test_a_protected_environment_keeps_its_data(protected_data: Template, resource_type: str) -> None:
+    assert {resource["DeletionPolicy"] for resource in resources(protected_data, resource_type).values()} == {"Retain"}
+
+
+@pytest.mark.parametrize("resource_type", KEPT)
+def test_a_throw_away_environment_goes_completely(data: Template, resource_type: str) -> None:
+    assert {resource["DeletionPolicy"] for resource in resources(data, resource_type).values()} == {"Delete"}
+
+
+def test_a_protected_environment_has_nothing_that_could_empty_it(protected_data: Template) -> None:
+    types = {resource["Type"] for resource in protected_data.to_json()["Resources"].values()}
+    assert not {kind for kind in types if kind.startswith("Custom::") or kind == "AWS::Lambda::Function"}
+
+
+@pytest.mark.parametrize(("name", "protected"), [("dev", False), ("prod", True)])
+def test_stacks_of_a_protected_environment_are_protected_from_deletion(
+    stages: dict[str, EnvironmentStage], name: str, protected: bool
+) -> None:
+    stage = stages[name]
+    assert [stack.termination_protection for stack in (stage.network, stage.data, stage.pipeline)] == [protected] * 3
+
+
+def test_every_bucket_of_a_throw_away_environment_is_emptied_before_it_goes(data: Template) -> None:
+    emptied = {entry["Properties"]["BucketName"]["Ref"]: entry["DependsOn"] for entry in resources(data, "Custom::EmptyBucket").values()}
+    assert emptied.keys() == resources(data, "AWS::S3::Bucket").keys()
+    assert all(bucket in depends_on for bucket, depends_on in emptied.items())
+
+
+def test_what_is_emptied_carries_the_tag_that_the_function_asks_for(data: Template) -> None:
+    tag = {"Key": "shoal:empty-on-delete", "Value": "true"}
+    owners = [*properties(data, "AWS::S3::Bucket"), *properties(data, "AWS::SageMaker::ModelPackageGroup")]
+    assert all(tag in owner["Tags"] for owner in owners)
+
+
+def test_the_emptying_role_reaches_only_this_environments_buckets(data: Template) -> None:
+    granted = statements(data, "shoal-mnist-dev-us-east-1-empty-on-delete")
+    assert {arn.split(":::")[1].split("-111122223333")[0] for arn in as_list(granted["DeleteVersions"]["Resource"])} == {
+        f"shoal-mnist-dev-{purpose}" for purpose in ("data", "artifacts", "logs")
+    }
+
+
+def test_a_model_package_group_has_the_name_that_the_pipeline_registers_in(data: Template) -> None:
+    data.has_resource_properties("AWS::SageMaker::ModelPackageGroup", {"ModelPackageGroupName": "shoal-mnist-dev"})

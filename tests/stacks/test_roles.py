@@ -1,0 +1,131 @@
+"""Who may assume which role, and what each may do: literal ARNs, conditions, one role per actor."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from aws_cdk.assertions import Template
+
+from config.loader import load_environment
+from config.names import Names
+from stacks.constructs.actor_role import ActorRole
+from stacks.constructs.job_roles import repository_arn
+from tests.stacks.conftest import ROOT
+from tests.stacks.reading import as_list, definition, properties, role, statements
+
+PREFIX = "shoal-mnist-dev-us-east-1-"
+JOBS = ("training", "evaluation", "endpoint")
+
+
+def _trust(template: Template, actor: str) -> dict[str, Any]:
+    _, described = role(template, PREFIX + actor)
+    (statement,) = described["AssumeRolePolicyDocument"]["Statement"]
+    return dict(statement)
+
+
+@pytest.mark.parametrize("actor", ["pipeline", *JOBS])
+def test_only_sagemaker_on_behalf_of_this_account_assumes_a_job_role(pipeline: Template, actor: str) -> None:
+    trust = _trust(pipeline, actor)
+    assert trust["Principal"] == {"Service": "sagemaker.amazonaws.com"}
+    assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": "111122223333"}}
+
+
+@pytest.mark.parametrize("actor", ["smoke-test", "teardown"])
+def test_only_lambda_assumes_a_functions_role(pipeline: Template, actor: str) -> None:
+    trust = _trust(pipeline, actor)
+    assert trust["Principal"] == {"Service": "lambda.amazonaws.com"}
+    assert trust["Condition"] == {"StringEqualsIfExists": {"aws:SourceAccount": "111122223333"}}
+
+
+def test_the_pipeline_hands_exactly_the_job_roles_to_sagemaker_only(pipeline: Template) -> None:
+    statement = statements(pipeline, PREFIX + "pipeline")["HandJobsTheirRoles"]
+    roles = [{"Fn::GetAtt": [role(pipeline, PREFIX + actor)[0], "Arn"]} for actor in JOBS]
+    assert sorted(statement["Resource"], key=str) == sorted(roles, key=str)
+    assert statement["Condition"] == {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
+
+
+def test_no_role_but_the_pipelines_passes_roles(pipeline: Template) -> None:
+    passing = [policy for policy in properties(pipeline, "AWS::IAM::Policy") if "iam:PassRole" in json.dumps(policy)]
+    assert [policy["Roles"] for policy in passing] == [[{"Ref": role(pipeline, PREFIX + "pipeline")[0]}]]
+
+
+def test_training_runs_only_in_the_training_subnet_and_security_group(pipeline: Template) -> None:
+    condition = statements(pipeline, PREFIX + "pipeline")["StartTraining"]["Condition"]
+    assert "TrainingSubnet" in json.dumps(condition["ForAllValues:StringEquals"]["sagemaker:VpcSubnets"])
+    assert "SecurityGroupsTraining" in json.dumps(condition["ForAllValues:StringEquals"]["sagemaker:VpcSecurityGroupIds"])
+
+
+def test_training_without_a_vpc_is_refused(pipeline: Template) -> None:
+    condition = statements(pipeline, PREFIX + "pipeline")["StartTraining"]["Condition"]
+    assert condition["Null"] == {"sagemaker:VpcSubnets": "false", "sagemaker:VpcSecurityGroupIds": "false"}
+
+
+def test_the_pipeline_cannot_approve_its_own_model(pipeline: Template) -> None:
+    statement = statements(pipeline, PREFIX + "pipeline")["RegisterPendingOnly"]
+    assert statement["Condition"] == {"StringEqualsIfExists": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}}
+    assert "UpdateModelPackage" not in json.dumps(properties(pipeline, "AWS::IAM::Policy"))
+
+
+def test_no_policy_has_a_wildcard_action(pipeline: Template, data: Template, network: Template) -> None:
+    actions = [
+        action
+        for template in (pipeline, data, network)
+        for policy in properties(template, "AWS::IAM::Policy")
+        for statement in policy["PolicyDocument"]["Statement"]
+        for action in as_list(statement["Action"])
+    ]
+    assert len(actions) > 50
+    assert not [action for action in actions if "*" in action]
+
+
+def test_no_role_has_a_managed_policy(pipeline: Template, data: Template, network: Template) -> None:
+    roles = [entry for template in (pipeline, data, network) for entry in properties(template, "AWS::IAM::Role")]
+    assert not [entry["RoleName"] for entry in roles if "ManagedPolicyArns" in entry]
+
+
+def test_jobs_attach_to_this_vpc_only(pipeline: Template) -> None:
+    condition = statements(pipeline, PREFIX + "training")["AttachToVpc"]["Condition"]
+    assert "NetworkVpc" in json.dumps(condition["ArnEquals"]["ec2:Vpc"])
+
+
+@pytest.mark.parametrize(
+    ("actor", "prefixes"), [("training", {"training", "checkpoints"}), ("evaluation", {"evaluation"}), ("endpoint", set())]
+)
+def test_a_job_writes_only_its_own_outputs(pipeline: Template, actor: str, prefixes: set[str]) -> None:
+    granted = statements(pipeline, PREFIX + actor).values()
+    written = {arn for entry in granted if "s3:PutObject" in as_list(entry["Action"]) for arn in as_list(entry["Resource"])}
+    assert written == {f"arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1/{prefix}/*" for prefix in prefixes}
+
+
+def test_a_job_pulls_only_the_images_that_the_definition_names(pipeline: Template) -> None:
+    repositories = [as_list(statements(pipeline, PREFIX + actor)["PullImage"]["Resource"]) for actor in JOBS]
+    registry = "arn:aws:ecr:us-east-1:763104351884:repository/"
+    assert repositories == [[f"{registry}pytorch-training"], [f"{registry}pytorch-training"], [f"{registry}pytorch-inference"]]
+
+
+def test_the_smoke_test_may_only_call_this_pipelines_endpoints(pipeline: Template) -> None:
+    granted = statements(pipeline, PREFIX + "smoke-test")
+    assert granted.keys() == {"WriteOwnLog", "CallEndpoints"}
+    assert granted["CallEndpoints"]["Resource"] == "arn:aws:sagemaker:us-east-1:111122223333:endpoint/shoal-mnist-dev-*"
+
+
+def test_roles_named_in_the_definition_are_those_of_the_stack(pipeline: Template) -> None:
+    named = {step["Arguments"]["RoleArn"] for step in definition(pipeline)["Steps"] if "RoleArn" in step["Arguments"]}
+    assert named == {f"arn:aws:iam::111122223333:role/{PREFIX}{actor}" for actor in ("training", "evaluation")}
+
+
+@pytest.mark.parametrize("reference", [":2.3.0-gpu", "@sha256:0123"])
+def test_the_repository_of_an_image_is_read_from_its_uri(reference: str) -> None:
+    image = f"763104351884.dkr.ecr.eu-west-1.amazonaws.com/team/pytorch-training{reference}"
+    assert repository_arn(image) == "arn:aws:ecr:eu-west-1:763104351884:repository/team/pytorch-training"
+
+
+@pytest.mark.parametrize(("resource", "because"), [("*", ""), ("arn:aws:s3:::one-bucket", "no reason needed")])
+def test_a_wildcard_needs_a_reason_and_only_a_wildcard(resource: str, because: str) -> None:
+    names = Names(load_environment("dev", ROOT))
+    actor = ActorRole(cdk.Stack(), "Role", names=names, actor="someone", service="sagemaker", description="for this test")
+    with pytest.raises(ValueError, match="a reason is needed for wildcards"):
+        actor.allow("Read", ["s3:GetObject"], on=[resource], because=because)
