@@ -34,7 +34,9 @@ def problems_of(error: ValidationError, data: dict[str, Any]) -> list[Problem]:
     for details in error.errors():
         place = _place(details, data)
         grouped.setdefault(_path(place), []).append((place, details))
-    return [_problem(key, found) for key, found in grouped.items()]
+    # A list with a wrong item also counts as too short; the item is what to correct.
+    inner = {key.rpartition("[")[0] for key in grouped}
+    return [_problem(key, found) for key, found in grouped.items() if key not in inner]
 
 
 def without(data: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:

@@ -124,6 +124,8 @@ def _hyperparameters(environment: Environment) -> Iterator[Problem]:
         if len(shown) > MAX_HYPERPARAMETER_VALUE:
             message = f"has {len(shown)} characters; a pipeline parameter's value ends at {MAX_HYPERPARAMETER_VALUE}"
             yield Problem(key, message, "put it into a file of source_dir and name the file here", shown)
+        if not shown.isprintable():
+            yield Problem(key, "contains a line break or a control character", "put it into a file of source_dir", shown)
         parameter = parameter_name(name)
         if parameter in taken:
             message = f"becomes the pipeline parameter {parameter}, which {taken[parameter]} already uses"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from pathlib import Path
 
 from config.errors import ConfigError, Problem
 from config.loader import environment_file
@@ -16,7 +17,7 @@ from config.settings import Environment, Target
 from pipelines import shapes
 from pipelines.definition import build
 from pipelines.errors import DefinitionError
-from pipelines.launch import resolve
+from pipelines.launch import resolve, tables
 from pipelines.requests import Infrastructure
 
 _INSTANCE_TYPE_SHAPES = {
@@ -26,10 +27,14 @@ _INSTANCE_TYPE_SHAPES = {
 }
 
 
-def check(environment: Environment, file: str | None = None) -> list[str]:
-    """What the user should know although everything can run, one line each. Raises ConfigError; `file` opens its lines."""
+def check(environment: Environment, file: str | None = None, root: Path | None = None) -> list[str]:
+    """What the user should know although everything can run, one line each.
+
+    Raises ConfigError, whose lines open with `file` (by default the environment's place in the repository). With `root`, the
+    repository's folder, the scripts that the environment names must exist.
+    """
     file = file or environment_file(environment.name)
-    problems = list(_unknown_instance_types(environment))
+    problems = [*_unknown_instance_types(environment), *_other_architectures(environment), *_missing_scripts(environment, root)]
     if problems:
         raise ConfigError(file, problems)
     launch = resolve(environment.training, environment.region, file)
@@ -38,13 +43,46 @@ def check(environment: Environment, file: str | None = None) -> list[str]:
     except DefinitionError as error:
         advice = "correct the value it came from"
         raise ConfigError(file, [Problem("", f"SageMaker would refuse {mistake}", advice) for mistake in error.mistakes]) from error
-    notices = [*_own_notices(environment), *launch.notices]
-    return [f"{file}: {notice}" for notice in notices]
+    return [*_own_notices(environment), *launch.notices]
 
 
 def _own_notices(environment: Environment) -> Iterator[str]:
     if environment.target is Target.AWS and is_placeholder_account(environment.account):
-        yield f"account {environment.account} is a placeholder from documentation; put your own here before deploying to AWS"
+        yield f"account {environment.account} is a placeholder from documentation; put your own there before you deploy to AWS"
+    for section, instance_type in _on_cpu_images(environment):
+        if tables.has_gpus(instance_type):
+            yield f"{section}.instance_type {instance_type} has GPUs, which the image used there cannot use"
+
+
+def _on_cpu_images(environment: Environment) -> Iterator[tuple[str, str]]:
+    """The sections that always run AWS's CPU image, with their instance types."""
+    yield "evaluation", environment.evaluation.instance_type
+    yield "endpoint", environment.endpoint.instance_type
+
+
+def _other_architectures(environment: Environment) -> Iterator[Problem]:
+    """AWS's images are built for x86; on Graviton, Trainium, Inferentia or Gaudi instances the container would not start, or not see the accelerator."""
+    sections = dict(_on_cpu_images(environment))
+    if environment.training.image_uri is None:
+        sections["training"] = environment.training.instance_type
+    for section, instance_type in sections.items():
+        if tables.is_arm(instance_type) or tables.has_other_accelerators(instance_type):
+            kind = "an Arm processor" if tables.is_arm(instance_type) else "accelerators that are no GPUs"
+            message = f"has {kind}, for which AWS's PyTorch images in pipelines/launch/images.yaml are not made"
+            yield Problem(f"{section}.instance_type", message, "choose one such as ml.m5.xlarge, or with GPUs for training", instance_type)
+
+
+def _missing_scripts(environment: Environment, root: Path | None) -> Iterator[Problem]:
+    if root is None:
+        return
+    source_dir = environment.training.source_dir
+    if not (root / source_dir).is_dir():
+        yield Problem("training.source_dir", "there is no such folder", "give a folder of the repository", source_dir)
+        return
+    scripts = {"training.entry_point": environment.training.entry_point, "evaluation.entry_point": environment.evaluation.entry_point}
+    for key, script in scripts.items():
+        if not (root / source_dir / script).is_file():
+            yield Problem(key, f"there is no such file in {source_dir}", "write it, or name one that is there", script)
 
 
 def _unknown_instance_types(environment: Environment) -> Iterator[Problem]:

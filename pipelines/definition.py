@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from config.hyperparameters import as_text, parameter_name, parameter_type
+from config.loader import environment_file
 from config.names import Names
 from config.settings import Environment
 from pipelines.expressions import EXECUTION_ARN, EXECUTION_ID, Join, Parameter, Property, PropertyFile
@@ -43,7 +44,8 @@ def build(environment: Environment, infrastructure: Infrastructure, *, teardown_
     Raises LaunchError when the training cannot run where it is sent, and GraphError when the steps do not fit together.
     """
     parameters = declare(environment, infrastructure)
-    requests = Requests(environment, infrastructure, resolve(environment.training, environment.region), parameters)
+    launch = resolve(environment.training, environment.region, environment_file(environment.name))
+    requests = Requests(environment, infrastructure, launch, parameters)
 
     train = Training("Train", requests.training(), retries=(CREATE_CALL, JOB))
 

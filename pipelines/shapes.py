@@ -6,6 +6,7 @@ known later, expressions and CDK tokens, match anything; a parameter is checked 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ CREATE_CALLS = {
     "Endpoint": ("CreateEndpoint", None),
 }
 """Step type to its operation, and the name that the pipeline makes up itself."""
+MAX_DEFINITION = 1_048_576  # botocore, sagemaker PipelineDefinition
 _EXPRESSIONS = frozenset({"Get", "Std:Join", "Std:JsonGet"})
 _TOKEN = re.compile(r"\$\{Token\[")
 _ADVICE_LENGTH = 6
@@ -40,6 +42,9 @@ def check(definition: Mapping[str, Any]) -> None:
 
 def mistakes_in(definition: Mapping[str, Any]) -> Iterator[str]:
     """Every difference, as in `Train.ResourceConfig.InstanceTyp: unknown field`."""
+    size = len(json.dumps(definition))
+    if size > MAX_DEFINITION:
+        yield f"the definition has {size} characters; SageMaker allows {MAX_DEFINITION}"
     defaults = {parameter["Name"]: parameter.get("DefaultValue") for parameter in definition.get("Parameters", ())}
     for step in _every_step(definition["Steps"]):
         yield from _step_mistakes(step, defaults)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from config.errors import LaunchError, Problem
+from config.hyperparameters import HyperparameterValue
 from config.settings import Collective, Strategy, Training
 from pipelines.launch import tables
 from pipelines.launch.contract import Contract, SmddpAllGather, SmddpAllReduce, Torchrun
@@ -34,10 +35,10 @@ class Launch:
         """Every image the pipeline starts."""
         return (self.image_uri, self.evaluation_image_uri, self.inference_image_uri)
 
-    def for_job(self, submit_directory: str, job_name: str) -> dict[str, str]:
-        """All of them for one job outside a pipeline (a notebook, boto3), as SDK v2 sends them."""
-        own = {"sagemaker_submit_directory": submit_directory, "sagemaker_job_name": job_name}
-        return {**self.hyperparameters, **{name: json.dumps(value) for name, value in own.items()}}
+    def for_job(self, submit_directory: str, job_name: str, own: Mapping[str, HyperparameterValue]) -> dict[str, str]:
+        """All of one job outside a pipeline (a notebook, boto3), the script's `own` included, as SDK v2 sends them."""
+        values = {**own, "sagemaker_submit_directory": submit_directory, "sagemaker_job_name": job_name}
+        return {**self.hyperparameters, **{name: json.dumps(value) for name, value in values.items()}}
 
 
 def resolve(training: Training, region: str, file: str = "") -> Launch:
@@ -104,11 +105,6 @@ def _image_problems(training: Training, region: str) -> Iterator[Problem]:
     if training.image_uri is not None and not _is_pinned(training.image_uri):
         message = "must be a full image URI with a tag or a digest, and not :latest"
         yield Problem("training.image_uri", message, "write registry/repository:tag or registry/repository@sha256:...", training.image_uri)
-    if training.image_uri is None and tables.has_neuron_cores(training.instance_type):
-        message = "has Neuron cores, for which the PyTorch images are not made"
-        yield Problem(
-            "training.instance_type", message, "choose an instance type with GPUs, or set training.image_uri", training.instance_type
-        )
 
 
 def _is_pinned(uri: str) -> bool:

@@ -74,8 +74,13 @@ def has_gpus(instance_type: str) -> bool:
     return _is_in("gpu_families", instance_type)
 
 
-def has_neuron_cores(instance_type: str) -> bool:
-    return _is_in("neuron_families", instance_type)
+def has_other_accelerators(instance_type: str) -> bool:
+    """Trainium, Inferentia or Gaudi: PyTorch for them is another build."""
+    return _is_in("other_accelerator_families", instance_type)
+
+
+def is_arm(instance_type: str) -> bool:
+    return _is_in("arm_families", instance_type)
 
 
 def takes_volume_key(instance_type: str) -> bool:

@@ -1,0 +1,27 @@
+"""The JSON schema of an environment file, for editors that complete and check YAML while it is written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from config.settings import Environment
+
+FILE = "environments/schema.json"
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of an environment file. It knows types and limits; the rules between keys are `config.rules`."""
+    generated = Environment.model_json_schema()
+    for section in (generated, *generated["$defs"].values()):
+        section.pop("title", None)
+        for described in section.get("properties", {}).values():
+            described.pop("title", None)
+            if isinstance(described.get("default"), dict):
+                del described["default"]  # the section's own keys carry theirs
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Shoal environment", **generated}
+
+
+def schema_text() -> str:
+    """The content of `environments/schema.json`."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"

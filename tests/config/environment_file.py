@@ -1,0 +1,33 @@
+"""Writes environment files for tests: a small valid one, with whatever a test changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from config.errors import ConfigError
+from config.loader import load
+
+VALID: dict[str, Any] = {"name": "test", "account": "111122223333", "region": "us-east-1"}
+
+
+def write(folder: Path, text: str, name: str = "test") -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def lines_of(folder: Path, text: str) -> list[str]:
+    """What a user reads when the file `test.yaml` has this text."""
+    try:
+        load(write(folder, text), shown_as="environments/test.yaml")
+    except ConfigError as error:
+        return str(error).splitlines()
+    return []
+
+
+def lines_with(folder: Path, changes: dict[str, Any]) -> list[str]:
+    """What a user reads when the valid file has `changes`."""
+    return lines_of(folder, yaml.safe_dump(VALID | changes, sort_keys=False))

@@ -1,0 +1,77 @@
+"""Rules between keys: each broken one is a line that says what is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.rules import is_placeholder_account
+from tests.config.environment_file import lines_of, lines_with
+
+BROKEN: list[tuple[dict[str, Any], str]] = [
+    ({"name": "other"}, 'name = "other": must equal the file\'s name without .yaml, test'),
+    ({"region": "us-gov-west-1"}, "is not a region of the partition `aws` that this project knows"),
+    ({"project": "a" * 24}, "bucket name shoal-aaaaaaaaaaaaaaaaaaaaaaaa-test-artifacts-111122223333-us-east-1 would have 68 characters"),
+    (
+        {"network": {"training_az_id": "usw2-az4"}},
+        'training_az_id = "usw2-az4": lies in us-west-2, not in us-east-1; use an id that starts with use1-az',
+    ),
+    ({"network": {"hosting_az_ids": ["use1-az1", "euw1-az1"]}}, 'hosting_az_ids[1] = "euw1-az1": lies in eu-west-1'),
+    ({"network": {"hosting_az_ids": ["use1-az1", "use1-az1"]}}, "names use1-az1 2 times; the zones must differ"),
+    ({"network": {"cidr": "10.20.0.1/16"}}, "is not an address range: 10.20.0.1/16 has host bits set"),
+    ({"network": {"cidr": "8.8.0.0/16"}}, "is not a private range"),
+    ({"training": {"spot": True}}, "training.max_wait_s: spot training needs it; add max_wait_s, at least max_runtime_s (3600)"),
+    ({"training": {"max_wait_s": 7200}}, "training.max_wait_s = 7200: is only read with `spot: true`"),
+    ({"training": {"spot": True, "max_wait_s": 60}}, "is less than max_runtime_s (3600), which it includes; use at least 3600"),
+    ({"training": {"hyperparameters": {"sagemaker_program": "x"}}}, "names that start with sagemaker_ belong to the launch contract"),
+    ({"training": {"hyperparameters": {"-x": 1}}}, "must be words of letters and digits joined by - _ or ."),
+    ({"training": {"hyperparameters": {"a" * 257: 1}}}, "must be words of letters and digits joined by - _ or ."),
+    ({"training": {"hyperparameters": {"text": "x" * 1025}}}, "has 1025 characters; a pipeline parameter's value ends at 1024"),
+    ({"training": {"hyperparameters": {"text": "a\nb"}}}, "contains a line break or a control character"),
+    (
+        {"training": {"hyperparameters": {"batch-size": 1, "batch_size": 2}}},
+        "pipeline parameter BatchSize, which `batch-size` already uses",
+    ),
+    ({"training": {"hyperparameters": {"instance-type": "x"}}}, "pipeline parameter InstanceType, which the pipeline itself already uses"),
+    ({"training": {"hyperparameters": {f"h{number}": 1 for number in range(91)}}}, "has 91 entries; SageMaker allows 100 with ours"),
+    ({"training": {"environment": {f"V{number}": "1" for number in range(101)}}}, "has 101 entries; SageMaker allows 100"),
+    ({"training": {"environment": {"1A": "x"}}}, "a variable's name is letters, digits and _, no digit first"),
+    ({"training": {"environment": {"SM_MODEL_DIR": "x"}}}, "the platform sets variables that start with SM_, SAGEMAKER_ and AWS_"),
+    ({"training": {"environment": {"A": "x" * 513}}}, "has 513 characters; SageMaker allows 512"),
+    ({"training": {"entry_point": "../train.py"}}, "must be a .py file inside source_dir"),
+    ({"evaluation": {"entry_point": "evaluate.sh"}}, "must be a .py file inside source_dir"),
+    ({"training": {"source_dir": "../other"}}, "must lie inside the repository"),
+]
+
+
+@pytest.mark.parametrize(("changes", "line"), BROKEN, ids=[line[:50] for _, line in BROKEN])
+def test_a_broken_rule_is_one_line(tmp_path: Path, changes: dict[str, Any], line: str) -> None:
+    (found,) = lines_with(tmp_path, changes)
+    assert line in found
+
+
+def test_name_lengths_that_just_fit_are_accepted(tmp_path: Path) -> None:
+    assert lines_with(tmp_path, {"project": "a" * 19}) == []
+    assert len(lines_with(tmp_path, {"project": "a" * 20})) == 1
+
+
+def test_in_a_region_with_a_long_name_the_role_is_measured_too(tmp_path: Path) -> None:
+    network = {"training_az_id": "apne1-az1", "hosting_az_ids": ["apne1-az1", "apne1-az2"]}
+    lines = lines_with(tmp_path, {"project": "a" * 24, "region": "ap-northeast-1", "network": network})
+    assert any("the bucket name" in line and "by 10" in line for line in lines)
+
+
+def test_spot_with_a_wait_as_long_as_the_runtime_is_accepted(tmp_path: Path) -> None:
+    assert lines_with(tmp_path, {"training": {"spot": True, "max_wait_s": 3600}}) == []
+
+
+def test_not_a_number_is_no_hyperparameter(tmp_path: Path) -> None:
+    (line,) = lines_of(tmp_path, 'name: test\naccount: "111122223333"\ntraining:\n  hyperparameters: {lr: .nan}\n')
+    assert "training.hyperparameters.lr" in line
+
+
+@pytest.mark.parametrize(("account", "is_placeholder"), [("111122223333", True), ("123456789012", True), ("481516234200", False)])
+def test_accounts_of_documentation_are_recognised(account: str, is_placeholder: bool) -> None:
+    assert is_placeholder_account(account) is is_placeholder

@@ -1,0 +1,49 @@
+"""The JSON schema that editors use says what the loader says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from config.__main__ import main
+from config.schema import FILE, schema, schema_text
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _descriptions() -> Iterator[tuple[str, str]]:
+    """Every key with its description: its own, or that of the section it leads to."""
+    document = schema()
+    for part in (document, *document["$defs"].values()):
+        for name, described in part.get("properties", {}).items():
+            section = document["$defs"].get(described.get("$ref", "").rpartition("/")[2], {})
+            yield name, described.get("description") or section.get("description", "")
+
+
+def test_the_committed_schema_is_current() -> None:
+    assert (ROOT / FILE).read_text(encoding="utf-8") == schema_text(), "run `python -m config schema`"
+
+
+def test_every_key_is_described() -> None:
+    assert [name for name, description in _descriptions() if not description.endswith(".")] == []
+
+
+def test_unknown_keys_are_errors_in_the_editor_too() -> None:
+    sections = [part for part in (schema(), *schema()["$defs"].values()) if "properties" in part]
+    assert all(part["additionalProperties"] is False for part in sections)
+
+
+def test_environment_files_point_editors_to_it() -> None:
+    files = sorted((ROOT / "environments").glob("*.yaml"))
+    assert [path.name for path in files if "$schema=schema.json" not in path.read_text(encoding="utf-8")] == []
+
+
+def test_the_command_writes_it(tmp_path: Path) -> None:
+    (tmp_path / "environments").mkdir()
+    assert main(["schema"], tmp_path) == 0
+    assert json.loads((tmp_path / FILE).read_text(encoding="utf-8")) == schema()
+
+
+def test_the_command_refuses_other_arguments(tmp_path: Path) -> None:
+    assert main(["scheme"], tmp_path) == 2
