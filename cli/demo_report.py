@@ -109,16 +109,17 @@ def print_result(console: Console, facts: dict[str, Any], output: Path) -> None:
         console.print(f"training        {facts['images_per_second']:,.0f} images/s on {facts['ranks']} ranks")
     if facts["model_package"]:
         console.print(f"registered      {facts['model_package']['arn']} ({facts['model_package']['approval_status']})")
-    if answers := facts["endpoint_answers"]:
-        said = " ".join(
-            f"{answer['digit']}{'' if answer['digit'] == answer['label'] else '(is ' + str(answer['label']) + ')'}" for answer in answers
-        )
-        console.print(f"endpoint        answered {said}")
+    if facts["endpoint_answers"]:
+        console.print(f"endpoint        answered {' '.join(map(_said, facts['endpoint_answers']))}")
     console.print(_inventory_table(facts["created"], facts["left_behind"]))
-    console.print(
-        "seconds         " + ", ".join(f"{name} {facts['seconds'][name]:.1f}" for name in _MAIN_PHASES if name in facts["seconds"])
-    )
+    seconds = (f"{name} {facts['seconds'][name]:.1f}" for name in _MAIN_PHASES if name in facts["seconds"])
+    console.print(f"seconds         {', '.join(seconds)}")
     console.print(f"report          {output}/: {', '.join(sorted(path.name for path in output.iterdir()))}")
+
+
+def _said(answer: dict[str, Any]) -> str:
+    wrong = "" if answer["digit"] == answer["label"] else f" (is {answer['label']})"
+    return f"{answer['digit']}{wrong}"
 
 
 def _step_table(steps: list[dict[str, Any]]) -> Table:

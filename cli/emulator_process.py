@@ -49,13 +49,13 @@ class EmulatorProcess:
     inherited: Mapping[str, str]
 
     def start(self, account: str, region: str) -> Running:
-        """Starts it in its own session and returns when it answers. Raises CommandError if it does not. What a crash left is removed first."""
+        """Removes what a crash left, starts it in its own session, and returns when it answers. Raises CommandError if it does not."""
         self.sweep()
         self.state.mkdir(parents=True)
         arguments = ("serve", "--port", "0", "--state-dir", str(self.state), "--account", account, "--region", region)
         process = start_detached(self._command("emulator serve", arguments, _START_TIMEOUT_S))
         try:
-            running = self._wait_until_ready(process, account, region)
+            running = self._wait_until_ready(process)
         except BaseException:
             stop(process)
             raise
@@ -65,8 +65,7 @@ class EmulatorProcess:
         """The emulator of this state directory, if it runs and answers."""
         with suppress(OSError, ValueError, KeyError):
             told = json.loads((self.state / "emulator.json").read_text())
-            settings = json.loads((self.state / "shoal.json").read_text())
-            running = Running(told["endpoint"], told["pid"], settings["account"], settings["region"])
+            running = Running(told["endpoint"], told["pid"], told["account"], told["region"])
             return running if is_alive(running.pid) and port_answers(running.endpoint) else None
         return None
 
@@ -105,13 +104,13 @@ class EmulatorProcess:
         variables = offline_environment(self.inherited) | {"PYTHONDONTWRITEBYTECODE": "1"}
         return Command(what, (sys.executable, "-m", "emulator", *arguments), self.root, variables, log or self.log, timeout_s)
 
-    def _wait_until_ready(self, process: subprocess.Popen[bytes], account: str, region: str) -> Running:
-        (self.state / "shoal.json").write_text(json.dumps({"account": account, "region": region}))
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> Running:
         deadline = time.monotonic() + _START_TIMEOUT_S
         while time.monotonic() < deadline:
             if process.poll() is not None:
                 raise CommandError("the emulator", process.returncode, tail_of(self.log), self.log)
-            if running := self.find():
+            running = self.find()
+            if running and running.pid == process.pid:
                 return running
             time.sleep(_POLL_S)
         raise CommandError("the emulator's start", None, tail_of(self.log), self.log)

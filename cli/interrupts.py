@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def interrupted_once(notify: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+def interrupted_once() -> Iterator[Callable[[], None]]:
     """Yields `shield`: after it is called, and after the first signal, further signals are only answered with a note."""
     shielded = False
 
@@ -22,7 +23,7 @@ def interrupted_once(notify: Callable[[str], None]) -> Iterator[Callable[[], Non
     def handle(_number: int, _frame: FrameType | None) -> None:
         nonlocal shielded
         if shielded:
-            notify("cleaning up; this cannot be interrupted")
+            os.write(2, b"\ncleaning up; this cannot be interrupted\n")  # print() is not safe in a handler
             return
         shielded = True
         raise KeyboardInterrupt

@@ -32,7 +32,6 @@ class LiveView:
     """A display that is redrawn eight times a second; what it shows is what the last events said."""
 
     def __init__(self, console: Console) -> None:
-        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8, redirect_stdout=False, redirect_stderr=False)
         self._console = console
         self._phases: list[_Phase] = []
         self._plan: tuple[tuple[str, str], ...] = ()
@@ -43,6 +42,7 @@ class LiveView:
         self._transfer: Transferred | None = None
         self._detail = ""
         self._spinner = Spinner("dots")
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8, redirect_stdout=False, redirect_stderr=False)
 
     def __enter__(self) -> LiveView:
         self._live.start()
@@ -95,10 +95,8 @@ class LiveView:
         table = Table.grid(padding=(0, 2))
         for phase in self._phases:
             seconds = phase.seconds if phase.seconds is not None else time.monotonic() - phase.started_at
-            mark: RenderableType = (
-                self._spinner if phase.seconds is None else Text.from_markup(_MARKS["Failed" if phase.failed else "Succeeded"])
-            )
-            table.add_row(mark, phase.name, Text(f"{seconds:6.1f} s", style="dim"))
+            status = "Executing" if phase.seconds is None else "Failed" if phase.failed else "Succeeded"
+            table.add_row(self._mark(status), phase.name, _time(seconds))
         return table
 
     def _step_table(self) -> Table:
@@ -107,12 +105,11 @@ class LiveView:
         planned = [started.get(name, Step(name, kind, NOT_STARTED)) for name, kind in self._plan]
         unplanned = [step for name, step in started.items() if name not in dict(self._plan)]
         for step in (*planned, *unplanned):
-            mark: RenderableType = Text.from_markup(_MARKS[step.status]) if step.status in _MARKS else self._spinner
-            seconds = step.seconds()
-            table.add_row(
-                "   ", mark, step.name, Text(step.type, style="dim"), "" if seconds is None else Text(f"{seconds:6.1f} s", style="dim")
-            )
+            table.add_row("   ", self._mark(step.status), step.name, Text(step.type, style="dim"), _time(step.seconds()))
         return table
+
+    def _mark(self, status: str) -> RenderableType:
+        return Text.from_markup(_MARKS[status]) if status in _MARKS else self._spinner
 
     def _training_runs(self) -> bool:
         return self._execution is not None and any(step.type == "Training" and not step.has_ended for step in self._execution.steps)
@@ -125,6 +122,10 @@ class LiveView:
             f"{progress.images_per_second:,.0f} images/s on {progress.world_size} ranks, {progress.elapsed_s:.0f} s"
         )
         return Group(_bar("      training", progress.steps_done, epochs * progress.steps, "steps"), Text(line))
+
+
+def _time(seconds: float | None) -> Text:
+    return Text("" if seconds is None else f"{seconds:6.1f} s", style="dim")
 
 
 def _bar(name: str, done: float, total: float, unit: str) -> Table:

@@ -40,16 +40,14 @@ def shoal(context: click.Context, root: Path) -> None:
 
 @shoal.command()
 @click.argument("environment", metavar="[ENV]", default="dev")
-@click.option(
-    "--output", type=click.Path(path_type=Path, file_okay=False), help="Where the report goes; by default demo-out in the checkout."
-)
+@click.option("--output", type=click.Path(path_type=Path, file_okay=False), help="Where the report goes (demo-out).")
 @click.option("--parameter", "-p", "parameters", multiple=True, metavar="KEY=VALUE", help="A pipeline parameter; may be repeated.")
 @click.pass_obj
 def demo(workspace: Workspace, environment: str, output: Path | None, parameters: tuple[str, ...]) -> None:
     """Run the whole of it on this machine: deploy ENV (dev), train on MNIST, evaluate, register, serve, and tear down."""
     folder = (output or workspace.root / "demo-out").resolve()
     given = verbs.parse_parameters(parameters)
-    with open_view() as view, interrupted_once(lambda text: click.echo(text, err=True)) as shield:
+    with open_view() as view, interrupted_once() as shield:
         outcome = run_demo(workspace, environment, folder, given, view, shield)
     print_result(Console(soft_wrap=True), summary_of_file(folder), folder)
     for failure in outcome.failures:
@@ -78,9 +76,8 @@ def _is_valid(workspace: Workspace, name: str) -> bool:
     except ConfigError as error:
         click.echo(str(error), err=True)
         return False
-    click.echo(
-        f"{environment_file(name)}: ok ({environment.training.strategy} on {environment.training.instance_count} x {environment.training.instance_type})"
-    )
+    training = environment.training
+    click.echo(f"{environment_file(name)}: ok ({training.strategy} on {training.instance_count} x {training.instance_type})")
     for notice in launch.notices:
         click.echo(f"{environment_file(name)}: notice: {notice}")
     return True
@@ -95,7 +92,7 @@ shoal.add_command(verbs.destroy)
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code. Users see one message, never a traceback."""
     try:
-        with interrupted_once(lambda text: click.echo(text, err=True)):
+        with interrupted_once():
             return int(shoal.main(args=arguments, prog_name="shoal", standalone_mode=False) or OK)
     except click.ClickException as error:
         error.show()

@@ -30,10 +30,8 @@ def draw_digits(images: Sequence[Pixels], answers: Sequence[EndpointAnswer], pat
     for cell, image, answer in zip(figure.axes, images, answers, strict=False):
         right = answer.digit == answer.label
         cell.imshow(image, cmap="gray_r", vmin=0, vmax=255, interpolation="nearest")
-        verdict = (
-            f"{answer.digit}  ({answer.probability:.1%})" if right else f"{answer.digit}, is {answer.label}  ({answer.probability:.1%})"
-        )
-        cell.set_title(verdict, color=_RIGHT if right else _WRONG, fontsize=11)
+        verdict = str(answer.digit) if right else f"{answer.digit}, is {answer.label}"
+        cell.set_title(f"{verdict}  ({answer.probability:.1%})", color=_RIGHT if right else _WRONG, fontsize=11)
     _save(figure, path)
 
 
@@ -47,11 +45,13 @@ def draw_curve(metrics: Sequence[Progress | Epoch], path: Path) -> None:
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     axis.grid(alpha=0.3)
     right = axis.twinx()
-    right.plot(*_columns(accuracies), "o-", color=_RIGHT, label="test accuracy")
+    right.plot(*_columns(accuracies), "o:", color=_RIGHT, label="test accuracy after each epoch")
     right.set_ylabel("test accuracy")
+    right.margins(y=0.3)
+    right.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     right.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=1))
     for step, accuracy in accuracies:
-        right.annotate(f"{accuracy:.2%}", (step, accuracy), textcoords="offset points", xytext=(-6, -14), ha="right", color=_RIGHT)
+        right.annotate(f"{accuracy:.2%}", (step, accuracy), textcoords="offset points", xytext=(-8, 6), ha="right", color=_RIGHT)
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
     _save(figure, path)
 

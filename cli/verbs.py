@@ -216,10 +216,8 @@ def _follow(session: Session, arn: str, parameters: dict[str, str]) -> None:
             follower = Follower(session.pipeline, arn, view, session.poll_s)
             execution = follower.follow()
     except KeyboardInterrupt:
-        identity, environment = arn.rpartition("/")[2], session.environment.name
-        click.echo(
-            f"execution {identity} goes on; `shoal status {environment} {identity}`, `shoal stop {environment} {identity}`", err=True
-        )
+        arguments = f"{session.environment.name} {arn.rpartition('/')[2]}"
+        click.echo(f"it goes on: `shoal status {arguments}`; to end it: `shoal stop {arguments}`", err=True)
         raise
     follower.raise_unless_succeeded(execution)
     click.echo(f"execution {execution.id} succeeded")

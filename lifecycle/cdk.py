@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ class Cdk:
         only = ("-c", f"environment={environment}") if environment else ()
         app = ("--app", shlex.join([sys.executable, "app.py"]))
         arguments = (*app, "--output", str(self.assembly), "--quiet", *only)
+        shutil.rmtree(self.assembly, ignore_errors=True)  # the CLI keeps the assets of earlier synths
         self._cdk("synth", arguments, offline_environment(self.inherited), _SYNTH_TIMEOUT_S)
 
     def bootstrap(self, target: Target) -> None:

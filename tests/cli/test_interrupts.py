@@ -1,0 +1,62 @@
+"""Signals, sent to a real process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.lifecycle.conftest import ROOT
+
+PROGRAM = """
+import sys, time
+from cli.interrupts import interrupted_once
+with interrupted_once() as shield:
+    if "shielded" in sys.argv:
+        shield()
+    try:
+        print("up", flush=True)
+        time.sleep(20)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+        time.sleep(float(sys.argv[1]))
+        print("cleaned up", flush=True)
+"""
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_signal_interrupts(number: signal.Signals) -> None:
+    process = start("0")
+    process.send_signal(number)
+    assert process.communicate(timeout=10)[0] == "interrupted\ncleaned up\n"
+
+
+def test_a_second_signal_does_not_disturb_the_cleaning_up() -> None:
+    process = start("0.5")
+    process.send_signal(signal.SIGINT)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=10)
+    assert (output, "cannot be interrupted" in errors) == ("cleaned up\n", True)
+
+
+def test_a_shielded_part_is_not_interrupted_at_all() -> None:
+    process = start("0", "shielded")
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "\n"
+    assert "cannot be interrupted" in process.stderr.readline()
+    process.kill()
+    assert process.communicate(timeout=10)[0] == ""

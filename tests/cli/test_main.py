@@ -1,0 +1,91 @@
+"""The command as a user meets it: messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+from tests.lifecycle.conftest import ROOT
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout with environment files only."""
+    shutil.copytree(ROOT / "environments", tmp_path / "environments")
+    return tmp_path
+
+
+def shoal(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run([sys.executable, "-m", "cli", *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_check_accepts_the_environments_of_this_repository_in_two_seconds() -> None:
+    started_at = time.monotonic()
+    result = shoal("check")
+    assert time.monotonic() - started_at < 2.0
+    assert (result.returncode, result.stdout.count(": ok")) == (0, 3)
+
+
+def test_check_refuses_smddp_where_it_cannot_run(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = checkout / "environments" / "dev.yaml"
+    file.write_text(file.read_text().replace("ml.p4d.24xlarge", "ml.p5.48xlarge"))
+    assert main(["--root", str(checkout), "check"]) == 2
+    errors = capsys.readouterr().err.strip().splitlines()
+    assert len(errors) == 1
+    assert all(text in errors[0] for text in ("environments/dev.yaml", "ml.p5.48xlarge", "ml.p4d.24xlarge"))
+
+
+def test_check_goes_on_after_a_wrong_file(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (checkout / "environments" / "dev.yaml").write_text("name: dev\n")
+    assert main(["--root", str(checkout), "check"]) == 2
+    assert capsys.readouterr().out.count(": ok") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["deploy", "nowhere"], "nowhere"),
+        (["run", "dev", "--local"], "start one with `shoal local up`"),
+        (["destroy", "dev", "--local"], "start one with `shoal local up`"),
+        (["frobnicate"], "No such command"),
+        (["invoke", "dev", "--local", "--digit", "10000"], "numbered 0 to 9999"),
+        (["invoke", "dev", "--local"], "Missing option '--digit'"),
+        (["demo", "prod"], "prod is protected"),
+        (["demo", "nowhere"], "nowhere"),
+        (["demo", "--parameter", "Epochs"], "write KEY=VALUE"),
+    ],
+)
+def test_a_mistake_of_the_user_is_one_message_and_exit_code_2(
+    arguments: list[str], message: str, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (checkout / "node_modules").symlink_to(ROOT / "node_modules")
+    assert main(["--root", str(checkout), *arguments]) == 2
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert "Traceback" not in errors
+
+
+def test_without_credentials_aws_verbs_say_so(checkout: Path) -> None:
+    result = shoal("--root", str(checkout), "status", "dev")
+    assert result.returncode == 1
+    assert result.stderr.strip().splitlines() == ["shoal: Unable to locate credentials; log in to AWS, or add --local to use the emulator"]
+
+
+def test_the_help_documents_the_exit_codes() -> None:
+    assert "130 interrupted" in " ".join(shoal("--help").stdout.split())
+
+
+def test_every_verb_has_help(capsys: pytest.CaptureFixture[str]) -> None:
+    from cli.main import shoal as group
+
+    for name in group.commands:
+        assert main([name, "--help"]) == 0
+        assert capsys.readouterr().out.startswith("Usage: shoal")

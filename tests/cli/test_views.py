@@ -1,0 +1,82 @@
+"""How events look, in a pipe and on a terminal."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from rich.console import Console
+
+from cli.live_view import LiveView
+from cli.plain_view import PlainView
+from lifecycle.events import Event, ExecutionChanged, Note, PhaseEnded, PhaseStarted, Planned, Trained, Transferred
+from lifecycle.execution import Execution, Step
+from lifecycle.metrics import Epoch, Progress
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+TRAIN = Step("Train", "Training", "Executing", BEGAN)
+TRAINED = Step("Train", "Training", "Succeeded", BEGAN, BEGAN + timedelta(seconds=12.5))
+REFUSED = Step("AccuracyTooLow", "Fail", "Failed", BEGAN, BEGAN, "0.5 is below 0.98")
+PROGRESS = Trained("Train", Progress(1, 120, 470, 0.25, 3456.7, 4.1, 2))
+
+
+def changed(*steps: Step) -> ExecutionChanged:
+    return ExecutionChanged(Execution("arn:aws:x/abc", "Executing", "", BEGAN, steps))
+
+
+def plain(*events: Event) -> str:
+    stream = io.StringIO()
+    with PlainView(stream) as view:
+        for event in events:
+            view(event)
+    return stream.getvalue()
+
+
+def live(*events: Event) -> str:
+    stream = io.StringIO()
+    with LiveView(Console(file=stream, force_terminal=True, width=120)) as view:
+        for event in events:
+            view(event)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (PhaseStarted("deploy"), "deploy ..."),
+        (PhaseEnded("deploy", 12.34, failed=False), "deploy: done after 12.3 s"),
+        (PhaseEnded("deploy", 1.0, failed=True), "deploy: FAILED after 1.0 s"),
+        (Note("by the way"), "by the way"),
+        (Planned((("Train", "Training"), ("Evaluate", "Processing")), 2), "steps: Train -> Evaluate"),
+        (changed(TRAINED), "step Train (Training): Succeeded after 12.5 s"),
+        (changed(REFUSED), "AccuracyTooLow (Fail): Failed after 0.0 s: 0.5 is below 0.98"),
+        (PROGRESS, "epoch 1 step 120/470: loss 0.2500, 3,457 images/s on 2 ranks, 4 s"),
+        (Trained("Train", Epoch(1, 0.03, 0.9876, 8.2)), "epoch 1: test loss 0.0300, test accuracy 98.76%"),
+        (Transferred("images", 5_000_000, 5_000_000), "sent 5.0 of 5.0 MB (images)"),
+    ],
+)
+def test_plain_lines_carry_the_time_and_what_happened(event: Event, text: str) -> None:
+    line = plain(event)
+    assert text in line
+    assert line[2] == line[5] == ":"
+
+
+def test_plain_lines_say_each_status_of_a_step_once() -> None:
+    assert plain(changed(TRAIN), changed(TRAIN), changed(TRAINED)).count("step Train") == 2
+
+
+def test_plain_progress_is_not_printed_for_every_step() -> None:
+    assert plain(*[PROGRESS] * 50).count("images/s") == 1
+
+
+def test_the_live_display_shows_phases_steps_and_training() -> None:
+    shown = live(PhaseStarted("execute"), Planned((("Train", "Training"), ("Evaluate", "Processing")), 2), changed(TRAIN), PROGRESS)
+    assert all(text in shown for text in ("execute", "Train", "Evaluate", "epoch 1/2", "3,457 images/s on 2 ranks", "120/940 steps"))
+
+
+def test_the_live_display_marks_what_failed() -> None:
+    failed = PhaseEnded("execute", 3.0, failed=True)
+    shown = live(PhaseStarted("execute"), Planned((("Train", "Training"),), None), changed(TRAINED, REFUSED), failed)
+    assert shown.count("✗") >= 2
+    assert "AccuracyTooLow" in shown

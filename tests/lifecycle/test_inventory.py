@@ -1,0 +1,61 @@
+"""What exists, asked of the emulator."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from lifecycle.inventory import LISTERS, Owner, Resource, of_environment
+from lifecycle.target import Target
+from tests.lifecycle.conftest import make_pipeline
+from tests.lifecycle.test_execution import gate
+
+PREFIX = "shoal-inventory-dev"
+
+
+def test_an_account_without_the_environment_has_nothing_of_it(target: Target) -> None:
+    assert of_environment(target, Owner(f"shoal-{uuid.uuid4().hex}")) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "owned"),
+    [
+        (PREFIX, True),
+        (f"{PREFIX}-teardown", True),
+        (f"{PREFIX}2-teardown", False),
+        ("pipelines-abc123-CreateModel-x", True),
+        ("other", False),
+    ],
+)
+def test_an_owner_knows_its_prefix_and_its_executions(name: str, owned: bool) -> None:
+    assert Owner(PREFIX, ("abc123",)).owns(name) == owned
+
+
+def test_each_kind_is_found_and_gone_when_it_is_deleted(target: Target) -> None:
+    prefix = f"shoal-{uuid.uuid4().hex[:8]}"
+    sqs, logs, s3 = target.client("sqs"), target.client("logs"), target.client("s3")
+    url = sqs.create_queue(QueueName=f"{prefix}-queue")["QueueUrl"]
+    logs.create_log_group(logGroupName=f"/aws/lambda/{prefix}-teardown")
+    s3.create_bucket(Bucket=f"{prefix}-data")
+    found = of_environment(target, Owner(prefix))
+    sqs.delete_queue(QueueUrl=url)
+    logs.delete_log_group(logGroupName=f"/aws/lambda/{prefix}-teardown")
+    s3.delete_bucket(Bucket=f"{prefix}-data")
+    assert found == (
+        Resource("bucket", f"{prefix}-data"),
+        Resource("log group", f"/aws/lambda/{prefix}-teardown"),
+        Resource("queue", f"{prefix}-queue"),
+    )
+    assert of_environment(target, Owner(prefix)) == ()
+
+
+def test_a_pipeline_and_its_role_are_found(target: Target) -> None:
+    name = f"shoal-{uuid.uuid4().hex[:8]}"
+    make_pipeline(target, [gate(met=True)], name=name)
+    assert of_environment(target, Owner(name)) == (Resource("pipeline", name), Resource("role", f"{name}-role"))
+
+
+@pytest.mark.parametrize("kind", sorted(LISTERS))
+def test_every_lister_is_answered(target: Target, kind: str) -> None:
+    assert of_environment(target, Owner(f"shoal-{uuid.uuid4().hex}", ("abcdefabcdef",)), [kind]) == ()
