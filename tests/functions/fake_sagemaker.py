@@ -1,0 +1,111 @@
+"""What teardown sees of SageMaker: endpoints with their states, configurations, models, steps of an execution, and AWS's refusals.
+
+Requests of the JSON 1.1 protocol go in, answers and error messages as AWS gives them come out (messages: SageMaker's, as quoted
+by its Kubernetes operator and by field reports).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.functions.loopback import Request
+
+ARN = "arn:aws:sagemaker:us-east-1:111122223333:"
+IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
+EPOCH = 1_700_000_000
+
+
+class RefusedError(Exception):
+    """An error answer: code and message."""
+
+
+@dataclass
+class FakeSageMaker:
+    """State by name; `gone_after` is how many descriptions of a deleted endpoint still say Deleting."""
+
+    endpoints: dict[str, str] = field(default_factory=dict)
+    """Endpoint name -> status."""
+    configs: dict[str, str] = field(default_factory=dict)
+    """Configuration name -> name of its model."""
+    models: set[str] = field(default_factory=set)
+    uses: dict[str, str] = field(default_factory=dict)
+    """Endpoint name -> name of its configuration."""
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    gone_after: int = 0
+    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def answer(self, request: Request) -> tuple[int, bytes]:
+        operation = request.headers["X-Amz-Target"].removeprefix("SageMaker.")
+        arguments = json.loads(request.body)
+        self.calls.append((operation, arguments))
+        actions: dict[str, Callable[..., dict[str, Any]]] = {
+            "ListPipelineExecutionSteps": self._list_steps,
+            "ListEndpoints": lambda **given: self._list("Endpoint", self.endpoints, given),
+            "ListEndpointConfigs": lambda **given: self._list("EndpointConfig", self.configs, given),
+            "ListModels": lambda **given: self._list("Model", self.models, given),
+            "DescribeEndpoint": self._describe_endpoint,
+            "DescribeEndpointConfig": self._describe_config,
+            "DeleteEndpoint": self._delete_endpoint,
+            "DeleteEndpointConfig": self._delete_config,
+            "DeleteModel": self._delete_model,
+        }
+        try:
+            return 200, json.dumps(actions[operation](**arguments)).encode()
+        except RefusedError as error:
+            code, message = error.args
+            return 400, json.dumps({"__type": code, "message": message}).encode()
+
+    def deleted(self) -> list[str]:
+        """Names, in the order in which their deletion was asked for."""
+        return [next(iter(arguments.values())) for operation, arguments in self.calls if operation.startswith("Delete")]
+
+    def _list_steps(self, PipelineExecutionArn: str, **_: Any) -> dict[str, Any]:  # noqa: N803 - the API's name
+        if not self.steps:
+            raise RefusedError("ResourceNotFound", f"Pipeline execution {PipelineExecutionArn} does not exist.")
+        return {"PipelineExecutionSteps": self.steps}
+
+    def _list(self, kind: str, names: Any, given: dict[str, Any]) -> dict[str, Any]:
+        found = [name for name in sorted(names) if given["NameContains"] in name]
+        return {f"{kind}s": [{f"{kind}Name": name, f"{kind}Arn": f"{ARN}x/{name}", "CreationTime": EPOCH} for name in found]}
+
+    def _describe_endpoint(self, EndpointName: str) -> dict[str, Any]:  # noqa: N803
+        status = self._known(EndpointName, self.endpoints, "endpoint")[EndpointName]
+        if status == "Deleting":
+            self.gone_after -= 1
+            if self.gone_after < 0:
+                del self.endpoints[EndpointName]
+                return self._describe_endpoint(EndpointName)
+        arn = f"{ARN}endpoint/{EndpointName}"
+        times = {"CreationTime": EPOCH, "LastModifiedTime": EPOCH}
+        used = {"EndpointConfigName": self.uses[EndpointName]} if EndpointName in self.uses else {}
+        return {"EndpointName": EndpointName, "EndpointArn": arn, "EndpointStatus": status, **used, **times}
+
+    def _describe_config(self, EndpointConfigName: str) -> dict[str, Any]:  # noqa: N803
+        model = self._known(EndpointConfigName, self.configs, "endpoint configuration")[EndpointConfigName]
+        arn = f"{ARN}endpoint-config/{EndpointConfigName}"
+        variants = [{"VariantName": "AllTraffic", "ModelName": model}]
+        return {"EndpointConfigName": EndpointConfigName, "EndpointConfigArn": arn, "ProductionVariants": variants, "CreationTime": EPOCH}
+
+    def _delete_endpoint(self, EndpointName: str) -> dict[str, Any]:  # noqa: N803
+        if self._known(EndpointName, self.endpoints, "endpoint")[EndpointName] in IN_PROGRESS:
+            raise RefusedError("ValidationException", f'Cannot update in-progress endpoint "{ARN}endpoint/{EndpointName}".')
+        self.endpoints[EndpointName] = "Deleting"
+        return {}
+
+    def _delete_config(self, EndpointConfigName: str) -> dict[str, Any]:  # noqa: N803
+        del self._known(EndpointConfigName, self.configs, "endpoint configuration")[EndpointConfigName]
+        return {}
+
+    def _delete_model(self, ModelName: str) -> dict[str, Any]:  # noqa: N803
+        if ModelName not in self.models:
+            raise RefusedError("ValidationException", f'Could not find model "{ARN}model/{ModelName}".')
+        self.models.remove(ModelName)
+        return {}
+
+    def _known(self, name: str, names: dict[str, str], kind: str) -> dict[str, str]:
+        if name not in names:
+            raise RefusedError("ValidationException", f'Could not find {kind} "{ARN}{kind}/{name}".')
+        return names

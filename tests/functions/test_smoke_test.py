@@ -1,0 +1,128 @@
+"""The smoke test: passes on a right endpoint, and says what is wrong with any other."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.functions.invocation import Outcome, invoke
+from tests.functions.loopback import Request, serving
+from tests.functions.make_digits import TARGET
+
+JOB = "pipelines-abcdefghijkl-Train-x1y2z3"
+DIGITS = json.loads(TARGET.read_text())["digits"]
+LABELS = {json.dumps(digit["pixels"]): digit["label"] for digit in DIGITS}
+
+
+def _prediction(label: int) -> dict[str, Any]:
+    return {"digit": label, "probabilities": [0.91 if digit == label else 0.01 for digit in range(10)]}
+
+
+@dataclass
+class Endpoint:
+    """Knows the ten digits by heart; `spoil` changes its answer to a label, to see what the smoke test makes of it."""
+
+    job: str = JOB
+    delay_s: float = 0.0
+    spoil: Callable[[int, dict[str, Any]], Any] = lambda _, answer: answer
+    requests: list[Request] = field(default_factory=list)
+
+    def answer(self, request: Request) -> tuple[int, bytes]:
+        self.requests.append(request)
+        time.sleep(self.delay_s)
+        label = LABELS[json.dumps(json.loads(request.body)["instances"][0])]
+        answer = {"predictions": [_prediction(label)], "model": {"training_job_name": self.job, "weights_sha256": "0" * 64}}
+        return 200, json.dumps(self.spoil(label, answer)).encode()
+
+
+@pytest.fixture
+def endpoint() -> Endpoint:
+    return Endpoint()
+
+
+def _test(endpoint: Endpoint, **arguments: Any) -> Outcome:
+    event = {"endpoint_name": "shoal-mnist-dev-abcdefghijkl", "training_job_name": JOB, "max_latency_ms": 5000, **arguments}
+    with serving(endpoint.answer) as url:
+        return invoke("smoke_test", event, endpoint_url=url)
+
+
+def _wrong(labels: set[int]) -> Callable[[int, dict[str, Any]], Any]:
+    """Answers one too high for these labels."""
+    return lambda label, answer: answer | {"predictions": [_prediction((label + (label in labels)) % 10)]}
+
+
+def test_a_right_endpoint_passes_with_the_answers_it_gave(endpoint: Endpoint) -> None:
+    result = _test(endpoint).result
+    assert result["status"] == "Passed"
+    assert json.loads(result["answers"]) == [{"label": label, "digit": label, "probability": 0.91} for label in range(10)]
+
+
+def test_the_slowest_answer_is_reported(endpoint: Endpoint) -> None:
+    endpoint.delay_s = 0.02
+    assert 20 <= _test(endpoint).result["slowest_ms"] < 5000
+
+
+def test_digits_go_to_the_named_endpoint_as_json(endpoint: Endpoint) -> None:
+    _test(endpoint)
+    assert {request.path for request in endpoint.requests} == {"/endpoints/shoal-mnist-dev-abcdefghijkl/invocations"}
+    assert {request.headers["Content-Type"] for request in endpoint.requests} == {"application/json"}
+
+
+def test_arguments_of_other_versions_are_ignored(endpoint: Endpoint) -> None:
+    assert _test(endpoint, model_data_url="s3://bucket/model.tar.gz").result["status"] == "Passed"
+
+
+def test_one_wrong_digit_is_tolerated(endpoint: Endpoint) -> None:
+    endpoint.spoil = _wrong({5})
+    assert _test(endpoint).result["status"] == "Passed"
+
+
+def test_two_wrong_digits_fail_with_what_was_taken_for_what(endpoint: Endpoint) -> None:
+    endpoint.spoil = _wrong({5, 8})
+    assert "8 of 10 digits right, 9 needed (took 5 as 6, 8 as 9)" in _test(endpoint).error
+
+
+def test_the_model_of_another_training_job_fails(endpoint: Endpoint) -> None:
+    endpoint.job = "pipelines-zzzzzzzzzzzz-Train-old"
+    error = _test(endpoint).error
+    assert "pipelines-zzzzzzzzzzzz-Train-old" in error
+    assert f"not from this execution's {JOB}" in error
+
+
+def test_an_answer_over_the_limit_fails(endpoint: Endpoint) -> None:
+    endpoint.delay_s = 0.05
+    assert "40 ms allowed" in _test(endpoint, max_latency_ms=40).error
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"predictions": []},
+        {"predictions": [{"digit": 0, "probabilities": [1.0]}]},
+        {"predictions": [{"digit": 0, "probabilities": [0.5] * 10}]},
+        {"predictions": [{"digit": 3, "probabilities": [1.0] + [0.0] * 9}]},
+        {"predictions": [{"digit": 0}]},
+        {"model": {}},
+    ],
+    ids=["no prediction", "one probability", "sum of five", "not the most probable", "no probabilities", "no training job"],
+)
+def test_an_answer_in_another_form_fails(endpoint: Endpoint, spoilt: dict[str, Any]) -> None:
+    endpoint.spoil = lambda _, answer: answer | spoilt
+    assert "answered in an unknown form" in _test(endpoint).error
+
+
+def test_an_endpoint_that_refuses_fails_with_its_message() -> None:
+    refusal = json.dumps({"__type": "ValidationError", "message": "Endpoint shoal-mnist-dev-abcdefghijkl not found."}).encode()
+    event = {"endpoint_name": "shoal-mnist-dev-abcdefghijkl", "training_job_name": JOB, "max_latency_ms": 5000}
+    with serving(lambda _: (400, refusal)) as url:
+        assert "not found" in invoke("smoke_test", event, endpoint_url=url).error
+
+
+def test_the_digits_are_ten_classes_of_28_by_28_bytes() -> None:
+    assert [digit["label"] for digit in DIGITS] == list(range(10))
+    assert all(len(row) == 28 and set(row) <= set(range(256)) for digit in DIGITS for row in digit["pixels"])

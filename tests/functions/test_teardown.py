@@ -1,0 +1,143 @@
+"""Teardown: everything of one execution, nothing of another; in order, verified, repeatable, never forgotten."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.functions.fake_sagemaker import ARN, FakeSageMaker
+from tests.functions.invocation import Outcome, invoke
+from tests.functions.loopback import serving
+
+EXECUTION_ID = "abcdefghijkl"
+EXECUTION = f"{ARN}pipeline/shoal-mnist-dev/execution/{EXECUTION_ID}"
+ENDPOINT = f"shoal-mnist-dev-{EXECUTION_ID}"
+CONFIG = "shoal-mnist-dev-x7k2m9"
+MODEL = f"pipelines-{EXECUTION_ID}-CreateModel-h3xq8w"
+
+
+@dataclass
+class Account:
+    """A SageMaker, and teardown pointed at it."""
+
+    sagemaker: FakeSageMaker
+    url: str
+
+    def step(self, remaining_ms: int = 60_000) -> Outcome:
+        return self._invoke({"pipeline_execution_arn": EXECUTION}, remaining_ms)
+
+    def queue(self, remaining_ms: int = 60_000) -> Any:
+        detail = {"pipelineExecutionArn": EXECUTION, "currentPipelineExecutionStatus": "Stopped"}
+        record = {"messageId": "message-1", "eventSource": "aws:sqs", "body": json.dumps({"source": "aws.sagemaker", "detail": detail})}
+        return self._invoke({"Records": [record]}, remaining_ms).result
+
+    def _invoke(self, event: dict[str, Any], remaining_ms: int) -> Outcome:
+        return invoke("teardown", event, endpoint_url=self.url, remaining_ms=remaining_ms, environment={"PIPELINE_NAME": "shoal-mnist-dev"})
+
+
+@pytest.fixture
+def account() -> Iterator[Account]:
+    """An execution that has ended with everything it creates in place, as its steps report it."""
+    fake = FakeSageMaker(
+        endpoints={ENDPOINT: "InService"},
+        configs={CONFIG: MODEL},
+        models={MODEL},
+        uses={ENDPOINT: CONFIG},
+        steps=[
+            {"StepName": "Train", "Metadata": {"TrainingJob": {"Arn": f"{ARN}training-job/x"}}},
+            {"StepName": "CreateModel", "Metadata": {"Model": {"Arn": f"{ARN}model/{MODEL}"}}},
+            {"StepName": "CreateEndpointConfig", "Metadata": {"EndpointConfig": {"Arn": f"{ARN}endpoint-config/{CONFIG}"}}},
+            {"StepName": "CreateEndpoint", "Metadata": {"Endpoint": {"Arn": f"{ARN}endpoint/{ENDPOINT}"}}},
+        ],
+    )
+    with serving(fake.answer) as url:
+        yield Account(fake, url)
+
+
+def test_the_step_deletes_endpoint_then_configuration_then_model(account: Account) -> None:
+    outcome = account.step()
+    assert account.sagemaker.deleted() == [ENDPOINT, CONFIG, MODEL]
+    assert outcome.result == {"status": "deleted", "deleted": json.dumps([ENDPOINT, CONFIG, MODEL])}
+
+
+def test_the_queue_deletes_the_same_and_is_done(account: Account) -> None:
+    assert account.queue() == {"batchItemFailures": []}
+    assert account.sagemaker.deleted() == [ENDPOINT, CONFIG, MODEL]
+
+
+def test_a_second_run_finds_nothing_and_succeeds(account: Account) -> None:
+    account.step()
+    assert account.step().result == {"status": "deleted", "deleted": "[]"}
+
+
+def test_the_configuration_waits_until_the_endpoint_is_really_gone(account: Account) -> None:
+    account.sagemaker.gone_after = 2
+    assert account.step().result["status"] == "deleted"
+    described = [operation for operation, _ in account.sagemaker.calls].index("DeleteEndpointConfig")
+    assert [operation for operation, _ in account.sagemaker.calls[:described]].count("DescribeEndpoint") >= 4
+
+
+def test_an_endpoint_that_takes_longer_than_the_function_is_pending(account: Account) -> None:
+    account.sagemaker.gone_after = 1000
+    assert account.step(remaining_ms=17_000).result["status"] == "pending"
+    assert account.sagemaker.configs.keys() == {CONFIG}
+
+
+@pytest.mark.parametrize("status", ["Creating", "Updating", "SystemUpdating", "RollingBack"])
+def test_an_endpoint_in_progress_brings_the_message_back(account: Account, status: str) -> None:
+    account.sagemaker.endpoints[ENDPOINT] = status
+    assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
+    assert account.sagemaker.deleted() == []
+
+
+def test_a_creating_endpoint_leaves_the_step_pending_and_keeps_what_it_uses(account: Account) -> None:
+    account.sagemaker.endpoints[ENDPOINT] = "Creating"
+    assert account.step().result == {"status": "pending", "deleted": "[]"}
+    assert account.sagemaker.models == {MODEL}
+
+
+@pytest.mark.parametrize("status", ["Failed", "OutOfService", "UpdateRollbackFailed"])
+def test_an_endpoint_that_failed_is_deleted_like_any_other(account: Account, status: str) -> None:
+    account.sagemaker.endpoints[ENDPOINT] = status
+    assert account.queue() == {"batchItemFailures": []}
+    assert not account.sagemaker.endpoints
+
+
+def test_an_endpoint_that_no_step_reports_is_found_by_the_executions_id(account: Account) -> None:
+    account.sagemaker.steps = []
+    account.step()
+    assert account.sagemaker.deleted() == [ENDPOINT, CONFIG, MODEL]
+
+
+def test_a_configuration_that_no_step_reports_is_found_through_its_endpoint(account: Account) -> None:
+    del account.sagemaker.steps[2]
+    account.step()
+    assert account.sagemaker.deleted() == [ENDPOINT, CONFIG, MODEL]
+
+
+def test_a_model_without_endpoint_is_deleted(account: Account) -> None:
+    account.sagemaker.endpoints.clear()
+    account.sagemaker.configs.clear()
+    assert json.loads(account.step().result["deleted"]) == [MODEL]
+
+
+def test_another_executions_endpoint_stays(account: Account) -> None:
+    account.sagemaker.endpoints["shoal-mnist-dev-zzzzzzzzzzzz"] = "InService"
+    account.step()
+    assert account.sagemaker.endpoints == {"shoal-mnist-dev-zzzzzzzzzzzz": "InService"}
+
+
+def test_a_name_of_another_owner_is_left_alone(account: Account) -> None:
+    account.sagemaker.endpoints[f"team-b-{EXECUTION_ID}"] = "InService"
+    account.step()
+    assert account.sagemaker.endpoints == {f"team-b-{EXECUTION_ID}": "InService"}
+
+
+def test_an_error_that_is_not_a_missing_resource_is_not_taken_for_success(account: Account) -> None:
+    with serving(lambda _: (400, json.dumps({"__type": "AccessDeniedException", "message": "not authorized"}).encode())) as url:
+        account.url = url
+        assert "AccessDeniedException" in account.step().error
