@@ -61,7 +61,7 @@ def _on_cpu_images(environment: Environment) -> Iterator[tuple[str, str]]:
 
 
 def _other_architectures(environment: Environment) -> Iterator[Problem]:
-    """AWS's images are built for x86; on Graviton, Trainium, Inferentia or Gaudi instances the container would not start, or not see the accelerator."""
+    """AWS's images are built for x86 and for GPUs: elsewhere the container would not start, or not see the accelerator."""
     sections = dict(_on_cpu_images(environment))
     if environment.training.image_uri is None:
         sections["training"] = environment.training.instance_type

@@ -20,7 +20,7 @@ def mistakes_in(options: str) -> Iterator[tuple[str, str]]:
         yield "quotes and backslashes are passed on as they are: the toolkit only splits at white space", "write values without white space"
     if any(character in options for character in "\n\r\t"):
         yield "contains a line break or a tab", "write it on one line, with spaces"
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words, ""][1:], strict=True):
         yield from _mistakes_of(word, following)
 
 

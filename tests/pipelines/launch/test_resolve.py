@@ -1,0 +1,134 @@
+"""The launch contract: what runs, started how, in which image; and what cannot, with what can instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from config.errors import LaunchError
+from config.hyperparameters import HyperparameterValue
+from config.settings import Collective, Strategy, Training
+from pipelines.launch import Launch, SmddpAllGather, SmddpAllReduce, Torchrun, resolve
+from tests.pipelines.inputs import golden
+
+P4D = "ml.p4d.24xlarge"
+REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
+SDK_CASES: list[tuple[str, dict[str, Any]]] = [
+    ("smdistributed", {}),
+    ("smdistributed with custom_mpi_options", {"custom_mpi_options": "-verbose --NCCL_DEBUG VERSION"}),
+    ("pytorchddp", {}),
+    ("pytorchddp with custom_mpi_options", {"custom_mpi_options": "-verbose --NCCL_DEBUG VERSION"}),
+    ("torch_distributed", {"collective": Collective.ALLGATHER}),
+    ("torch_distributed", {"strategy": Strategy.TORCHRUN}),
+]
+
+
+def launch(region: str = "us-east-1", **keys: Any) -> Launch:
+    return resolve(Training(**{"instance_count": 2, "instance_type": P4D, **keys}), region)
+
+
+def refusals(region: str = "us-east-1", **keys: Any) -> list[str]:
+    with pytest.raises(LaunchError) as caught:
+        launch(region, **keys)
+    return str(caught.value).splitlines()
+
+
+@pytest.mark.parametrize(("case", "keys"), SDK_CASES)
+def test_hyperparameters_equal_what_sdk_v2_emits(case: str, keys: dict[str, Any]) -> None:
+    own: dict[str, HyperparameterValue] = {"epochs": 2, "batch-size": 256, "learning-rate": 0.003, "optimizer": "adam"}
+    ours = launch(**keys).for_job("s3://code/sourcedir.tar.gz", "job-1", own)
+    assert ours == golden("sdk_v2")["cases"][case]["hyperparameters"]
+
+
+def test_sdk_v2_asking_for_both_gets_torchrun_and_so_we_offer_one_at_a_time() -> None:
+    both = golden("sdk_v2")["cases"]["smdistributed and torch_distributed"]["hyperparameters"]
+    assert {"sagemaker_distributed_dataparallel_enabled", "sagemaker_torch_distributed_enabled"} <= set(both)
+    assert "sagemaker_torch_distributed_enabled" not in launch().hyperparameters
+
+
+def test_each_strategy_is_one_contract() -> None:
+    chosen = [launch(), launch(collective=Collective.ALLGATHER), launch(strategy=Strategy.TORCHRUN)]
+    assert [type(one.contract) for one in chosen] == [SmddpAllReduce, SmddpAllGather, Torchrun]
+
+
+def test_images_are_full_tags_of_the_regions_registry() -> None:
+    assert launch().images == (
+        f"{REGISTRY}/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker",
+        f"{REGISTRY}/pytorch-training:2.3.0-cpu-py311-ubuntu20.04-sagemaker",
+        f"{REGISTRY}/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker",
+    )
+
+
+def test_regions_with_a_registry_of_their_own_use_it() -> None:
+    assert launch("eu-south-1").image_uri.startswith("692866216735.dkr.ecr.eu-south-1.amazonaws.com/")
+
+
+def test_training_without_gpus_takes_the_cpu_image() -> None:
+    assert ":2.3.0-cpu-" in launch(strategy=Strategy.TORCHRUN, instance_type="ml.m5.xlarge").image_uri
+
+
+def test_an_own_image_replaces_only_the_training_image_and_gives_a_notice() -> None:
+    own = launch(image_uri="registry/own@sha256:0123")
+    assert own.image_uri == "registry/own@sha256:0123"
+    assert own.evaluation_image_uri.startswith(REGISTRY)
+    assert "nothing here can check that smddp is in it" in own.notices[0]
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ({"instance_type": "ml.p5.48xlarge"}, "smddp cannot run on this instance type; it runs only on ml.p4d.24xlarge, ml.p4de.24xlarge"),
+        ({"instance_type": "ml.g5.48xlarge"}, "smddp cannot run on this instance type"),
+        ({"instance_type": "ml.m5.xlarge"}, "smddp cannot run on this instance type"),
+        ({"instance_type": "ml.p3.16xlarge"}, "smddp cannot run on this instance type"),
+        ({"framework_version": "2.6.0"}, "no image of this PyTorch version contains smddp; these do: 2.1.0, 2.2.0, 2.3.0, 2.4.0, 2.5.1"),
+        ({"framework_version": "1.0.0"}, "is not in the table of images; known: 2.1.0"),
+        (
+            {"instance_type": "ml.p3dn.24xlarge", "collective": Collective.ALLGATHER},
+            'training.collective = "allgather": smddp accelerates only allreduce on ml.p3dn.24xlarge',
+        ),
+        ({"fallback": Strategy.SMDDP}, "must differ from strategy and cannot be smddp"),
+        ({"strategy": Strategy.TORCHRUN, "fallback": Strategy.TORCHRUN}, "must differ from strategy and cannot be smddp"),
+        ({"image_uri": "pytorch:latest"}, "must be a full image URI with a tag or a digest, and not :latest"),
+        ({"image_uri": "registry:5000/own"}, "must be a full image URI with a tag or a digest, and not :latest"),
+        ({"strategy": Strategy.TORCHRUN, "custom_mpi_options": "-verbose"}, "is only read by mpirun, and torchrun is started by torchrun"),
+        ({"collective": Collective.ALLGATHER, "custom_mpi_options": "-x A=1"}, "smddp with AllGather is started by torchrun"),
+        ({"region": "cn-north-1"}, "has no registry of AWS's Deep Learning Containers"),
+    ],
+)
+def test_what_cannot_run_is_one_line(keys: dict[str, Any], line: str) -> None:
+    (found,) = refusals(**keys)
+    assert line in found
+
+
+def test_every_refusal_of_smddp_says_how_to_go_on_without_it() -> None:
+    lines = [*refusals(instance_type="ml.p5.48xlarge"), *refusals(framework_version="2.6.0")]
+    assert [line for line in lines if not line.endswith("or set training.strategy: torchrun, or training.fallback: torchrun")] == []
+
+
+def test_the_fallback_swaps_the_launcher_with_a_notice_and_drops_what_it_cannot_read() -> None:
+    swapped = launch(instance_type="ml.p5.48xlarge", fallback=Strategy.TORCHRUN, custom_mpi_options="-verbose")
+    assert "sagemaker_torch_distributed_enabled" in swapped.hyperparameters
+    assert swapped.notices[0].startswith("smddp -> torchrun: training.instance_type = ml.p5.48xlarge: smddp cannot run")
+    assert swapped.notices[1] == "training.custom_mpi_options is not used: torchrun does not read it"
+
+
+def test_the_fallback_is_not_used_where_smddp_can_run() -> None:
+    stays = launch(fallback=Strategy.TORCHRUN)
+    assert (type(stays.contract), stays.notices) == (SmddpAllReduce, ())
+
+
+def test_one_node_of_smddp_is_a_notice() -> None:
+    assert "gains nothing on one" in launch(instance_count=1).notices[0]
+
+
+@pytest.mark.parametrize(("version", "said"), [("2.4.0", "before November 2024"), ("2.5.1", "AWS's documentation does not list")])
+def test_what_is_known_of_a_release_is_a_notice(version: str, said: str) -> None:
+    assert said in launch(framework_version=version).notices[0]
+
+
+def test_a_collective_that_nothing_reads_is_a_notice() -> None:
+    assert launch(strategy=Strategy.TORCHRUN, collective=Collective.ALLREDUCE).notices == (
+        "training.collective is not used: only strategy smddp reads it",
+    )

@@ -1,0 +1,106 @@
+"""`check` finds what would fail at deployment or later, and says it with file, key and value."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.errors import ConfigError, LaunchError
+from config.loader import load_environment
+from config.settings import Environment
+from pipelines.check import check
+from tests.pipelines.inputs import ROOT, environment
+
+
+def changed(**sections: dict[str, Any]) -> Environment:
+    """The golden environment with keys of its sections changed."""
+    given = environment()
+    return given.model_copy(update={name: getattr(given, name).model_copy(update=keys) for name, keys in sections.items()})
+
+
+@pytest.mark.parametrize("name", ["dev", "prod", "staging"])
+def test_every_environment_of_the_repository_can_run(name: str) -> None:
+    assert all(isinstance(notice, str) for notice in check(load_environment(name, ROOT)))
+
+
+def test_a_placeholder_account_is_a_notice() -> None:
+    assert check(environment())[0].startswith("account 111122223333 is a placeholder")
+
+
+def test_smddp_on_p5_is_one_line_that_says_what_can_run() -> None:
+    with pytest.raises(LaunchError) as caught:
+        check(changed(training={"instance_type": "ml.p5.48xlarge"}))
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith('environments/golden.yaml: training.instance_type = "ml.p5.48xlarge": smddp cannot run on this instance type')
+    wanted = ("ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.p3dn.24xlarge", "training.strategy: torchrun", "training.fallback: torchrun")
+    assert [name for name in wanted if name not in line] == []
+
+
+@pytest.mark.parametrize(
+    ("section", "instance_type", "nearest"),
+    [
+        ("training", "ml.p4d.24xlage", "ml.p4d.24xlarge"),
+        ("evaluation", "ml.m5.xlrge", "ml.m5.xlarge"),
+        ("endpoint", "ml.m5.extra", "ml.m5.xlarge"),
+    ],
+)
+def test_an_instance_type_that_sagemaker_lacks_names_near_ones(section: str, instance_type: str, nearest: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(changed(**{section: {"instance_type": instance_type}}))
+    assert f'{section}.instance_type = "{instance_type}": is not one of the' in str(caught.value)
+    assert nearest in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "instance_type", "why"),
+    [
+        ("endpoint", "ml.m6g.large", "an Arm processor"),
+        ("endpoint", "ml.inf2.xlarge", "accelerators that are no GPUs"),
+        ("training", "ml.trn1.32xlarge", "accelerators that are no GPUs"),
+    ],
+)
+def test_instances_for_which_the_images_are_not_made_are_refused(section: str, instance_type: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=f'{section}.instance_type = "{instance_type}": has {why}'):
+        check(changed(**{section: {"instance_type": instance_type}}))
+
+
+def test_gpus_that_nothing_uses_are_a_notice() -> None:
+    assert "endpoint.instance_type ml.g5.xlarge has GPUs, which the image used there cannot use" in check(
+        changed(endpoint={"instance_type": "ml.g5.xlarge"})
+    )
+
+
+def test_what_sagemaker_would_refuse_is_told_with_step_and_path() -> None:
+    with pytest.raises(ConfigError, match=r"SageMaker would refuse Train\.AlgorithmSpecification\.TrainingImage: 261 characters"):
+        check(changed(training={"image_uri": f"r/{'x' * 257}:1"}))
+
+
+def test_scripts_must_exist_where_the_environment_says(tmp_path: Path) -> None:
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "train.py").touch()
+    with pytest.raises(ConfigError) as caught:
+        check(changed(training={"source_dir": "code"}), root=tmp_path)
+    (line,) = str(caught.value).splitlines()
+    assert 'evaluation.entry_point = "evaluate.py": there is no such file in code' in line
+
+
+def test_a_source_folder_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r'training\.source_dir = "training_code/pytorch": there is no such folder'):
+        check(environment(), root=tmp_path)
+
+
+def test_all_environments_are_checked_in_less_than_two_seconds() -> None:
+    program = (
+        "from pathlib import Path; from config.loader import environment_names, load_environment; from pipelines.check import check\n"
+        "for name in environment_names(Path('.')): check(load_environment(name, Path('.')))"
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2.0

@@ -1,0 +1,163 @@
+"""The definition is the graph of DESIGN section 4, and what SageMaker's own SDK makes of the same pipeline."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from config.errors import LaunchError
+from config.hyperparameters import PIPELINE_PARAMETERS
+from pipelines import shapes
+from pipelines.definition import build
+from tests.pipelines.inputs import GOLDENS, ROOT, definition, environment, golden, infrastructure, steps_by_name
+
+EXECUTION_ID = {"Get": "Execution.PipelineExecutionId"}
+SDK_ONLY = {
+    "MlflowConfig": "the SDK writes null where nothing is configured; leaving the key out says the same",
+    "PipelineExperimentConfig": "the SDK makes an experiment and a trial per execution by default, which nothing would remove",
+}
+
+
+def test_it_equals_what_sdk_v3_produces_for_the_same_pipeline() -> None:
+    theirs = golden("sdk_v3")["definition"]
+    assert definition() == {key: value for key, value in theirs.items() if key not in SDK_ONLY}
+
+
+def test_the_differences_from_sdk_v3_are_still_there() -> None:
+    assert set(golden("sdk_v3")["definition"]) - set(definition()) == set(SDK_ONLY)
+
+
+@pytest.mark.parametrize("major", ["v2", "v3"])
+def test_goldens_were_made_by_the_locked_sdk(major: str) -> None:
+    locked = (GOLDENS / f"requirements-sdk-{major}.txt").read_text(encoding="utf-8").splitlines()
+    made_by = golden(f"sdk_{major}")["versions"]
+    assert {f"sagemaker=={made_by['sagemaker']}", f"botocore=={made_by['botocore']}"} <= set(locked)
+
+
+def test_steps_come_in_the_order_of_the_graph() -> None:
+    document = definition()
+    assert list(steps_by_name(document)) == [
+        *("Train", "Evaluate", "AccuracyGate"),
+        *("Register", "CreateModel", "CreateEndpointConfig", "CreateEndpoint", "SmokeTest", "Teardown"),
+        "AccuracyTooLow",
+    ]
+
+
+def test_parameters_are_those_of_the_pipeline_and_one_per_hyperparameter() -> None:
+    declared = {parameter["Name"]: parameter["Type"] for parameter in definition()["Parameters"]}
+    own = {name: kind for name, kind in declared.items() if name not in PIPELINE_PARAMETERS}
+    assert own == {"Epochs": "Integer", "BatchSize": "Integer", "LearningRate": "Float", "Optimizer": "String", "Augment": "String"}
+    assert [name for name in declared if name not in own] == list(PIPELINE_PARAMETERS)
+
+
+def test_hyperparameters_are_strings_whatever_their_parameters_type() -> None:
+    sent = steps_by_name(definition())["Train"]["Arguments"]["HyperParameters"]
+    assert sent["epochs"] == {"Std:Join": {"On": "", "Values": [{"Get": "Parameters.Epochs"}]}}
+    assert sent["optimizer"] == {"Get": "Parameters.Optimizer"}
+
+
+def test_an_execution_writes_below_its_own_id_only() -> None:
+    steps = steps_by_name(definition())
+    train = steps["Train"]["Arguments"]
+    (output,) = steps["Evaluate"]["Arguments"]["ProcessingOutputConfig"]["Outputs"]
+    targets = [train["OutputDataConfig"]["S3OutputPath"], train["CheckpointConfig"]["S3Uri"], output["S3Output"]["S3Uri"]]
+    folders = [f"s3://shoal-mnist-golden-artifacts-111122223333-us-east-1/{name}" for name in ("training", "checkpoints", "evaluation")]
+    assert [target["Std:Join"]["Values"] for target in targets] == [[folder, EXECUTION_ID] for folder in folders]
+
+
+def test_the_endpoint_is_named_after_the_execution() -> None:
+    name = steps_by_name(definition())["CreateEndpoint"]["Arguments"]["EndpointName"]
+    assert name == {"Std:Join": {"On": "-", "Values": ["shoal-mnist-golden", EXECUTION_ID]}}
+
+
+def test_teardown_reads_no_result_of_a_step_that_may_have_failed() -> None:
+    assert "Steps." not in json.dumps(steps_by_name(definition())["Teardown"]["Arguments"])
+
+
+def test_teardown_waits_for_the_smoke_test_to_complete_unless_asked_for_any_end() -> None:
+    by_default, after_any = (steps_by_name(definition(teardown_after_any=flag))["Teardown"]["DependsOn"] for flag in (False, True))
+    assert by_default == ["SmokeTest"]
+    assert after_any == [{"Step": "SmokeTest", "Trigger": "Any"}]
+
+
+def test_everything_that_is_created_carries_the_execution_in_its_tags() -> None:
+    steps = steps_by_name(definition())
+    tagged = {
+        name for name, step in steps.items() if {"Key": "shoal:execution", "Value": EXECUTION_ID} in step["Arguments"].get("Tags", [])
+    }
+    assert tagged == {"Train", "Evaluate", "CreateModel", "CreateEndpointConfig", "CreateEndpoint"}
+
+
+def test_metrics_are_found_in_the_lines_that_training_prints() -> None:
+    import re
+
+    progress = "epoch=1 step=120/470 train_loss=0.1234 learning_rate=0.003 images_per_second=3456.7 elapsed_s=4.1 world_size=2"
+    end = "epoch=1 test_loss=3.45e-02 test_accuracy=0.9876 elapsed_s=8.2"
+    metrics = steps_by_name(definition())["Train"]["Arguments"]["AlgorithmSpecification"]["MetricDefinitions"]
+    found = {metric["Name"]: re.findall(metric["Regex"], f"{progress}\n{end}") for metric in metrics}
+    assert found == {
+        "train:loss": ["0.1234"],
+        "train:images_per_second": ["3456.7"],
+        "test:loss": ["3.45e-02"],
+        "test:accuracy": ["0.9876"],
+    }
+
+
+def test_without_spot_nothing_of_spot_is_sent() -> None:
+    settings = environment().training.model_copy(update={"spot": False, "max_wait_s": None, "environment": {}})
+    document = build(environment().model_copy(update={"training": settings}), infrastructure())
+    train = document["Steps"][0]["Arguments"]
+    assert {"EnableManagedSpotTraining", "Environment"} & set(train) == set()
+    assert train["StoppingCondition"] == {"MaxRuntimeInSeconds": 3600}
+
+
+def test_volumes_with_local_storage_get_no_key() -> None:
+    changed = environment()
+    evaluation = changed.evaluation.model_copy(update={"instance_type": "ml.m5d.xlarge"})
+    endpoint = changed.endpoint.model_copy(update={"instance_type": "ml.g5.xlarge"})
+    steps = steps_by_name(build(changed.model_copy(update={"evaluation": evaluation, "endpoint": endpoint}), infrastructure()))
+    assert "VolumeKmsKeyId" not in steps["Evaluate"]["Arguments"]["ProcessingResources"]["ClusterConfig"]
+    assert "KmsKeyId" not in steps["CreateEndpointConfig"]["Arguments"]
+
+
+def test_a_training_that_cannot_run_is_refused_with_its_file() -> None:
+    settings = environment().training.model_copy(update={"instance_type": "ml.p5.48xlarge"})
+    with pytest.raises(LaunchError, match=r"^environments/golden\.yaml: training\.instance_type"):
+        build(environment().model_copy(update={"training": settings}), infrastructure())
+
+
+def test_arguments_match_botocores_request_shapes() -> None:
+    assert list(shapes.mistakes_in(definition())) == []
+
+
+BUILD_OFFLINE = """
+import json, socket
+def refuse(*_, **__): raise OSError("the definition needs no network")
+socket.socket = socket.getaddrinfo = socket.create_connection = refuse
+from tests.pipelines.inputs import definition
+print(json.dumps(definition()))
+"""
+
+
+def _build_in_new_process(hash_seed: str) -> Any:
+    command = [sys.executable, "-c", BUILD_OFFLINE]
+    variables = {"PYTHONHASHSEED": hash_seed, "PATH": os.defpath}
+    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=True).stdout
+
+
+def test_two_processes_without_network_or_credentials_write_the_same_bytes() -> None:
+    assert _build_in_new_process("1") == _build_in_new_process("2") == json.dumps(definition()) + "\n"
+
+
+def test_building_takes_milliseconds() -> None:
+    given, into = environment(), infrastructure()
+    started = time.perf_counter()
+    for _ in range(10):
+        build(given, into)
+    assert (time.perf_counter() - started) / 10 < 0.05
