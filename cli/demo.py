@@ -19,7 +19,7 @@ from config.settings import Environment
 from lifecycle import dataset, inventory
 from lifecycle.cdk import Cdk
 from lifecycle.errors import LeftBehindError, NotFoundError, UsageError
-from lifecycle.events import Event, ExecutionChanged, Note, Planned, Report, Trained
+from lifecycle.events import Detail, Event, ExecutionChanged, Note, Planned, Report, Trained
 from lifecycle.execution import Pipeline
 from lifecycle.flow import Outcome, Phase, run_phases
 from lifecycle.follow import Follower
@@ -126,7 +126,7 @@ def only_one(folder: Path) -> Iterator[None]:
 
 
 def _build_runtimes(demo: Demo) -> None:
-    build_runtimes(demo.workspace.root, demo.workspace.environ, demo.logs / "runtimes.log")
+    build_runtimes(demo.workspace.root, demo.workspace.environ, demo.logs / "runtimes.log", lambda line: demo.report(Detail(line)))
 
 
 def _start_emulator(demo: Demo) -> None:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from lifecycle.target import Target, offline_environment
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 60.0
+_BUILD_TIMEOUT_S = 1800.0
 _POLL_S = 0.1
 
 
@@ -116,10 +117,10 @@ class EmulatorProcess:
         raise CommandError("the emulator's start", None, tail_of(self.log), self.log)
 
 
-def build_runtimes(root: Path, inherited: Mapping[str, str], log: Path, timeout_s: float = 1800.0) -> None:
+def build_runtimes(root: Path, inherited: Mapping[str, str], log: Path, on_line: Callable[[str], None]) -> None:
     """Builds what stands in for the container images; returns at once if it is there."""
     command = (sys.executable, "-m", "emulator", "runtime", "build")
-    run_command(Command("emulator runtime build", command, root, {**inherited, "PYTHONUNBUFFERED": "1"}, log, timeout_s))
+    run_command(Command("emulator runtime build", command, root, {**inherited, "PYTHONUNBUFFERED": "1"}, log, _BUILD_TIMEOUT_S), on_line)
 
 
 def port_answers(endpoint: str) -> bool:

@@ -30,6 +30,7 @@ class Follower:
     log_folder: Path | None = None
     _tails: dict[str, LogTail] = field(default_factory=dict)
     _last: dict[str, deque[str]] = field(default_factory=dict)
+    _ended: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._logs: Any = self.pipeline.target.client("logs")
@@ -43,7 +44,7 @@ class Follower:
                 self.report(ExecutionChanged(execution))
                 seen = now
             self._read_logs(execution)
-        self._read_logs(execution, also_functions=True)
+        self._read_logs(execution, last_time=True)
         return execution
 
     def raise_unless_succeeded(self, execution: Execution) -> None:
@@ -64,10 +65,14 @@ class Follower:
                 return
             time.sleep(self.poll_s)
 
-    def _read_logs(self, execution: Execution, also_functions: bool = False) -> None:
+    def _read_logs(self, execution: Execution, last_time: bool = False) -> None:
+        """Tails the jobs that run, once more when they have ended; at the end reads everything again, for lines that came late."""
         for step in execution.steps:
-            if also_functions or any(step.resource(kind) for kind in _TAILED):
+            tailed = step.name not in self._ended and any(step.resource(kind) for kind in _TAILED)
+            if tailed or last_time:
                 self._read_log(step)
+            if step.has_ended:
+                self._ended.add(step.name)
 
     def _read_log(self, step: Step) -> None:
         location = location_of(step)

@@ -46,11 +46,15 @@ class Target:
         """For messages: which account where."""
         return f"account {self.account} in {self.region}" + (f" at {self.endpoint_url}" if self.is_local else " on AWS")
 
-    def client(self, service: str) -> Any:
-        """A new boto3 client of `service`; clients may be shared between threads."""
-        if not self.is_local:
-            return self._session.client(service, config=Config(retries={"mode": "standard", "max_attempts": 5}))  # type: ignore[call-overload]
-        config = Config(proxies={}, s3={"addressing_style": "path"}, retries={"mode": "standard", "max_attempts": 2})
+    def client(self, service: str, patience_s: float | None = None) -> Any:
+        """A new boto3 client of `service`; clients may be shared between threads.
+
+        With `patience_s`, each request is sent once and its answer awaited that long: for calls that must not be repeated.
+        """
+        attempts = 5 if patience_s is None else 1
+        config = Config(retries={"mode": "standard", "total_max_attempts": attempts}, read_timeout=patience_s or 60)
+        if self.is_local:
+            config = config.merge(Config(proxies={}, s3={"addressing_style": "path"}))
         return self._session.client(service, endpoint_url=self.endpoint_url, config=config)  # type: ignore[call-overload]
 
     def child_environment(self, inherited: Mapping[str, str]) -> dict[str, str]:

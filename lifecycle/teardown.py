@@ -27,6 +27,8 @@ from lifecycle.target import Target
 _STOP_TIMEOUT_S = 900.0
 _ENDPOINT_TIMEOUT_S = 3900.0
 """AWS keeps an endpoint whose container fails in Creating for up to about an hour, and it cannot be deleted in that state."""
+_FUNCTION_TIMEOUT_S = 910.0
+"""A function runs at most 15 minutes."""
 _SERVING = ("endpoint", "endpoint config", "model")
 
 
@@ -84,7 +86,7 @@ class Teardown:
         return Pipeline(self.target, self.names.pipeline)
 
     def _run_teardown_function(self) -> None:
-        client = self.target.client("lambda")
+        client = self.target.client("lambda", patience_s=_FUNCTION_TIMEOUT_S)
         function = self.names.function("teardown")
         for summary in self._pipeline.executions():
             payload = {"pipeline_execution_arn": summary["PipelineExecutionArn"], "pipeline_name": self.names.pipeline}

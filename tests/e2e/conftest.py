@@ -1,0 +1,76 @@
+"""A checkout of its own for the tests, so that they do not meet what a person runs in this one, and one demo in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.emulator_process import port_answers
+from lifecycle.processes import mentioning
+
+ROOT = Path(__file__).resolve().parents[2]
+_NOT_SHARED = {".git", ".shoal", "cdk.out", "demo-out"}
+_TIMEOUT_S = 280
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A folder that looks like this checkout and has its own state."""
+
+    root: Path
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Starts `shoal` with an environment that has no AWS settings and a home of its own."""
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.root / "home"), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+        command = [sys.executable, "-m", "cli", "--root", str(self.root), *arguments]
+        return subprocess.Popen(command, cwd=self.root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def run(self, *arguments: str) -> Finished:
+        """Runs `shoal` to its end."""
+        process = self.start(*arguments)
+        output, _ = process.communicate(timeout=_TIMEOUT_S)
+        return Finished(process.returncode, output)
+
+    def summary(self, output: str = "demo-out") -> dict[str, Any]:
+        return dict(json.loads((self.root / output / "summary.json").read_text()))
+
+    def leftovers(self, text: str) -> list[str]:
+        """What a demo whose output was `text` has left: processes, its port, its folder."""
+        endpoint = re.search(r"http://localhost:\d+", text)
+        assert endpoint, f"the demo did not say where its emulator is:\n{text}"
+        left = [f"process {pid}" for pid in mentioning(str(self.root))]
+        left += [f"port of {endpoint[0]}"] if port_answers(endpoint[0]) else []
+        return left + [str(path) for path in [self.root / ".shoal" / "demo"] if path.exists()]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a run of `shoal` ended, and all it printed."""
+
+    exit_code: int
+    output: str
+
+
+@pytest.fixture(scope="session")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    folder = tmp_path_factory.mktemp("checkout")
+    for entry in ROOT.iterdir():
+        if entry.name not in _NOT_SHARED:
+            (folder / entry.name).symlink_to(entry)
+    (folder / ".shoal").mkdir()
+    (folder / "home").mkdir()
+    (folder / ".shoal" / "runtimes").symlink_to(ROOT / ".shoal" / "runtimes")
+    return Checkout(folder)
+
+
+@pytest.fixture(scope="session")
+def demo(checkout: Checkout) -> Finished:
+    return checkout.run("demo")

@@ -1,0 +1,91 @@
+"""The verbs one by one against an emulator in the background, and the user's own tools beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.emulator_process import port_answers
+from lifecycle.processes import mentioning
+from tests.e2e.conftest import Checkout
+
+PIPELINE = "shoal-mnist-dev"
+
+
+@pytest.fixture(scope="module")
+def emulator(checkout: Checkout) -> Iterator[dict[str, str]]:
+    """A deployed `dev`; what `local up` tells to export."""
+    started = checkout.run("local", "up")
+    assert started.exit_code == 0, started.output
+    deployed = checkout.run("deploy", "dev", "--local")
+    assert deployed.exit_code == 0, deployed.output
+    yield dict(re.findall(r"export (\w+)=(\S+)", started.output))
+    checkout.run("local", "down")
+
+
+def test_the_aws_cli_reads_what_was_deployed(emulator: dict[str, str]) -> None:
+    aws = Path(sys.executable).with_name("aws")
+    command = [str(aws), "sagemaker", "describe-pipeline", "--pipeline-name", PIPELINE, "--output", "json"]
+    result = subprocess.run(command, env={"PATH": os.environ["PATH"], **emulator}, capture_output=True, text=True, check=True)
+    assert json.loads(result.stdout)["PipelineName"] == PIPELINE
+
+
+def test_a_users_own_boto3_code_sees_the_buckets(emulator: dict[str, str]) -> None:
+    program = "import boto3; print([b['Name'] for b in boto3.client('s3').list_buckets()['Buckets']])"
+    result = subprocess.run(
+        [sys.executable, "-c", program], env={"PATH": os.environ["PATH"], **emulator}, capture_output=True, text=True, check=True
+    )
+    assert f"{PIPELINE}-data-" in result.stdout
+
+
+def test_a_second_up_finds_the_running_emulator(emulator: dict[str, str], checkout: Checkout) -> None:
+    assert f"running already: {emulator['AWS_ENDPOINT_URL']}" in checkout.run("local", "up").output
+    assert checkout.run("local", "status").output.startswith(f"running: {emulator['AWS_ENDPOINT_URL']}")
+
+
+def test_after_a_deployment_there_are_no_differences(emulator: dict[str, str], checkout: Checkout) -> None:
+    result = checkout.run("diff", "dev", "--local")
+    assert (result.exit_code, "no differences" in result.output) == (0, True), result.output
+
+
+def test_another_account_than_the_emulators_is_refused(emulator: dict[str, str], checkout: Checkout) -> None:
+    result = checkout.run("deploy", "staging", "--local")
+    assert (result.exit_code, "the emulator plays account 111122223333" in result.output) == (2, True)
+
+
+def test_a_wrong_parameter_starts_nothing(emulator: dict[str, str], checkout: Checkout) -> None:
+    result = checkout.run("run", "dev", "--local", "--parameter", "Epoch=3")
+    assert (result.exit_code, "it declares: " in result.output) == (2, True)
+    assert "has had no executions" in checkout.run("status", "dev", "--local").output
+
+
+def test_an_execution_without_data_fails_and_is_told_by_run_and_status(emulator: dict[str, str], checkout: Checkout) -> None:
+    result = checkout.run("run", "dev", "--local", "--follow")
+    assert (result.exit_code, "step Train failed" in result.output) == (1, True), result.output
+    assert re.search(r"Train +Training +Failed", checkout.run("status", "dev", "latest", "--local").output)
+
+
+def test_the_dataset_is_uploaded_once(emulator: dict[str, str], checkout: Checkout) -> None:
+    assert "4 of 4 files uploaded" in checkout.run("data", "upload", "dev", "--local").output
+    assert "0 of 4 files uploaded" in checkout.run("data", "upload", "dev", "--local").output
+
+
+def test_a_running_execution_is_stopped_by_destroy_and_nothing_is_left(emulator: dict[str, str], checkout: Checkout) -> None:
+    started = checkout.run("run", "dev", "--local")
+    assert started.exit_code == 0, started.output
+    result = checkout.run("destroy", "dev", "--local")
+    assert (result.exit_code, "stopping execution" in result.output) == (0, True), result.output
+    assert f"nothing named {PIPELINE} is left" in result.output
+
+
+def test_down_leaves_no_process_and_no_port(emulator: dict[str, str], checkout: Checkout) -> None:
+    assert "are gone" in checkout.run("local", "down").output
+    assert not port_answers(emulator["AWS_ENDPOINT_URL"])
+    assert mentioning(str(checkout.root)) == ()
