@@ -17,6 +17,7 @@ MAX_BUCKET_NAME = 63  # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bu
 MAX_ENDPOINT_NAME = 63  # botocore, sagemaker EndpointName
 MAX_ROLE_NAME = 64  # botocore, iam RoleName
 MAX_FUNCTION_NAME = 64  # https://docs.aws.amazon.com/lambda/latest/api/API_CreateFunction.html
+LONGEST_ACTOR = "empty-on-delete"  # of the roles and functions that the stacks make
 EXECUTION_ID_SUFFIX = 13  # "-" and the twelve characters of a pipeline execution id, appended to endpoint names
 
 MAX_HYPERPARAMETERS = 100  # botocore, sagemaker HyperParameters
@@ -57,8 +58,8 @@ def _name_lengths(environment: Environment) -> Iterator[Problem]:
     names = Names(environment)
     longest = (
         ("bucket", names.bucket("artifacts"), MAX_BUCKET_NAME),
-        ("role", names.role("smoke-test"), MAX_ROLE_NAME),
-        ("function", names.function("smoke-test"), MAX_FUNCTION_NAME),
+        ("role", names.role(LONGEST_ACTOR), MAX_ROLE_NAME),
+        ("function", names.function(LONGEST_ACTOR), MAX_FUNCTION_NAME),
         ("endpoint", names.pipeline + "-" + "x" * (EXECUTION_ID_SUFFIX - 1), MAX_ENDPOINT_NAME),
     )
     for kind, name, limit in longest:

@@ -9,7 +9,8 @@ import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
-from config.errors import ConfigError, Problem
+from config import document
+from config.errors import ConfigError, LaunchError, Problem
 from config.loader import environment_file
 from config.names import Names
 from config.rules import is_placeholder_account
@@ -31,19 +32,27 @@ def check(environment: Environment, file: str | None = None, root: Path | None =
     """What the user should know although everything can run, one line each.
 
     Raises ConfigError, whose lines open with `file` (by default the environment's place in the repository). With `root`, the
-    repository's folder, the scripts that the environment names must exist.
+    repository's folder, the scripts that the environment names must exist, and lines name the line of the file too.
     """
     file = file or environment_file(environment.name)
     problems = [*_unknown_instance_types(environment), *_other_architectures(environment), *_missing_scripts(environment, root)]
     if problems:
-        raise ConfigError(file, problems)
-    launch = resolve(environment.training, environment.region, file)
+        raise ConfigError(file, problems, _lines_of(root, file))
     try:
+        launch = resolve(environment.training, environment.region, file)
         shapes.check(build(environment, placeholder_infrastructure(environment)))
+    except LaunchError as error:
+        raise LaunchError(file, error.problems, _lines_of(root, file)) from error
     except DefinitionError as error:
         advice = "correct the value it came from"
         raise ConfigError(file, [Problem("", f"SageMaker would refuse {mistake}", advice) for mistake in error.mistakes]) from error
     return [*_own_notices(environment), *launch.notices]
+
+
+def _lines_of(root: Path | None, file: str) -> dict[str, int]:
+    """Where each key stands, if the file is there to look."""
+    path = root / file if root else None
+    return document.parse(path.read_text(encoding="utf-8")).lines if path and path.is_file() else {}
 
 
 def _own_notices(environment: Environment) -> Iterator[str]:

@@ -90,6 +90,16 @@ def test_scripts_must_exist_where_the_environment_says(tmp_path: Path) -> None:
     assert 'evaluation.entry_point = "evaluate.py": there is no such file in code' in line
 
 
+def test_with_the_repository_at_hand_a_line_names_the_line_of_the_file(tmp_path: Path) -> None:
+    for script in ("train.py", "evaluate.py"):
+        (tmp_path / "code").mkdir(exist_ok=True)
+        (tmp_path / "code" / script).touch()
+    (tmp_path / "environments").mkdir()
+    (tmp_path / "environments" / "golden.yaml").write_text("name: golden\ntraining:\n  instance_type: ml.p5.48xlarge\n", encoding="utf-8")
+    with pytest.raises(LaunchError, match=r"^environments/golden\.yaml:3: training\.instance_type"):
+        check(changed(training={"source_dir": "code", "instance_type": "ml.p5.48xlarge"}), root=tmp_path)
+
+
 def test_a_source_folder_must_exist(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r'training\.source_dir = "training_code/pytorch": there is no such folder'):
         check(environment(), root=tmp_path)

@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+import argparse
+
 import pytest
 
 from pipelines.launch.mpi_options import mistakes_in
 
+WORKING = ["", "-verbose", "-verbose --NCCL_DEBUG VERSION", "--NCCL_DEBUG=INFO -x A=1 -x B", "-mca btl tcp --host a -H b -np 2 -N 1"]
 
-@pytest.mark.parametrize("options", ["", "-verbose", "-verbose --NCCL_DEBUG VERSION", "--NCCL_DEBUG=INFO -x A=1 -x B", "-mca btl tcp"])
+
+def reaches_mpirun(options: str) -> list[str]:
+    """What is left for mpirun after the toolkit's parser, set up as sagemaker-training 5.1.4 does."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--NCCL_DEBUG", default="INFO", type=str)
+    return parser.parse_known_args(options.split())[1]
+
+
+@pytest.mark.parametrize("options", WORKING)
 def test_options_that_work_are_accepted(options: str) -> None:
     assert list(mistakes_in(options)) == []
+
+
+@pytest.mark.parametrize("options", WORKING)
+def test_accepted_options_reach_mpirun_but_for_the_toolkits_own(options: str) -> None:
+    toolkits_own = ("--NCCL_DEBUG VERSION", "--NCCL_DEBUG=INFO")
+    for own in toolkits_own:
+        options = options.replace(own, "")
+    assert reaches_mpirun(options) == options.split()
+
+
+@pytest.mark.parametrize("options", ["-h", "--he", "-hostfile x", "-x A=1 -host a"])
+def test_options_that_look_like_help_would_end_the_job_and_are_refused(options: str) -> None:
+    with pytest.raises(SystemExit):
+        reaches_mpirun(options)
+    assert ["the job ends without training" in what for what, _ in mistakes_in(options)] == [True]
 
 
 @pytest.mark.parametrize(
