@@ -1,0 +1,92 @@
+"""Builds a runtime's virtual environment in the cache, once per version; lines of progress and the interpreter's path out.
+
+Scripts in a virtual environment carry its path, so it is built where it stays; a marker file written last makes it whole, a
+lock keeps a second builder waiting, and what a builder left unfinished is removed and built anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from emulator.errors import EmulatorError
+from emulator.runtimes.catalog import Runtime, default_cache, marker
+
+Progress = Callable[[str], None]
+_TAIL_LINES = 15
+
+
+def build(runtime: Runtime, cache: Path | None, progress: Progress) -> Path:
+    """The interpreter of the built runtime; builds it unless that was done. EmulatorError says in one sentence what is missing."""
+    cache = cache or default_cache()
+    folder = runtime.folder(cache)
+    if not marker(folder).exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        with _alone(cache / f".{runtime.name}.lock", progress):
+            if not marker(folder).exists():
+                _build(runtime, folder, progress)
+    progress(f"{runtime.name}: ready in {folder}")
+    return runtime.python(cache)
+
+
+@contextlib.contextmanager
+def _alone(path: Path, progress: Progress) -> Iterator[None]:
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress("another process is building; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(runtime: Runtime, folder: Path, progress: Progress) -> None:
+    for package in runtime.local_packages:
+        if not package.is_dir():
+            raise EmulatorError(f"The runtime {runtime.name} needs the folder {package.name}, which this checkout does not have.")
+    shutil.rmtree(folder, ignore_errors=True)
+    progress(f"{runtime.name}: making a virtual environment with Python {sys.version.split()[0]}")
+    venv.create(folder, with_pip=True, symlinks=True)
+    locked = sum(1 for line in runtime.lock.read_text().splitlines() if "==" in line)
+    progress(f"{runtime.name}: installing {locked} locked packages (torch among them: this takes a minute or two)")
+    _pip(folder, ["--requirement", str(runtime.lock)], progress)
+    for package in runtime.local_packages:
+        progress(f"{runtime.name}: installing {package.name}")
+        _pip(folder, ["--no-deps", str(package)], progress)
+    progress(f"{runtime.name}: checking that it imports")
+    _run([str(folder / "bin" / "python"), "-c", runtime.check], f"The runtime {runtime.name} was installed but does not import")
+    marker(folder).write_text(runtime.version + "\n")
+
+
+def _pip(folder: Path, arguments: list[str], progress: Progress) -> None:
+    command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process:
+        assert process.stdout is not None
+        lines: list[str] = []
+        for line in process.stdout:
+            lines.append(line.rstrip())
+            if line.startswith(("Collecting ", "Building ", "Installing ")):
+                progress("  " + line.strip()[:160])
+    if process.returncode != 0:
+        raise EmulatorError(_why_pip_failed(lines))
+
+
+def _why_pip_failed(lines: list[str]) -> str:
+    if not (shutil.which("cc") or shutil.which("gcc")):
+        return (
+            "The runtime needs a C compiler, because sagemaker-training builds a small extension: "
+            "install one (Debian and Ubuntu: apt-get install gcc python3-dev) and run this again."
+        )
+    return "pip could not install the runtime; its last lines:\n" + "\n".join(lines[-_TAIL_LINES:])
+
+
+def _run(command: list[str], failure: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        raise EmulatorError(f"{failure}:\n" + "\n".join(done.stderr.splitlines()[-_TAIL_LINES:]))

@@ -1,0 +1,111 @@
+"""What `emulator/images.yaml` says: image URIs and instance types in; runtimes, environments and GPU counts out."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import hashlib
+import os
+import platform
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CATALOG = REPOSITORY / "emulator" / "images.yaml"
+CACHE_VARIABLE = "SHOAL_RUNTIMES"
+"""Environment variable that moves the cache; without it, `.shoal/runtimes` in the repository."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """One entry of `runtimes`; paths absolute."""
+
+    name: str
+    lock: Path
+    local_packages: tuple[Path, ...]
+    check: str
+
+    @property
+    def version(self) -> str:
+        """Changes with the lock, the local packages' files, the Python version and the machine; 12 hex digits."""
+        digest = hashlib.sha256(f"{sys.version_info[:2]} {platform.machine()}".encode())
+        for path in (self.lock, *self._local_files()):
+            digest.update(path.name.encode() + path.read_bytes())
+        return digest.hexdigest()[:12]
+
+    def _local_files(self) -> Iterator[Path]:
+        for package in self.local_packages:
+            for path in sorted(package.rglob("*")):
+                generated = {"__pycache__", "build", "dist"} & set(path.parts) or any(part.endswith(".egg-info") for part in path.parts)
+                if path.is_file() and not generated:
+                    yield path
+
+    def folder(self, cache: Path | None = None) -> Path:
+        """Where this version of the runtime lies, built or not."""
+        return (cache or default_cache()) / f"{self.name}-{self.version}"
+
+    def python(self, cache: Path | None = None) -> Path:
+        return self.folder(cache) / "bin" / "python"
+
+    def is_built(self, cache: Path | None = None) -> bool:
+        return marker(self.folder(cache)).exists()
+
+
+@dataclass(frozen=True)
+class Image:
+    """One entry of `images`."""
+
+    pattern: str
+    uses: frozenset[str]
+    runtime: Runtime
+    environment: Mapping[str, str]
+
+
+def default_cache() -> Path:
+    return Path(os.environ.get(CACHE_VARIABLE) or REPOSITORY / ".shoal" / "runtimes")
+
+
+def marker(folder: Path) -> Path:
+    """The file that is written last: a runtime without it is no runtime."""
+    return folder / ".complete"
+
+
+@functools.cache
+def _catalog() -> dict[str, Any]:
+    return dict(yaml.safe_load(CATALOG.read_text()))
+
+
+def runtimes() -> dict[str, Runtime]:
+    """Every runtime by name."""
+    return {name: _runtime(name) for name in _catalog()["runtimes"]}
+
+
+def _runtime(name: str) -> Runtime:
+    entry = _catalog()["runtimes"][name]
+    packages = tuple(REPOSITORY / package for package in entry["local_packages"])
+    return Runtime(name, REPOSITORY / entry["lock"], packages, entry["check"])
+
+
+def image(uri: str, use: str) -> Image | None:
+    """The entry for an image URI and a use (training, processing, inference); None when there is none."""
+    for entry in _catalog()["images"]:
+        if fnmatch.fnmatchcase(uri, entry["image"]) and use in entry["uses"]:
+            return Image(entry["image"], frozenset(entry["uses"]), _runtime(entry["runtime"]), entry["environment"])
+    return None
+
+
+def image_patterns(use: str) -> list[str]:
+    """The patterns of the images that can be used for `use`."""
+    return [entry["image"] for entry in _catalog()["images"] if use in entry["uses"]]
+
+
+def accelerators(instance_type: str) -> int:
+    """GPUs of an instance type such as `ml.p4d.24xlarge`; 0 for one without."""
+    family, _, size = instance_type.removeprefix("ml.").rpartition(".")
+    sizes = _catalog()["accelerators"].get(family, {})
+    return int(sizes.get(size, sizes.get("other", 0)))

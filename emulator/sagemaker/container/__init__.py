@@ -1,0 +1,1 @@
+"""Containers without Docker: a command, its files and environment in; Linux namespaces, log lines and exit codes out."""

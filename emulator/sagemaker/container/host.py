@@ -1,0 +1,141 @@
+"""One host of a pod: its mounts and its first process. A host's description in; the exit code of its command out.
+
+In the container `/opt/ml` is the host's `ml` folder, `/tmp` its `tmp`, `/opt/emulator` our stand-ins; the rest of the machine is
+there to read and cannot be written. The paths of `visible` stay readable where a mount of ours would hide them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from emulator.sagemaker.container import namespaces
+
+_TMP = Path("/tmp")  # noqa: S108 (the container's own)
+_OPT = Path("/opt")
+_INSIDE = Path(__file__).parent / "inside"
+
+Host = dict[str, Any]
+
+
+def run_isolated(each: Host, visible: list[str]) -> int:
+    """Exit code of the host's command, run in mounts, a hostname and a process table of its own."""
+    namespaces.die_with_parent()
+    namespaces.unshare(namespaces.NEW_MOUNTS | namespaces.NEW_HOSTNAME | namespaces.NEW_PIDS)
+    first = os.fork()
+    if first == 0:
+        os._exit(_first_process(each, visible))
+    signal.signal(signal.SIGTERM, lambda _number, _frame: os.kill(first, signal.SIGTERM))
+    return _wait_for(first)
+
+
+def _first_process(each: Host, visible: list[str]) -> int:
+    namespaces.die_with_parent()
+    try:
+        _mount(Path(each["folder"]), [Path(path) for path in visible])
+        namespaces.set_hostname(each["name"])
+    except OSError as refused:
+        sys.stderr.write(f"The container could not be set up: {refused}\n")
+        return 125
+    main = os.fork()
+    if main == 0:
+        _execute(each)
+    signal.signal(signal.SIGTERM, _terminate_all)
+    return _wait_for(main)
+
+
+def _terminate_all(_number: int, _frame: FrameType | None) -> None:
+    """Like an init that passes the signal on: every process of this host gets it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGTERM)
+
+
+def run_plain(each: Host, _visible: list[str]) -> int:
+    """Without namespaces: the command in a process group of its own, ended with whoever waits for it."""
+    main = os.fork()
+    if main == 0:
+        namespaces.die_with_parent() if sys.platform == "linux" else None
+        _execute(each)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: _signal_group(main, signal.SIGTERM))
+    signal.signal(signal.SIGUSR1, lambda _number, _frame: _signal_group(main, signal.SIGKILL))
+    code = _wait_for(main)
+    _signal_group(main, signal.SIGKILL)
+    return code
+
+
+def _signal_group(leader: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, number)
+
+
+def _wait_for(wanted: int) -> int:
+    """Exit code (128 + number after a signal) of one child; reaps whatever else ends meanwhile."""
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == wanted:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+
+
+def _execute(each: Host) -> None:
+    try:
+        os.setsid()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        os.closerange(3, 256)
+        os.chdir(each["working_directory"])
+        os.execvpe(each["command"][0], each["command"], each["environment"])  # noqa: S606 (no shell wanted)
+    except OSError as refused:
+        os.write(2, f"{each['command'][0]}: {refused}\n".encode())
+        os._exit(127)
+
+
+def _mount(folder: Path, visible: list[Path]) -> None:
+    namespaces.make_mounts_private()
+    namespaces.make_everything_read_only()
+    _mount_opt(folder)
+    namespaces.bind(folder / "hosts", Path("/etc/hosts"))
+    _mount_tmp(folder / "tmp", visible)  # last of those that need `folder`, which may itself lie in /tmp
+    namespaces.mount("none", Path("/dev/shm"), "tmpfs")  # noqa: S108 (the container's own)
+    namespaces.mount("proc", Path("/proc"), "proc")
+
+
+def _mount_opt(folder: Path) -> None:
+    """A copy of /opt made of mounts, so that /opt/ml can be added without writing to the machine's own /opt."""
+    copy = folder / "opt"
+    namespaces.mount("none", copy, "tmpfs")
+    for entry in _OPT.iterdir():
+        if entry.name in {"ml", "emulator"}:
+            continue
+        _show(entry, copy / entry.name)
+    for name, source in (("ml", folder / "ml"), ("emulator", _INSIDE), ("emulator-bin", folder / "bin")):
+        (copy / name).mkdir()
+        namespaces.bind(source, copy / name)
+    namespaces.make_writable(copy / "ml")
+    namespaces.bind(copy, _OPT)
+
+
+def _mount_tmp(own: Path, visible: list[Path]) -> None:
+    hidden = [path for path in visible if path.is_relative_to(_TMP)]
+    namespaces.bind(own, own)
+    namespaces.make_writable(own)
+    for path in hidden:
+        _show(path, own / path.relative_to(_TMP))
+    namespaces.bind(own, _TMP)
+
+
+def _show(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_symlink():
+        target.symlink_to(source.readlink())
+        return
+    if source.is_dir():
+        target.mkdir(exist_ok=True)
+    else:
+        target.touch()
+    namespaces.bind(source, target)

@@ -1,0 +1,103 @@
+"""What an inference container starts: AWS's own PyTorch inference handler behind a small HTTP server.
+
+The handler (sagemaker-pytorch-inference, sagemaker-inference) does what it does in the image: loads `code/inference.py`, calls
+model_fn, then input_fn, predict_fn and output_fn per request, and turns exceptions into answers. Only TorchServe, a Java
+program, is stood in for: `/ping` answers 200 once the model is loaded, `POST /invocations` is one call of the handler.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import threading
+import traceback
+import types
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+MODEL_FAILED = 3
+"""Exit code when the model could not be loaded; TorchServe would start its worker over and over until SageMaker gives up."""
+
+
+class Context:
+    """The part of TorchServe's context that AWS's handler uses."""
+
+    def __init__(self, model_dir: str, headers: dict[str, str]) -> None:
+        self.system_properties = {"model_dir": model_dir, "gpu_id": None}
+        self.request_processor = [types.SimpleNamespace(get_request_properties=lambda: headers)]
+        self.status, self.content_type = 200, "application/json"
+
+    def set_response_status(self, code: int = 200, phrase: str = "", idx: int = 0) -> None:
+        self.status = code
+
+    def set_response_content_type(self, idx: int, value: str) -> None:
+        self.content_type = value
+
+
+def load(model_dir: str) -> Any:
+    """The initialised handler service; raises what the user's model_fn raises."""
+    sys.path.insert(0, str(Path(model_dir) / "code"))
+    service = importlib.import_module("sagemaker_pytorch_serving_container.handler_service").HandlerService()
+    service.initialize(Context(model_dir, {}))
+    return service
+
+
+def handler_class(service: Any, model_dir: str) -> type[BaseHTTPRequestHandler]:
+    """HTTP in front of the handler service; one call at a time, as one TorchServe worker does."""
+    one_at_a_time = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._answer(200 if self.path == "/ping" else 404, "application/json", b"")
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if self.path != "/invocations":
+                self._answer(404, "text/plain", b"only /invocations")
+                return
+            context = Context(model_dir, dict(self.headers.items()))
+            with one_at_a_time:
+                answer = service.handle([{"body": body}], context)[0]
+            self._answer(context.status, context.content_type, as_bytes(answer))
+
+        def _answer(self, status: int, content_type: str, body: bytes) -> None:
+            if status >= 400:
+                sys.stderr.write(body.decode(errors="replace") + "\n")
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the base class's name)
+            if self.path != "/ping":
+                sys.stderr.write(f"{self.client_address[0]} {format % args}\n")
+
+    return Handler
+
+
+def as_bytes(answer: Any) -> bytes:
+    return bytes(answer) if isinstance(answer, bytes | bytearray) else str(answer).encode()
+
+
+def main() -> int:
+    model_dir = str(Path(os.environ.get("SAGEMAKER_BASE_DIR", "/opt/ml")) / "model")
+    try:
+        service = load(model_dir)
+    except Exception:  # noqa: BLE001 (whatever a user's model_fn raises goes to the log, and the container ends)
+        traceback.print_exc()
+        return MODEL_FAILED
+    port = int(os.environ.get("SAGEMAKER_BIND_TO_PORT", "8080"))
+    ThreadingHTTPServer.daemon_threads = True
+    with ThreadingHTTPServer(("127.0.0.1", port), handler_class(service, model_dir)) as server:
+        sys.stderr.write(f"Model loaded from {model_dir}; serving on port {port}\n")
+        server.serve_forever()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""One model server in a container: a model's document in; a process that answered /ping, and answers to invocations, out."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from emulator.sagemaker.container.launch import Host, Pod, isolation_refused
+from emulator.sagemaker.core import Core
+from emulator.sagemaker.hosting.artifacts import fetch_model, resolve_container
+from emulator.sagemaker.jobs import containers
+from emulator.sagemaker.jobs.logs import LogStreams
+from emulator.sagemaker.jobs.paths import JobPaths
+from emulator.sagemaker.shapes import Document
+
+_HOST = "model"
+_PORT = 8080
+_PING_EVERY_S = 0.1
+_PASSED_ON = {"content-type", "accept", "x-amzn-sagemaker-custom-attributes"}
+
+
+class ServerFailedError(Exception):
+    """The container does not serve; `str()` is a FailureReason."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the container said to an invocation."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class ModelServer:
+    """A container that serves one model. `close()` ends its process."""
+
+    def __init__(self, core: Core, endpoint: str, variant: Document, model: Document) -> None:
+        self._core, self._variant, self._model = core, variant, model
+        self._paths = JobPaths.of(core.context.state_dir, "endpoint", f"{endpoint}-{time.time_ns()}")
+        self._endpoint = endpoint
+        self._pod: Pod | None = None
+        self._log: LogStreams | None = None
+        self._port = _free_port() if isolation_refused() else _PORT
+        self._closing = threading.Event()
+
+    def start(self) -> None:
+        """Fetch the model, start the container, wait for /ping. ServerFailedError or DataError says why there is no server."""
+        context = self._core.context
+        container = resolve_container(self._core, self._model.get("PrimaryContainer") or self._model["Containers"][0])
+        image = containers.image_for(container["Image"], "inference")
+        credentials = context.role_credentials(self._model["ExecutionRoleArn"], f"SageMaker-{self._endpoint}"[:64])
+        self._paths.make([_HOST])
+        paths = self._paths.host(_HOST)
+        paths.model.mkdir(parents=True)
+        if "ModelDataUrl" in container:
+            fetch_model(context.clients("s3", credentials), container["ModelDataUrl"], self._paths.upload, paths.model)
+        machine = containers.Machine.here(self._core.settings.accelerators)
+        own = {"OMP_NUM_THREADS": str(machine.threads(1)), "SAGEMAKER_BIND_TO_PORT": str(self._port), **container.get("Environment", {})}
+        environment = containers.environment(context, image, paths, credentials, own)
+        command = [str(image.runtime.python()), "-P", containers.tool("serve_model.py")]
+        group = f"/aws/sagemaker/Endpoints/{self._endpoint}"
+        self._log = LogStreams(context.clients("logs", None), group, self._variant["VariantName"], self._paths.log)
+        self._pod = Pod(self._paths.folder, [Host(_HOST, paths.folder, command, environment)], self._core.registry)
+        self._pod.start(containers.visible(image), containers.endpoint_port(context), self._log.write)
+        self._wait_for_ping()
+
+    def _wait_for_ping(self) -> None:
+        assert self._pod is not None
+        allowed_s = self._variant.get("ContainerStartupHealthCheckTimeoutInSeconds", self._core.settings.container_start_s)
+        deadline = time.monotonic() + allowed_s
+        while not self._answers_ping():
+            if self._closing.is_set():
+                raise ServerFailedError("The endpoint was deleted.")
+            if self._pod.wait(0):
+                self._pod.close()
+                raise ServerFailedError(self._did_not_pass("The container ended with exit code " f"{self._pod.exit_codes()[_HOST]}."))
+            if time.monotonic() > deadline:
+                raise ServerFailedError(self._did_not_pass(f"No answer within {allowed_s:g} s."))
+            self._closing.wait(_PING_EVERY_S)
+
+    def _did_not_pass(self, evidence: str) -> str:
+        assert self._log is not None
+        said = "; ".join(line.partition(" ")[2] for line in self._log.tail(3))
+        return (
+            f"The primary container for production variant {self._variant['VariantName']} did not pass the ping health check. "
+            f"Please check CloudWatch logs for this endpoint. {evidence} Last lines: {said}"
+        )
+
+    def _answers_ping(self) -> bool:
+        try:
+            return self._request("GET", "/ping", b"", {}, timeout_s=2).status == http.client.OK
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def invoke(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """One POST /invocations; OSError or HTTPException when the container does not answer."""
+        passed_on = {key: value for key, value in headers.items() if key.lower() in _PASSED_ON}
+        return self._request("POST", "/invocations", body, passed_on, self._core.settings.invocation_s)
+
+    def _request(self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Answer:
+        assert self._pod is not None
+        connection = http.client.HTTPConnection("localhost", timeout=timeout_s)
+        connection.sock = self._pod.dial(self._port)
+        connection.sock.settimeout(timeout_s)
+        try:
+            connection.request(method, path, body, dict(headers))
+            response = connection.getresponse()
+            return Answer(response.status, response.headers.get("Content-Type", ""), response.read())
+        finally:
+            connection.close()
+
+    def ended(self) -> bool:
+        """Whether the server's process is gone."""
+        return self._pod is None or self._pod.wait(0)
+
+    def cancel(self) -> None:
+        """Make a `start` that waits give up."""
+        self._closing.set()
+
+    def close(self) -> None:
+        """End the process and flush its log."""
+        self._closing.set()
+        if self._pod is not None:
+            self._pod.close()
+        if self._log is not None:
+            self._log.close()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])

@@ -1,0 +1,99 @@
+"""What every container of SageMaker shares: the image's runtime, environment, stand-ins and accelerators."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from emulator.context import RoleCredentials, ServiceContext
+from emulator.runtimes.catalog import Image, accelerators, image, image_patterns
+from emulator.sagemaker.container.launch import isolation_refused
+from emulator.sagemaker.jobs.paths import HostPaths
+from emulator.sagemaker.refusals import invalid, not_emulated
+
+TOOLS = Path(__file__).resolve().parents[1] / "container" / "inside"
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_NVIDIA_SMI = """#!/bin/sh
+# Stands for NVIDIA's program: the training toolkit counts the lines of `nvidia-smi --list-gpus`.
+i=0; while [ $i -lt {count} ]; do echo "GPU $i: Emulated accelerator (a share of the CPU)"; i=$((i+1)); done
+"""
+
+
+def image_for(uri: str, use: str) -> Image:
+    """The catalog's entry for an image, its runtime built; ValidationException says what is missing otherwise."""
+    found = image(uri, use)
+    if found is None:
+        raise not_emulated(f"the image {uri} for {use}; images it has: {', '.join(image_patterns(use))}")
+    if not found.runtime.is_built():
+        raise invalid(f"The runtime {found.runtime.name} of image {uri} is not built: python -m emulator runtime build {found.runtime.name}")
+    return found
+
+
+@dataclass(frozen=True)
+class Machine:
+    """This machine's share for one emulated host: how many accelerators it is said to have."""
+
+    cores: int
+    accelerators_wanted: int | None
+
+    @classmethod
+    def here(cls, accelerators_wanted: int | None) -> Machine:
+        return cls(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, accelerators_wanted)
+
+    def accelerators(self, instance_type: str, hosts: int) -> int:
+        """As many as the instance type has, but no more than cores, so that ranks do not outnumber them; at least 1 of any."""
+        has = accelerators(instance_type)
+        if has == 0 or self.accelerators_wanted is not None:
+            return 0 if has == 0 else self.accelerators_wanted or 1
+        return max(1, min(has, self.cores // hosts))
+
+    def threads(self, ranks: int) -> int:
+        return max(1, self.cores // max(1, ranks))
+
+
+def give_accelerators(paths: HostPaths, count: int) -> None:
+    """Put an `nvidia-smi` on the container's PATH that lists `count` devices; none for 0."""
+    if count:
+        program = paths.folder / "bin" / "nvidia-smi"
+        program.write_text(_NVIDIA_SMI.format(count=count))
+        program.chmod(0o755)
+
+
+def environment(
+    context: ServiceContext, image_entry: Image, paths: HostPaths, credentials: RoleCredentials, own: Mapping[str, str]
+) -> dict[str, str]:
+    """The container's whole environment: image, SageMaker's region and credentials, then `own` (of the job and the request)."""
+    bin_folder = image_entry.runtime.folder() / "bin"
+    tools = "/opt/emulator-bin" if not isolation_refused() else str(paths.folder / "bin")
+    values = {
+        "PATH": f"{tools}:{bin_folder}:{_SYSTEM_PATH}",
+        "HOME": "/tmp",  # noqa: S108 (the container's own; the rest of its files are read-only)
+        "AWS_REGION": context.region,
+        "AWS_DEFAULT_REGION": context.region,
+        "AWS_ENDPOINT_URL": context.endpoint_url(),
+        "AWS_ACCESS_KEY_ID": credentials.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
+        "AWS_SESSION_TOKEN": credentials.session_token,
+        **image_entry.environment,
+    }
+    if isolation_refused():
+        values |= {"SAGEMAKER_BASE_DIR": str(paths.ml), "TMPDIR": str(paths.folder / "tmp"), "HOME": str(paths.folder / "tmp")}
+    return values | dict(own)
+
+
+def visible(image_entry: Image) -> list[Path]:
+    """What must stay readable in the container wherever it lies: the runtime and the Python under it."""
+    folder = image_entry.runtime.folder()
+    interpreter = (folder / "bin" / "python").resolve()
+    return [folder, folder.resolve(), interpreter.parent.parent]
+
+
+def tool(name: str) -> str:
+    """Path, in the container, of one of our stand-ins."""
+    return str(TOOLS / name) if isolation_refused() else f"/opt/emulator/{name}"
+
+
+def endpoint_port(context: ServiceContext) -> int:
+    return int(context.endpoint_url().rpartition(":")[2].rstrip("/"))

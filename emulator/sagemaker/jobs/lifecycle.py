@@ -1,0 +1,73 @@
+"""The statuses of a job, as documents and events: what training and processing jobs have in common."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from emulator.sagemaker import names
+from emulator.sagemaker.core import Core, event_detail
+from emulator.sagemaker.shapes import Document
+
+FAILURE_REASON_LENGTH = 1024
+
+
+class JobFailure(Exception):
+    """A job that ends as Failed; `str()` is its FailureReason."""
+
+
+class JobStopped(Exception):
+    """StopTrainingJob or StopProcessingJob came before the container ran."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How one kind of job is named in the API: kind in the store, prefix of its keys, event and log group."""
+
+    store: str
+    prefix: str
+    event: str
+    log_group: str
+
+
+TRAINING = Kind("training-job", "TrainingJob", "SageMaker Training Job State Change", "/aws/sagemaker/TrainingJobs")
+PROCESSING = Kind("processing-job", "ProcessingJob", "SageMaker Processing Job State Change", "/aws/sagemaker/ProcessingJobs")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job: its document in the store, and the order to stop it."""
+
+    core: Core
+    kind: Kind
+    name: str
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def document(self) -> Document:
+        document = self.core.store.get(self.kind.store, self.name)
+        assert document is not None
+        return document
+
+    def change(self, edit: Callable[[Document], None]) -> None:
+        """Edit the document and tell EventBridge."""
+
+        def stamped(document: Document) -> None:
+            edit(document)
+            document["LastModifiedTime"] = names.now()
+
+        document = self.core.store.change(self.kind.store, self.name, stamped)
+        self.core.emit(self.kind.event, event_detail(document), document[f"{self.kind.prefix}Arn"])
+
+    def check_not_stopped(self) -> None:
+        if self.stop.is_set():
+            raise JobStopped
+
+
+def failure_reason(text: str) -> str:
+    """At most the 1024 characters the API has; the end, which carries the exit code, is kept."""
+    if len(text) <= FAILURE_REASON_LENGTH:
+        return text
+    head, separator, tail = text.rpartition(", exit code: ")
+    ending = separator + tail
+    return (head or text)[: FAILURE_REASON_LENGTH - len(ending)] + ending

@@ -1,0 +1,93 @@
+"""Lines of a container in; a file and CloudWatch Logs events, within a second, out."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+_BATCH_BYTES = 900_000
+_BATCH_EVENTS = 5_000
+_PAUSE_S = 0.3
+_OVERHEAD_BYTES = 26
+_LONGEST_EVENT = 250_000
+
+
+class LogStreams:
+    """Writes one log stream per host: `GROUP` / `PREFIX-EPOCH` with PREFIX from `stream(host)`; `close()` flushes."""
+
+    def __init__(self, logs: Any, group: str, prefix: str, file: Path) -> None:
+        self._logs, self._group, self._prefix = logs, group, prefix
+        self._epoch = int(time.time())
+        self._streams: set[str] = set()
+        self._queue: queue.SimpleQueue[tuple[str, int, str] | None] = queue.SimpleQueue()
+        self._file = file.open("a", encoding="utf-8", buffering=1)
+        self._writing = threading.Lock()
+        self.refused: str | None = None
+        self._thread = threading.Thread(target=self._run, name=f"logs of {prefix}", daemon=True)
+        self._thread.start()
+
+    def write(self, host: str, line: str) -> None:
+        """One line of a host; may be called from any thread."""
+        with self._writing:
+            if not self._file.closed:
+                self._file.write(f"{host} {line}\n")
+        self._queue.put((host, int(time.time() * 1000), line[:_LONGEST_EVENT] or " "))
+
+    def tail(self, lines: int) -> list[str]:
+        """The last lines of the file."""
+        return Path(self._file.name).read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+
+    def close(self) -> None:
+        self._queue.put(None)
+        self._thread.join(timeout=30)
+        with self._writing:
+            self._file.close()
+
+    def _run(self) -> None:
+        open_still = True
+        while open_still:
+            batch, open_still = self._next_batch()
+            for host in dict.fromkeys(host for host, _, _ in batch):
+                self._put(host, [{"timestamp": at, "message": line} for each, at, line in batch if each == host])
+
+    def _next_batch(self) -> tuple[list[tuple[str, int, str]], bool]:
+        """At least one line, and what comes within the pause after it; False at the end."""
+        batch: list[tuple[str, int, str]] = []
+        size, wait_until = 0, 0.0
+        while len(batch) < _BATCH_EVENTS and size < _BATCH_BYTES:
+            try:
+                entry = self._queue.get(timeout=max(0.0, wait_until - time.monotonic()) if batch else None)
+            except queue.Empty:
+                break
+            if entry is None:
+                return batch, False
+            wait_until = wait_until or time.monotonic() + _PAUSE_S
+            batch.append(entry)
+            size += len(entry[2].encode()) + _OVERHEAD_BYTES
+        return batch, True
+
+    def _put(self, host: str, events: list[dict[str, Any]]) -> None:
+        stream = f"{self._prefix}/{host}-{self._epoch}"
+        try:
+            if stream not in self._streams:
+                self._create(stream)
+            self._logs.put_log_events(logGroupName=self._group, logStreamName=stream, logEvents=events)
+        except (ClientError, BotoCoreError) as refused:  # a job does not fail because its log cannot be delivered; the file has it all
+            self.refused = str(refused)
+
+    def _create(self, stream: str) -> None:
+        for create in (
+            lambda: self._logs.create_log_group(logGroupName=self._group),
+            lambda: self._logs.create_log_stream(logGroupName=self._group, logStreamName=stream),
+        ):
+            try:
+                create()
+            except ClientError as exists:
+                if exists.response["Error"]["Code"] != "ResourceAlreadyExistsException":
+                    raise
+        self._streams.add(stream)

@@ -1,0 +1,49 @@
+"""MetricDefinitions and log lines in; the last value of each metric out (CloudWatch itself is not written to)."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Sequence
+
+from emulator.sagemaker.refusals import invalid
+from emulator.sagemaker.shapes import Document
+
+
+class Metrics:
+    """Matches each line against each regular expression; the first group is the value, as SageMaker documents it."""
+
+    def __init__(self, definitions: Sequence[Document]) -> None:
+        self._patterns = [(each["Name"], compiled(each)) for each in definitions]
+        self._last: dict[str, tuple[float, float]] = {}
+        self._lock = threading.Lock()
+
+    def see(self, line: str) -> None:
+        for name, pattern in self._patterns:
+            for match in pattern.finditer(line):
+                value = _number(match.group(1) if pattern.groups else match.group(0))
+                if value is not None:
+                    with self._lock:
+                        self._last[name] = (value, time.time())
+
+    def final(self) -> list[Document]:
+        """FinalMetricDataList: every metric that was seen, in the definitions' order."""
+        with self._lock:
+            seen = [(name, self._last[name]) for name, _ in self._patterns if name in self._last]
+        return [{"MetricName": name, "Value": value, "Timestamp": at} for name, (value, at) in seen]
+
+
+def compiled(definition: Document) -> re.Pattern[str]:
+    """The definition's regular expression; ValidationException when it is none."""
+    try:
+        return re.compile(definition["Regex"])
+    except re.error as wrong:
+        raise invalid(f"Metric {definition['Name']}: invalid regular expression {definition['Regex']!r}: {wrong}") from None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,72 @@
+"""CreateProcessingJob, DescribeProcessingJob, ListProcessingJobs, StopProcessingJob."""
+
+from __future__ import annotations
+
+from emulator.errors import AwsError
+from emulator.sagemaker import names
+from emulator.sagemaker.core import Core
+from emulator.sagemaker.jobs.containers import Machine
+from emulator.sagemaker.jobs.lifecycle import PROCESSING, Job
+from emulator.sagemaker.jobs.processing_request import check_processing
+from emulator.sagemaker.jobs.processing_run import ProcessingRun
+from emulator.sagemaker.jobs.running import Running
+from emulator.sagemaker.listing import Listing
+from emulator.sagemaker.refusals import in_use, invalid
+from emulator.sagemaker.shapes import Document
+
+_LISTING = Listing("ProcessingJobSummaries", "ProcessingJobSummary", "ProcessingJobName", "ProcessingJobStatus")
+
+
+class ProcessingJobs:
+    """The processing jobs of the account."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._running = Running()
+        self._machine = Machine.here(core.settings.accelerators)
+
+    def create(self, request: Document) -> Document:
+        image = check_processing(request)
+        name, now = request["ProcessingJobName"], names.now()
+        document = {key: value for key, value in request.items() if key != "Tags"} | {
+            "_name": name,
+            "_tags": request.get("Tags", []),
+            "ProcessingJobArn": self._core.arn("processing-job", name),
+            "ProcessingJobStatus": "InProgress",
+            "CreationTime": now,
+            "LastModifiedTime": now,
+        }
+        self._core.store.create(PROCESSING.store, name, document, _taken)
+        job = Job(self._core, PROCESSING, name)
+        self._running.start(job, ProcessingRun(job, image, self._machine).run)
+        return {"ProcessingJobArn": document["ProcessingJobArn"]}
+
+    def describe(self, request: Document) -> Document:
+        name = request["ProcessingJobName"]
+        document = self._core.store.get(PROCESSING.store, name)
+        if document is None:
+            raise invalid(f"Could not find requested job with name: {name}")
+        return document
+
+    def list(self, request: Document) -> Document:
+        return _LISTING.page(self._core.store.all(PROCESSING.store), request)
+
+    def stop(self, request: Document) -> Document:
+        name, status = request["ProcessingJobName"], self.describe(request)["ProcessingJobStatus"]
+        if status not in {"InProgress", "Stopping"}:
+            raise invalid(f"The request was rejected because the processing job is in status {status}.")
+        Job(self._core, PROCESSING, name).change(_stopping)
+        self._running.stop(name)
+        return {}
+
+    def close(self) -> None:
+        self._running.close()
+
+
+def _stopping(document: Document) -> None:
+    if document["ProcessingJobStatus"] == "InProgress":
+        document["ProcessingJobStatus"] = "Stopping"
+
+
+def _taken(existing: Document) -> AwsError:
+    return in_use(f"Job name must be unique within an AWS account and region, and a job with this name already exists ({existing['ProcessingJobArn']})")

@@ -1,0 +1,49 @@
+"""Waits for a pod: it ends by itself, is stopped, or runs out of time. How it ended comes out, never a guess."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from enum import Enum
+
+from emulator.sagemaker.container.launch import Pod
+
+_POLL_S = 0.05
+
+
+class Ended(Enum):
+    BY_ITSELF = "by itself"
+    STOPPED = "stopped"
+    OUT_OF_TIME = "MaxRuntimeExceeded"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a pod ended, and each host's exit code (None: killed with the pod)."""
+
+    how: Ended
+    exit_codes: dict[str, int | None]
+
+    @property
+    def exit_code(self) -> int:
+        """0 only if every host's command exited with 0; else the first other code; 137 when all that is known is the kill."""
+        if any(code for code in self.exit_codes.values()):
+            return next(code for code in self.exit_codes.values() if code)
+        return 0 if self.exit_codes and all(code == 0 for code in self.exit_codes.values()) else 137
+
+
+def supervise(pod: Pod, stop: threading.Event, deadline_s: float, grace_s: float) -> Ending:
+    """Wait for the end of `pod`; after a stop or `deadline_s`: SIGTERM, `grace_s` to end, SIGKILL. The pod is closed after it."""
+    deadline = time.monotonic() + deadline_s
+    how = Ended.BY_ITSELF
+    try:
+        while not pod.wait(_POLL_S):
+            if stop.is_set() or time.monotonic() >= deadline:
+                how = Ended.STOPPED if stop.is_set() else Ended.OUT_OF_TIME
+                pod.terminate()
+                pod.wait(grace_s)
+                break
+    finally:
+        pod.close()
+    return Ending(how, pod.exit_codes())

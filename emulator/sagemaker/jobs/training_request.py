@@ -1,0 +1,104 @@
+"""A CreateTrainingJob request in; refused by name what the emulator does not do, before anything starts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from emulator.runtimes.catalog import Image
+from emulator.sagemaker.jobs.containers import image_for
+from emulator.sagemaker.jobs.metrics import compiled
+from emulator.sagemaker.jobs.paths import HostPaths
+from emulator.sagemaker.refusals import invalid, not_emulated
+from emulator.sagemaker.shapes import Document
+
+_IGNORED_IF_EMPTY = ("DebugRuleConfigurations", "ProfilerRuleConfigurations")
+_REFUSED = (
+    "DebugHookConfig",
+    "ProfilerConfig",
+    "TensorBoardOutputConfig",
+    "RetryStrategy",
+    "InfraCheckConfig",
+    "SessionChainingConfig",
+    "RemoteDebugConfig",
+    "ServerlessJobConfig",
+    "ModelPackageConfig",
+    "MlflowConfig",
+)
+_RESOURCE_REFUSED = ("InstanceGroups", "KeepAlivePeriodInSeconds", "TrainingPlanArn", "InstancePlacementConfig")
+_MPI_LAUNCHERS: Mapping[str, str] = {
+    "sagemaker_distributed_dataparallel_enabled": "smdistributed dataparallel (mpirun)",
+    "sagemaker_pytorch_ddp_enabled": "pytorchddp (mpirun)",
+    "sagemaker_mpi_enabled": "MPI",
+}
+
+
+def check_training(request: Document) -> Image:
+    """The image's entry; ValidationException for what is not emulated."""
+    algorithm = request["AlgorithmSpecification"]
+    _check_whole(request)
+    if "AlgorithmName" in algorithm or "TrainingImage" not in algorithm:
+        raise not_emulated("AlgorithmName: name a TrainingImage")
+    if algorithm["TrainingInputMode"] == "Pipe":
+        raise not_emulated("the input mode Pipe")
+    for definition in algorithm.get("MetricDefinitions", []):
+        compiled(definition)
+    for channel in request.get("InputDataConfig", []):
+        _check_channel(channel)
+    _check_resources(request)
+    if "CheckpointConfig" in request:
+        HostPaths(Path()).seen_as(request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints"))
+    return image_for(algorithm["TrainingImage"], "training")
+
+
+def _check_whole(request: Document) -> None:
+    for field in (*_REFUSED, *_IGNORED_IF_EMPTY):
+        if request.get(field):
+            raise not_emulated(field)
+    if request.get("EnableNetworkIsolation"):
+        raise not_emulated("EnableNetworkIsolation (a container always reaches the AWS endpoint, and nothing else)")
+    for field in ("RoleArn", "ResourceConfig", "OutputDataConfig", "StoppingCondition"):
+        if field not in request:
+            raise invalid(f"1 validation error detected: Value null at '{field[0].lower()}{field[1:]}' failed to satisfy constraint: Member must not be null")
+
+
+def _check_channel(channel: Document) -> None:
+    source = channel["DataSource"].get("S3DataSource")
+    if source is None:
+        raise not_emulated(f"a data source other than S3 (channel {channel['ChannelName']})")
+    if channel.get("InputMode") == "Pipe" or source["S3DataType"] != "S3Prefix" or "ShuffleConfig" in channel:
+        raise not_emulated(f"channel {channel['ChannelName']}: only S3Prefix in File or FastFile mode, without shuffling")
+    if channel.get("CompressionType", "None") != "None" or channel.get("RecordWrapperType", "None") != "None":
+        raise not_emulated(f"channel {channel['ChannelName']}: CompressionType and RecordWrapperType other than None")
+
+
+def _check_resources(request: Document) -> None:
+    resources = request["ResourceConfig"]
+    for field in _RESOURCE_REFUSED:
+        if resources.get(field):
+            raise not_emulated(f"ResourceConfig.{field}")
+    for field in ("InstanceType", "InstanceCount"):
+        if field not in resources:
+            raise invalid(f"ResourceConfig.{field} is required")
+    if resources["InstanceType"].split(".")[1].startswith(("trn", "inf")):
+        raise not_emulated(f"AWS Neuron devices ({resources['InstanceType']})")
+    if resources["InstanceCount"] > 1:
+        _check_launcher(request.get("HyperParameters", {}))
+
+
+def _check_launcher(hyperparameters: Mapping[str, str]) -> None:
+    """torchrun wins over smddp in the PyTorch container, mpi and pytorchddp win over torchrun (its `training.train`)."""
+    enabled = {key for key, value in hyperparameters.items() if key.endswith("_enabled") and _truth(value)}
+    if "sagemaker_torch_distributed_enabled" in enabled:
+        enabled.discard("sagemaker_distributed_dataparallel_enabled")
+    for key, launcher in _MPI_LAUNCHERS.items():
+        if key in enabled:
+            raise not_emulated(f"the launcher {launcher} on more than one host; one host works, and so does torchrun on several")
+
+
+def _truth(value: str) -> bool:
+    try:
+        return bool(json.loads(value))
+    except json.JSONDecodeError:
+        return bool(value)

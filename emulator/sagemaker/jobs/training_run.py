@@ -1,0 +1,242 @@
+"""One training job from Starting to its end: input from S3, AWS's own toolkit in containers, model and outputs to S3.
+
+The status comes from exit codes and from what was really uploaded; an unexpected error of ours is InternalServerError and Failed.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from emulator.errors import AwsError
+from emulator.runtimes.catalog import Image
+from emulator.sagemaker import names
+from emulator.sagemaker.container.launch import Host, Pod, PodError, isolation_refused
+from emulator.sagemaker.jobs import containers, storage
+from emulator.sagemaker.jobs.lifecycle import Job, JobFailure, JobStopped, failure_reason
+from emulator.sagemaker.jobs.logs import LogStreams
+from emulator.sagemaker.jobs.metrics import Metrics
+from emulator.sagemaker.jobs.paths import HostPaths, JobPaths
+from emulator.sagemaker.jobs.storage import DataError, FolderSync
+from emulator.sagemaker.jobs.supervision import Ended, Ending, supervise
+from emulator.sagemaker.shapes import Document
+
+_MESSAGES = {
+    "Downloading": "Downloading input data",
+    "Training": "Training image download completed. Training in progress.",
+    "Stopping": "Stopping the training job",
+    "Uploading": "Uploading generated training model",
+    "Completed": "Training job completed",
+    "Stopped": "Training job stopped",
+    "MaxRuntimeExceeded": "Training job runtime exceeded MaxRuntimeInSeconds provided",
+}
+
+
+class TrainingRun:
+    """Runs in a thread of its own; `run()` returns when the job has ended, whichever way."""
+
+    def __init__(self, job: Job, image: Image, machine: containers.Machine) -> None:
+        self._job, self._image, self._machine = job, image, machine
+        self._request = job.document()
+        self._paths = JobPaths.of(job.core.context.state_dir, "training", job.name)
+        count = self._request["ResourceConfig"]["InstanceCount"]
+        self._hosts = ["localhost"] if isolation_refused() else [f"algo-{number}" for number in range(1, count + 1)]
+        self._metrics = Metrics(self._request["AlgorithmSpecification"].get("MetricDefinitions", []))
+
+    def run(self) -> None:
+        try:
+            self._finish(*self._lifecycle())
+        except JobStopped:
+            self._finish("Stopped", "Stopped", "")
+        except (JobFailure, DataError, PodError, AwsError) as failed:
+            self._finish("Failed", "Failed", f"{'' if isinstance(failed, JobFailure) else 'ClientError: '}{failed}")
+        except Exception as bug:  # noqa: BLE001 (a job must never stay InProgress; the reason names the bug)
+            (self._paths.folder / "emulator-error.txt").write_text(traceback.format_exc())
+            self._finish("Failed", "Failed", f"InternalServerError: We encountered an internal error of the emulator: {bug!r}")
+
+    def _lifecycle(self) -> tuple[str, str, str]:
+        """Status, secondary status and failure reason."""
+        context = self._job.core.context
+        self._credentials = context.role_credentials(self._request["RoleArn"], f"SageMaker-{self._job.name}"[:64])
+        self._s3 = context.clients("s3", self._credentials)
+        self._paths.make(self._hosts)
+        self._enter("Downloading", lambda document: document.update(TrainingStartTime=names.now()))
+        for position, host in enumerate(self._hosts):
+            self._prepare(self._paths.host(host), host, position)
+        ending = self._train()
+        return self._conclude(ending)
+
+    def _prepare(self, paths: HostPaths, host: str, position: int) -> None:
+        for folder in (paths.model, paths.output_data, paths.config, paths.ml / "code"):
+            folder.mkdir(parents=True, exist_ok=True)
+        for channel in self._request.get("InputDataConfig", []):
+            self._job.check_not_stopped()
+            self._fetch(channel, paths, position)
+        if "CheckpointConfig" in self._request:
+            storage.fetch_prefix(self._s3, self._request["CheckpointConfig"]["S3Uri"].rstrip("/") + "/", self._checkpoints(paths))
+        for name, content in self._configuration(host).items():
+            (paths.config / name).write_text(json.dumps(content))
+        containers.give_accelerators(paths, self._accelerators())
+
+    def _fetch(self, channel: Document, paths: HostPaths, position: int) -> None:
+        source = channel["DataSource"]["S3DataSource"]
+        sharded = source.get("S3DataDistributionType") == "ShardedByS3Key"
+        target = paths.channel(channel["ChannelName"])
+        try:
+            found = storage.fetch_prefix(
+                self._s3, source["S3Uri"], target, lambda at: not sharded or at % len(self._hosts) == position
+            )
+        except DataError as failed:
+            raise JobFailure(f"ClientError: Data download failed:{failed}") from failed
+        if not found:
+            missing = storage.nothing_found(source["S3Uri"], self._job.core.context.region, self._request["RoleArn"])
+            raise JobFailure(f"ClientError: Data download failed:{missing}")
+
+    def _checkpoints(self, paths: HostPaths) -> Any:
+        return paths.seen_as(self._request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints"))
+
+    def _accelerators(self) -> int:
+        return self._machine.accelerators(self._request["ResourceConfig"]["InstanceType"], len(self._hosts))
+
+    def _configuration(self, host: str) -> dict[str, Document]:
+        """The three files that the toolkit reads (dg your-algorithms-training-algo-running-container)."""
+        instance_type = self._request["ResourceConfig"]["InstanceType"]
+        group = {"instance_group_name": "homogeneousCluster", "instance_type": instance_type, "hosts": self._hosts}
+        default_mode = self._request["AlgorithmSpecification"]["TrainingInputMode"]
+        channels = {
+            channel["ChannelName"]: {
+                "TrainingInputMode": channel.get("InputMode", default_mode),
+                "S3DistributionType": channel["DataSource"]["S3DataSource"].get("S3DataDistributionType", "FullyReplicated"),
+                "RecordWrapperType": "None",
+                **({"ContentType": channel["ContentType"]} if "ContentType" in channel else {}),
+            }
+            for channel in self._request.get("InputDataConfig", [])
+        }
+        return {
+            "hyperparameters.json": self._request.get("HyperParameters", {}),
+            "inputdataconfig.json": channels,
+            "resourceconfig.json": {
+                "current_host": host,
+                "current_instance_type": instance_type,
+                "current_group_name": "homogeneousCluster",
+                "hosts": self._hosts,
+                "instance_groups": [group],
+                "network_interface_name": "lo",
+            },
+        }
+
+    def _train(self) -> Ending:
+        context = self._job.core.context
+        self._job.check_not_stopped()
+        self._enter("Training")
+        self._log = LogStreams(context.clients("logs", None), self._job.kind.log_group, self._job.name, self._paths.log)
+        syncs: list[FolderSync] = []
+        try:
+            if reason := isolation_refused():
+                self._log.write("emulator", f"No Linux namespaces here ({reason}): files are at SAGEMAKER_BASE_DIR, the network is shared.")
+            pod = Pod(self._paths.folder, [self._host(name) for name in self._hosts], self._job.core.registry)
+            syncs = self._sync_checkpoints()
+            pod.start(containers.visible(self._image), containers.endpoint_port(context), self._saw_line)
+            limit_s = self._request["StoppingCondition"].get("MaxRuntimeInSeconds", 86_400)
+            return supervise(pod, self._job.stop, limit_s, self._job.core.settings.stop_grace_s)
+        finally:
+            self._log.close()
+            for sync in syncs:
+                sync.close()
+
+    def _saw_line(self, host: str, line: str) -> None:
+        self._log.write(host, line)
+        self._metrics.see(line)
+
+    def _sync_checkpoints(self) -> list[FolderSync]:
+        if "CheckpointConfig" not in self._request:
+            return []
+        uri = self._request["CheckpointConfig"]["S3Uri"]
+        return [FolderSync(self._s3, self._checkpoints(self._paths.host(name)), uri) for name in self._hosts]
+
+    def _host(self, name: str) -> Host:
+        paths = self._paths.host(name)
+        ranks = max(1, self._accelerators()) * len(self._hosts)
+        own = {
+            "TRAINING_JOB_NAME": self._job.name,
+            "TRAINING_JOB_ARN": self._request["TrainingJobArn"],
+            "OMP_NUM_THREADS": str(self._machine.threads(ranks)),
+            **self._request.get("Environment", {}),
+        }
+        algorithm = self._request["AlgorithmSpecification"]
+        toolkit = [str(self._image.runtime.python()), "-P", containers.tool("start_training.py")]
+        command = [*algorithm.get("ContainerEntrypoint", toolkit), *algorithm.get("ContainerArguments", [])]
+        environment = containers.environment(self._job.core.context, self._image, paths, self._credentials, own)
+        return Host(name, paths.folder, command, environment)
+
+    def _conclude(self, ending: Ending) -> tuple[str, str, str]:
+        if ending.how is Ended.BY_ITSELF and ending.exit_code != 0:
+            raise JobFailure(self._algorithm_error(ending))
+        if ending.how is Ended.BY_ITSELF and (failure := self._failure_file()) is not None:
+            raise JobFailure(f"AlgorithmError: {failure}, exit code: 0")
+        self._enter("Uploading")
+        self._upload()
+        if ending.how is Ended.BY_ITSELF:
+            return "Completed", "Completed", ""
+        return "Stopped", "Stopped" if ending.how is Ended.STOPPED else "MaxRuntimeExceeded", ""
+
+    def _algorithm_error(self, ending: Ending) -> str:
+        told = self._failure_file()
+        if told is None:
+            told = "; ".join(line.partition(" ")[2] for line in self._log.tail(5)) or "the container wrote nothing"
+        return f"AlgorithmError: {told}, exit code: {ending.exit_code}"
+
+    def _failure_file(self) -> str | None:
+        """The first host's failure file that says something."""
+        for name in self._hosts:
+            path = self._paths.host(name).failure
+            if path.is_file() and (text := path.read_text(errors="replace").strip()):
+                return text
+        return None
+
+    def _upload(self) -> None:
+        """model.tar.gz and output.tar.gz of the first host; an empty folder gives no archive, as on AWS."""
+        first, key = self._paths.host(self._hosts[0]), self._request["OutputDataConfig"].get("KmsKeyId", "")
+        uploads = ((first.model, self._request["ModelArtifacts"]["S3ModelArtifacts"]), (first.output_data, self._output_uri()))
+        for folder, uri in uploads:
+            target = self._paths.upload / uri.rpartition("/")[2]
+            if storage.archive(folder, target):
+                storage.put_file(self._s3, target, uri, key)
+
+    def _output_uri(self) -> str:
+        return str(self._request["ModelArtifacts"]["S3ModelArtifacts"]).rpartition("/")[0] + "/output.tar.gz"
+
+    def _enter(self, secondary: str, also: Callable[[Document], None] = lambda _document: None) -> None:
+        """Begin a secondary status; the one before it ends."""
+
+        def edit(document: Document) -> None:
+            _transition(document, secondary, _MESSAGES.get(secondary, secondary))
+            also(document)
+
+        self._job.change(edit)
+
+    def _finish(self, status: str, secondary: str, reason: str) -> None:
+        def edit(document: Document) -> None:
+            ended_at = names.now()
+            document.update(TrainingJobStatus=status, TrainingEndTime=ended_at)
+            if reason:
+                document["FailureReason"] = failure_reason(reason)
+            _transition(document, secondary, document.get("FailureReason") or _MESSAGES[secondary])
+            document["SecondaryStatusTransitions"][-1]["EndTime"] = ended_at
+            seconds = max(1, round(ended_at - document.get("TrainingStartTime", ended_at)))
+            document.update(TrainingTimeInSeconds=seconds, BillableTimeInSeconds=seconds, FinalMetricDataList=self._metrics.final())
+
+        self._job.change(edit)
+
+
+def _transition(document: Document, secondary: str, message: str) -> None:
+    now = names.now()
+    transitions = document["SecondaryStatusTransitions"]
+    if transitions and "EndTime" not in transitions[-1]:
+        transitions[-1]["EndTime"] = now
+    transitions.append({"Status": secondary, "StartTime": now, "StatusMessage": message})
+    document["SecondaryStatus"] = secondary
+
+

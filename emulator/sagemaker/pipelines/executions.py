@@ -1,0 +1,138 @@
+"""StartPipelineExecution, StopPipelineExecution, and what describes and lists executions, their steps and parameters."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+from emulator.errors import AwsError
+from emulator.sagemaker import names
+from emulator.sagemaker.core import Core
+from emulator.sagemaker.listing import Listing
+from emulator.sagemaker.pipelines import pipelines, records
+from emulator.sagemaker.pipelines.definition import parse
+from emulator.sagemaker.pipelines.execution import Execution
+from emulator.sagemaker.pipelines.parameters import values_of
+from emulator.sagemaker.pipelines.records import KIND, ExecutionRecord
+from emulator.sagemaker.refusals import conflict, not_emulated, not_found
+from emulator.sagemaker.shapes import Document
+
+_LISTING = Listing(
+    "PipelineExecutionSummaries", "PipelineExecutionSummary", "PipelineExecutionArn", "PipelineExecutionStatus", also=frozenset({"PipelineName"})
+)
+_STEPS = Listing("PipelineExecutionSteps", "PipelineExecutionStep", "StepName", "StepStatus", "StartTime", also=frozenset({"PipelineExecutionArn"}))
+_PARAMETERS = Listing("PipelineParameters", "Parameter", "Name", created="_position", default_order="Ascending", also=frozenset({"PipelineExecutionArn"}))
+
+
+class Executions:
+    """The executions of the account's pipelines."""
+
+    def __init__(self, core: Core, all_pipelines: pipelines.Pipelines) -> None:
+        self._core = core
+        self._pipelines = all_pipelines
+        self._running: dict[str, Execution] = {}
+        self._starting = threading.Lock()
+
+    def start(self, request: Document) -> Document:
+        for field in ("SelectiveExecutionConfig", "PipelineVersionId", "MlflowExperimentName"):
+            if field in request:
+                raise not_emulated(f"StartPipelineExecution.{field}")
+        pipeline = self._pipelines.find(request["PipelineName"])
+        with self._starting:
+            for each in self._core.store.all(KIND):
+                if each["_token"] == request["ClientRequestToken"] and each["PipelineArn"] == pipeline["PipelineArn"]:
+                    return {"PipelineExecutionArn": each["PipelineExecutionArn"]}
+            return self._start(request, pipeline)
+
+    def _start(self, request: Document, pipeline: Document) -> Document:
+        definition = parse(pipeline["PipelineDefinition"])
+        values = values_of(definition.parameters, request.get("PipelineParameters", []))
+        identifier = names.execution_id()
+        credentials = self._core.context.role_credentials(pipeline["RoleArn"], f"SageMaker-pipeline-{identifier}")
+        document = self._document(request, pipeline, identifier) | {"_parameters": values}
+        self._core.store.create(KIND, document["_name"], document, _taken)
+        self._core.store.change(pipelines.KIND, pipeline["_name"], lambda each: each.update(LastRunTime=document["CreationTime"]))
+        execution = Execution(self._core, document["_name"], definition, values, credentials)
+        self._running[document["_name"]] = execution
+        execution.record.tell_status(document, None)
+        execution.start()
+        return {"PipelineExecutionArn": document["PipelineExecutionArn"]}
+
+    def _document(self, request: Document, pipeline: Document, identifier: str) -> Document:
+        now = names.now()
+        parallelism = request.get("ParallelismConfiguration") or pipeline.get("ParallelismConfiguration")
+        document = {
+            "_name": f"{pipeline['_name']}/{identifier}",
+            "_pipeline": pipeline["PipelineName"],
+            "_token": request["ClientRequestToken"],
+            "_definition": pipeline["PipelineDefinition"],
+            "_steps": {},
+            "PipelineArn": pipeline["PipelineArn"],
+            "PipelineExecutionArn": f"{pipeline['PipelineArn']}/execution/{identifier}",
+            "PipelineExecutionDisplayName": request.get("PipelineExecutionDisplayName", f"execution-{int(now * 1000)}"),
+            "PipelineExecutionStatus": "Executing",
+            "CreationTime": now,
+            "StartTime": now,
+            "LastModifiedTime": now,
+            "CreatedBy": {},
+            "LastModifiedBy": {},
+            "RoleArn": pipeline["RoleArn"],
+        }
+        if "PipelineExecutionDescription" in request:
+            document["PipelineExecutionDescription"] = request["PipelineExecutionDescription"]
+        return document | ({"ParallelismConfiguration": parallelism} if parallelism else {})
+
+    def _find(self, arn: str) -> Document:
+        for document in self._core.store.all(KIND):
+            if document["PipelineExecutionArn"] == arn:
+                return document
+        raise not_found(f"Pipeline execution with ARN {arn} does not exist.")
+
+    def stop(self, request: Document) -> Document:
+        document = self._find(request["PipelineExecutionArn"])
+        status = document["PipelineExecutionStatus"]
+        if status in records.TERMINAL:
+            raise conflict(f"Pipeline execution with ARN {document['PipelineExecutionArn']} has already ended with status {status}.")
+        ExecutionRecord(self._core, document["_name"]).set_status("Stopping")
+        self._running[document["_name"]].stop()
+        return {"PipelineExecutionArn": document["PipelineExecutionArn"]}
+
+    def describe(self, request: Document) -> Document:
+        return self._find(request["PipelineExecutionArn"])
+
+    def definition(self, request: Document) -> Document:
+        document = self._find(request["PipelineExecutionArn"])
+        return {"PipelineDefinition": document["_definition"], "CreationTime": document["CreationTime"]}
+
+    def list(self, request: Document) -> Document:
+        pipeline = self._pipelines.find(request["PipelineName"])
+        found = [each for each in self._core.store.all(KIND) if each["PipelineArn"] == pipeline["PipelineArn"]]
+        shown = [each | ({"PipelineExecutionFailureReason": each["FailureReason"]} if "FailureReason" in each else {}) for each in found]
+        renamed = {"CreatedAfter": "CreationTimeAfter", "CreatedBefore": "CreationTimeBefore"}
+        return _LISTING.page(shown, {renamed.get(key, key): value for key, value in request.items()})
+
+    def steps(self, request: Document) -> Document:
+        document = self._find(request["PipelineExecutionArn"])
+        entries = [step | {"_sequence": position} for position, step in enumerate(document["_steps"].values())]
+        return _STEPS.page(entries, request)
+
+    def parameters(self, request: Document) -> Document:
+        values = self._find(request["PipelineExecutionArn"])["_parameters"]
+        entries = [
+            {"Name": name, "Value": value if isinstance(value, str) else json.dumps(value), "_position": position}
+            for position, (name, value) in enumerate(values.items())
+        ]
+        return _PARAMETERS.page(entries, request)
+
+    def close(self) -> None:
+        """Stop every execution; `join` waits for them."""
+        for execution in self._running.values():
+            execution.stop()
+
+    def join(self) -> None:
+        for execution in self._running.values():
+            execution.join(timeout_s=30)
+
+
+def _taken(existing: Document) -> AwsError:
+    return conflict(f"{existing['PipelineExecutionArn']} already exists")

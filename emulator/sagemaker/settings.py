@@ -1,0 +1,21 @@
+"""The emulator's own knobs: what AWS fixes or decides by itself. Frozen; defaults are AWS's documented values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Times in seconds."""
+
+    accelerators: int | None = None
+    """Devices each emulated GPU host shows; None: what the instance type has, at most one per core."""
+    stop_grace_s: float = 120.0
+    """From SIGTERM to SIGKILL (API_StopTrainingJob: 120 seconds)."""
+    container_start_s: float = 480.0
+    """How long a model's container may take to answer /ping; AWS: 4 minutes unless ContainerStartupHealthCheckTimeoutInSeconds says more."""
+    invocation_s: float = 60.0
+    """How long a model may take to answer an invocation."""
+    lambda_step_s: float = 600.0
+    """The longest a Lambda step of a pipeline may take."""
