@@ -1,0 +1,117 @@
+"""`python -m emulator serve|status|down|runtime`: starts the emulator in this process, or looks after one in another."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from emulator.control.state import State
+from emulator.errors import EmulatorError
+
+STOP_LIMIT_S = 20.0
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a subcommand; 0 when it did what it says, 1 with one sentence on stderr when not, 3 when `status` finds none running."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["runtime"]:
+        from emulator.runtimes import cli
+
+        return int(cli.main(given[1:]))
+    options = parser().parse_args(given)
+    try:
+        return COMMANDS[options.command](options)
+    except EmulatorError as error:
+        print(f"emulator: {error}", file=sys.stderr)
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(prog="python -m emulator", description=__doc__)
+    commands = top.add_subparsers(dest="command", required=True)
+    serve_parser = commands.add_parser("serve", help="serve the AWS API on 127.0.0.1 until SIGTERM or Ctrl-C")
+    serve_parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
+    serve_parser.add_argument("--account", type=account_id, default="111122223333", help="the one account there is (12 digits)")
+    serve_parser.add_argument("--region", default="us-east-1")
+    serve_parser.add_argument("--accelerators", type=int, default=0, help="GPUs of this machine that training jobs may use")
+    status_parser = commands.add_parser("status", help="say whether an emulator runs with the state directory")
+    down_parser = commands.add_parser("down", help="stop the emulator of the state directory, or clean up after a crash")
+    for each in (serve_parser, status_parser, down_parser):
+        each.add_argument("--state-dir", type=Path, required=True, help="folder of this emulator's files; it owns all of it")
+    commands.add_parser("runtime", help="build and find the Python environments that stand for container images")
+    return top
+
+
+def account_id(text: str) -> str:
+    if not re.fullmatch(r"\d{12}", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is not an account id of 12 digits")
+    return text
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve until a signal; prints one JSON line when requests are answered."""
+    state = State(options.state_dir.resolve())
+    state.claim()
+    isolate(options.account)
+    logging.basicConfig(filename=state.folder / "emulator.log", level=logging.INFO, format=LOG_FORMAT)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+
+    from emulator.server import Emulator, Options  # moto reads the environment when it is imported
+
+    emulator = Emulator(Options(state.folder, options.account, options.region, options.port, options.accelerators))
+    try:
+        emulator.start()
+        print(json.dumps(emulator.description()), flush=True)
+        stop.wait()
+    finally:
+        emulator.close()
+    return 0
+
+
+def isolate(account: str) -> None:
+    """Forget the user's AWS settings and set moto's: nothing in this process may reach AWS or read its credentials."""
+    for name in [name for name in os.environ if name.startswith(("AWS_", "MOTO_"))]:
+        del os.environ[name]
+    os.environ.update(
+        {
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "MOTO_ACCOUNT_ID": account,
+            "MOTO_IAM_LOAD_MANAGED_POLICIES": "true",
+            "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
+            "TZ": "UTC",
+        }
+    )
+    time.tzset()
+
+
+def status(options: argparse.Namespace) -> int:
+    running = State(options.state_dir.resolve()).running()
+    print(json.dumps(running or {"running": False}))
+    return 0 if running else 3
+
+
+def down(options: argparse.Namespace) -> int:
+    stopped = State(options.state_dir.resolve()).stop(STOP_LIMIT_S)
+    print(json.dumps({"stopped": stopped}))
+    return 0
+
+
+COMMANDS = {"serve": serve, "status": status, "down": down}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""The front door: every HTTP request is attributed to a caller and a service, answered here or by moto, and written down.
+
+Services that are answered here completely refuse operations they lack; for others, moto answers what is not taken over. A
+service that is in neither list is refused by name: no request leaves this process for AWS.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from emulator.control.identity import Identity
+from emulator.control.protocol import (
+    Answer,
+    ApiCall,
+    Operation,
+    Signature,
+    buffer_body,
+    error_answer,
+    match_operation,
+    signature_of,
+    status_line,
+)
+from emulator.control.requestlog import RequestLog
+from emulator.errors import AwsError
+
+Handler = Callable[[ApiCall], Mapping[str, Any]]
+StartResponse = Callable[..., Any]
+WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
+
+MOTO_SERVICES = frozenset({"s3", "iam", "sts", "kms", "ec2", "ecr", "sqs", "sns", "ssm", "events", "logs", "cloudwatch"})
+OWN_PATH = "/_shoal/"
+ANONYMOUS = Signature("", "us-east-1", "s3")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Service:
+    """Operations answered here. `complete`: an operation that is missing is refused, not left to moto."""
+
+    operations: Mapping[str, Handler]
+    complete: bool = False
+    guards: Mapping[str, Callable[[ApiCall], None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a request came to: the answer as WSGI wants it, and what the log says of it."""
+
+    call: ApiCall
+    answer: Answer
+    error: str | None = None
+
+
+@dataclass
+class Dispatcher:
+    """A WSGI application. `raw` maps service names to those that take requests whole; `paths` are the emulator's own URLs."""
+
+    identity: Identity
+    requests: RequestLog
+    moto: WsgiApp
+    services: Mapping[str, Service]
+    raw: Mapping[str, Callable[[dict[str, Any], ApiCall, bytes], Reply]] = field(default_factory=dict)
+    paths: Callable[[dict[str, Any]], Answer | None] = lambda _environ: None
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path.startswith(OWN_PATH):
+            own = self.paths(environ)
+            return _write(own or error_answer(AwsError("NotFound", f"the emulator has no {path}", 404)), start_response)
+        signature = signature_of(environ) or ANONYMOUS
+        call = ApiCall(
+            signature.service, "", signature.region, self.identity.caller_arn(signature.access_key_id), {}, signature.access_key_id
+        )
+        try:
+            return self._answer(environ, start_response, call)
+        except Exception as error:
+            log.exception("request failed: %s %s", call.service, path)
+            failed = AwsError("InternalFailure", f"{type(error).__name__}: {error}", 500)
+            self.requests.record(call, 500, failed.code)
+            return _write(error_answer(failed), start_response)
+
+    def _answer(self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall) -> Iterable[bytes]:
+        if call.service in self.raw:
+            return self._finish(self.raw[call.service](environ, call, buffer_body(environ)), start_response)
+        service = self.services.get(call.service)
+        if service is None and call.service not in MOTO_SERVICES:
+            refused = AwsError("UnknownOperationException", f"Shoal's emulator does not emulate the service {call.service}", 400)
+            return self._finish(Reply(call, error_answer(refused), refused.code), start_response)
+        body = b"" if call.service == "s3" else buffer_body(environ)
+        operation, request = match_operation(call.service, environ)
+        if operation is None:
+            return self._unmatched(environ, start_response, call, service)
+        parameters = dict(operation.path_parameters) if call.service == "s3" else operation.parse(request, body)
+        call = ApiCall(call.service, operation.name, call.region, call.caller_arn, parameters, call.access_key_id)
+        if call.service != "s3":
+            environ["wsgi.input"] = io.BytesIO(body)
+        return self._dispatch(environ, start_response, call, operation, service)
+
+    def _unmatched(self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall, service: Service | None) -> Iterable[bytes]:
+        if service is not None and service.complete:
+            refused = AwsError(
+                "UnknownOperationException", f"{call.service} has no operation {environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+            )
+            return self._finish(Reply(call, error_answer(refused), refused.code), start_response)
+        return self._moto(environ, start_response, call)
+
+    def _dispatch(
+        self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall, operation: Operation, service: Service | None
+    ) -> Iterable[bytes]:
+        try:
+            result = self._native(call, service)
+            if result is not None:
+                return self._finish(Reply(call, operation.answer(result)), start_response)
+        except AwsError as error:
+            return self._finish(Reply(call, operation.error(error), error.code), start_response)
+        return self._moto(environ, start_response, call)
+
+    @staticmethod
+    def _native(call: ApiCall, service: Service | None) -> Mapping[str, Any] | None:
+        """The result of an operation that is answered here; None when it is moto's."""
+        if service is None:
+            return None
+        service.guards.get(call.operation, _no_check)(call)
+        handler = service.operations.get(call.operation)
+        if handler is None and service.complete:
+            raise AwsError("UnknownOperationException", f"Shoal's emulator does not emulate {call.service} {call.operation}")
+        return handler(call) if handler else None
+
+    def _moto(self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall) -> Iterable[bytes]:
+        status: list[int] = []
+
+        def started(line: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            status.append(int(line.split(" ", 1)[0]))
+            return start_response(line, headers, *more)
+
+        answered = self.moto(environ, started)
+        self.requests.record(call, status[0] if status else 0)
+        return answered
+
+    def _finish(self, reply: Reply, start_response: StartResponse) -> Iterable[bytes]:
+        self.requests.record(reply.call, reply.answer.status, reply.error)
+        return _write(reply.answer, start_response)
+
+
+def _no_check(_call: ApiCall) -> None:
+    """For operations without a guard."""
+
+
+def _write(answer: Answer, start_response: StartResponse) -> Iterable[bytes]:
+    headers = [(name, str(value)) for name, value in answer.headers.items()]
+    start_response(status_line(answer.status), [*headers, ("Content-Length", str(len(answer.body)))])
+    return [answer.body]

@@ -1,0 +1,148 @@
+"""One emulator: an HTTP server on 127.0.0.1 with the control plane, moto and SageMaker behind it, and a state directory that
+says where it is. `Emulator.start()` returns when it answers; `close()` stops every thread and child."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import make_server
+
+from emulator.context import ServiceContext
+from emulator.control.clients import Clients
+from emulator.control.cloudformation.service import CloudFormation
+from emulator.control.dispatcher import Dispatcher, Service
+from emulator.control.events import Events
+from emulator.control.functions.invoker import Invoker
+from emulator.control.functions.mappings import EventSources
+from emulator.control.functions.service import Functions
+from emulator.control.identity import Identity
+from emulator.control.requestlog import RequestLog
+from emulator.control.sagemaker import Gateway, SageMaker
+from emulator.control.state import State
+from emulator.processes import ProcessRegistry, started_at
+from emulator.sagemaker.service import SageMakerService
+
+SAGEMAKER = "sagemaker.amazonaws.com"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `serve` is told. `accelerators`: how many GPUs of this machine training jobs may use."""
+
+    state_dir: Path
+    account: str
+    region: str
+    port: int = 0
+    accelerators: int = 0
+
+
+class QuietRequestHandler(MotoRequestHandler):
+    """Requests are in requests.jsonl; the access log of the server would say less."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Nothing."""
+
+
+class Emulator:
+    """Wires the parts; every part gets the others through its constructor."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.state = State(options.state_dir)
+        self.registry = ProcessRegistry(options.state_dir)
+        self._port = options.port
+        self._thread: threading.Thread | None = None
+        self.identity = Identity(options.account, options.region)
+        self.clients = Clients(self.endpoint_url, options.region)
+        self.invoker = Invoker(self.identity, self.clients, self.registry, options.state_dir / "lambda")
+        self.functions = Functions(self.identity, self.clients, self.invoker, options.state_dir / "lambda")
+        self.sources = EventSources(self.identity, self.clients, self.functions)
+        self.events = Events(self.identity, self.clients, self.functions)
+        self.sagemaker: SageMaker = SageMakerService(self._context())
+        self.cloudformation = CloudFormation(self.identity, self.clients, self.functions, self.endpoint_url)
+        self._server = make_server("127.0.0.1", options.port, self._dispatcher(), threaded=True, request_handler=QuietRequestHandler)
+        self._port = int(self._server.server_address[1])
+
+    def endpoint_url(self) -> str:
+        """The name localhost, not the number: URLs of buckets and queues are read by it."""
+        return f"http://localhost:{self._port}"
+
+    def start(self) -> None:
+        """Answer requests from a thread of ours, and say where in the state directory."""
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True, name="http")
+        self._thread.start()
+        self.state.write(self.description())
+
+    def description(self) -> dict[str, Any]:
+        """The ready line and emulator.json."""
+        return {
+            "endpoint": self.endpoint_url(),
+            "pid": os.getpid(),
+            "port": self._port,
+            "process_started_at": started_at(os.getpid()),
+            "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "account": self.options.account,
+            "region": self.options.region,
+        }
+
+    def close(self) -> None:
+        """Stop in the order in which parts use each other; the server last, because the others still call it."""
+        steps: Iterable[Callable[[], object]] = (
+            self.cloudformation.close,
+            self.sources.close,
+            self.events.close,
+            self.sagemaker.close,
+            self.invoker.close,
+            self._stop_server,
+            self.registry.sweep,
+        )
+        for step in steps:
+            try:
+                step()
+            except Exception:
+                log.exception("closing failed at %s", step)
+        self.state.withdraw()
+
+    def _stop_server(self) -> None:
+        if self._thread is not None:
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()
+
+    def _context(self) -> ServiceContext:
+        return ServiceContext(
+            account=self.options.account,
+            region=self.options.region,
+            state_dir=self.options.state_dir,
+            endpoint_url=self.endpoint_url,
+            clients=self.clients,
+            emit_event=self._emit,
+            role_credentials=lambda role_arn, session_name: self.identity.service_credentials(role_arn, session_name, SAGEMAKER),
+            invoke_lambda=self.functions.invoke,
+        )
+
+    def _emit(self, entry: Mapping[str, Any]) -> None:
+        self.events.emit(entry)
+
+    def _dispatcher(self) -> Dispatcher:
+        services = {
+            "sts": Service(self.identity.operations),
+            "events": Service(self.events.operations, guards=self.events.guards),
+            "lambda": Service({**self.functions.operations, **self.sources.operations}, complete=True),
+            "cloudformation": Service(self.cloudformation.operations, complete=True),
+        }
+        moto = DomainDispatcherApplication(create_backend_app)
+        requests = RequestLog(self.options.state_dir / "requests.jsonl")
+        return Dispatcher(self.identity, requests, moto, services, {"sagemaker": Gateway(self.sagemaker)}, self.cloudformation.answer_path)
