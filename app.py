@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -16,11 +17,13 @@ def main() -> int:
     use_installed_node()
     from stacks.app import ShoalApp  # only now: importing the CDK starts Node.js
 
-    app = ShoalApp()
+    # The CLI hands the feature flags over by itself; `python app.py` without the CLI gets the same ones.
+    app = ShoalApp(context=json.loads((ROOT / "cdk.json").read_text())["context"])
     chosen = app.node.try_get_context("environment")
     try:
         for name in [chosen] if chosen else environment_names(ROOT):
-            app.add_environment(load_environment(name, ROOT), root=ROOT)
+            for notice in app.add_environment(load_environment(name, ROOT), root=ROOT):
+                print(f"{name}: {notice}", file=sys.stderr)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1

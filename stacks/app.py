@@ -10,6 +10,7 @@ import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks
 
 from config.settings import Environment
+from pipelines.check import check
 from stacks.stage import EnvironmentStage
 
 
@@ -22,6 +23,11 @@ class ShoalApp(cdk.App):
         if checked:
             cdk.Validations.of(self).add_plugins(AwsSolutionsChecks(self))
 
-    def add_environment(self, environment: Environment, *, root: Path) -> EnvironmentStage:
-        """Add the stacks of one environment. Raises ConfigError when its training cannot run as asked."""
-        return EnvironmentStage(self, environment=environment, root=root)
+    def add_environment(self, environment: Environment, *, root: Path) -> list[str]:
+        """Add the stacks of one environment of the repository at `root`; returns what its owner should know.
+
+        Raises ConfigError when something in the environment would fail later.
+        """
+        notices = check(environment, root=root)
+        EnvironmentStage(self, environment=environment, root=root)
+        return notices

@@ -9,6 +9,7 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from config.names import Names
+from pipelines import shapes
 from pipelines.definition import Infrastructure, build
 from stacks.constructs import smoke_test, teardown_guard
 from stacks.constructs.code_archive import CodeArchive
@@ -43,6 +44,7 @@ class PipelineStack(cdk.Stack):
         self._guard = TeardownGuard(self, "TeardownGuard", names=names, functions=root / "functions")
         self._jobs = JobRoles(self, "JobRoles", names=names, key=data.key, vpc=network.vpc)
         definition = build(environment, self._infrastructure())
+        shapes.check(definition)
         self._allow_pulls(definition)
         role = self._pipeline_role()
         self.pipeline = TrainingPipeline(

@@ -32,7 +32,7 @@ def cdk_context() -> dict[str, Any]:
 def stages(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> dict[str, EnvironmentStage]:
     """Environment name -> its stage, not synthesised yet."""
     app = ShoalApp(outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False)
-    return {name: app.add_environment(load_environment(name, ROOT), root=ROOT) for name in ("dev", "prod")}
+    return {name: EnvironmentStage(app, environment=load_environment(name, ROOT), root=ROOT) for name in ("dev", "prod")}
 
 
 @pytest.fixture(scope="session")
