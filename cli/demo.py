@@ -65,7 +65,7 @@ class Demo:
 
     @property
     def cdk(self) -> Cdk:
-        return self.workspace.cdk(self.logs, self.folder / "cdk.out", self.report)
+        return self.workspace.cdk(self.folder / "cdk.out", self.logs, self.folder / "tmp", self.report)
 
     @property
     def owner(self) -> Owner:

@@ -33,9 +33,9 @@ def synth(workspace: Workspace, environment: str | None) -> None:
     """Write the CloudFormation templates of ENV, or of every environment, to cdk.out. Needs no network and no credentials."""
     if environment:
         load_environment(environment, workspace.root)
-    assembly = workspace.root / "cdk.out"
+    assembly, folder = workspace.root / "cdk.out", workspace.root / ".shoal" / "cdk"
     with open_view() as view, phase("synth", view):
-        workspace.cdk(workspace.root / ".shoal" / "cdk", assembly, view).synth(environment)
+        workspace.cdk(assembly, folder, folder / "tmp", view).synth(environment)
     click.echo(f"written: {assembly}")
 
 

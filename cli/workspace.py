@@ -42,8 +42,8 @@ class Workspace:
         folder = self.root / ".shoal" / "local"
         return EmulatorProcess(self.root, folder, self.root / ".shoal" / "logs" / "emulator.log", self.environ)
 
-    def cdk(self, work: Path, assembly: Path, report: Report) -> Cdk:
-        return Cdk(self.root, self.environ, assembly, work, lambda line: report(Detail(line)))
+    def cdk(self, assembly: Path, logs: Path, scratch: Path, report: Report) -> Cdk:
+        return Cdk(self.root, self.environ, assembly, logs, scratch, lambda line: report(Detail(line)))
 
     def _target(self, environment: Environment, local: bool) -> Target:
         if not local and environment.target is TargetKind.AWS:
@@ -80,7 +80,7 @@ class Session:
     def cdk(self, report: Report) -> Cdk:
         """The CLI with this environment's own assembly, so that `shoal synth` and other environments do not change it."""
         folder = self.workspace.root / ".shoal" / "cdk" / self.environment.name
-        return self.workspace.cdk(folder, folder / "cdk.out", report)
+        return self.workspace.cdk(folder / "cdk.out", folder, folder / "tmp", report)
 
     def teardown(self, report: Report) -> Teardown:
         return Teardown(self.target, self.names, report, self.poll_s)

@@ -35,8 +35,10 @@ class Cdk:
     """Environment variables that the CLI may see (for AWS: all of the user's)."""
     assembly: Path
     """Where `synth` writes and the others read the cloud assembly."""
-    work: Path
-    """For logs and, when the target is local, the CLI's own caches and temporary files."""
+    logs: Path
+    """Gets one file per command."""
+    scratch: Path
+    """For temporary files and, when the target is local, for what the CLI keeps in the user's home."""
     on_line: Callable[[str], None] | None = None
 
     def synth(self, environment: str | None = None) -> None:
@@ -49,7 +51,9 @@ class Cdk:
 
     def bootstrap(self, target: Target) -> None:
         """Creates or updates the bootstrap stack of the target's account and region."""
-        self._cdk("bootstrap", (f"aws://{target.account}/{target.region}",), self._variables(target), _DEPLOY_TIMEOUT_S)
+        place = f"aws://{target.account}/{target.region}"
+        # Not from the checkout: where the CLI finds an app, it synthesises all of it first, to look for further accounts.
+        self._cdk("bootstrap", (place,), self._variables(target), _DEPLOY_TIMEOUT_S, cwd=self.scratch)
 
     def deploy(self, target: Target, environment: str) -> None:
         """Deploys every stack of the environment, from the assembly."""
@@ -68,7 +72,7 @@ class Cdk:
     def _stacks(self, environment: str) -> tuple[str, ...]:
         return (f"{environment}/*", "--app", str(self.assembly))
 
-    def _cdk(self, verb: str, arguments: tuple[str, ...], variables: dict[str, str], timeout_s: float) -> None:
+    def _cdk(self, verb: str, arguments: tuple[str, ...], variables: dict[str, str], timeout_s: float, cwd: Path | None = None) -> None:
         program = (str(node()), str(cli(self.root)), verb, *arguments, *_FLAGS)
         environment = variables | {
             "JSII_NODE": str(node()),
@@ -76,16 +80,14 @@ class Cdk:
             "CDK_DISABLE_CLI_TELEMETRY": "true",
             "CDK_DISABLE_VERSION_CHECK": "true",
             "PYTHONDONTWRITEBYTECODE": "1",
+            "TMPDIR": str(self.scratch),
         }
-        run(Command(f"cdk {verb}", program, self.root, environment, self.work / f"cdk-{verb}.log", timeout_s), self.on_line)
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        run(Command(f"cdk {verb}", program, cwd or self.root, environment, self.logs / f"cdk-{verb}.log", timeout_s), self.on_line)
 
     def _variables(self, target: Target) -> dict[str, str]:
-        variables = target.child_environment(self.inherited)
-        if target.is_local:  # so that nothing stays in the user's home or in /tmp, however the CLI ends
-            temporary = self.work / "tmp"
-            temporary.mkdir(parents=True, exist_ok=True)
-            variables |= {"CDK_HOME": str(temporary), "TMPDIR": str(temporary)}
-        return variables
+        home = {"CDK_HOME": str(self.scratch)} if target.is_local else {}
+        return target.child_environment(self.inherited) | home
 
 
 def node() -> Path:

@@ -15,7 +15,7 @@ from tests.lifecycle.conftest import ROOT
 
 def cdk(tmp_path: Path, root: Path = ROOT) -> Cdk:
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "AWS_PROFILE": "no-such-profile"}
-    return Cdk(root, environment, tmp_path / "cdk.out", tmp_path)
+    return Cdk(root, environment, tmp_path / "cdk.out", tmp_path, tmp_path / "tmp")
 
 
 def test_node_is_the_one_that_pip_installed() -> None:
