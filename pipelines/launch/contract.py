@@ -1,7 +1,8 @@
 """How a distributed training starts, one value per strategy: settings in, the toolkit's hyperparameters out.
 
 SageMaker's API has no field for it. The training toolkit inside the image reads hyperparameters that start with `sagemaker_`;
-these are the ones that SDK v2's `PyTorch(distribution=...)` emits (`tests/goldens/make_sdk_v2.py` compares).
+these are the ones that SDK v2's `PyTorch(distribution=...)` emits (`tests/goldens/make_sdk_v2.py` compares). Which launcher goes with
+which collective: https://docs.aws.amazon.com/sagemaker/latest/dg/data-parallel-framework-estimator.html
 """
 
 from __future__ import annotations

@@ -119,6 +119,10 @@ def test_the_fallback_is_not_used_where_smddp_can_run() -> None:
     assert (type(stays.contract), stays.notices) == (SmddpAllReduce, ())
 
 
+def test_allgather_depends_on_the_script_and_says_so() -> None:
+    assert "its own backend option has to" in launch(collective=Collective.ALLGATHER).notices[0]
+
+
 def test_one_node_of_smddp_is_a_notice() -> None:
     assert "gains nothing on one" in launch(instance_count=1).notices[0]
 
