@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
 
 from config.errors import Problem
 from config.settings import Environment
 
+Details = Mapping[str, Any]
+"""One of the errors in pydantic's `ValidationError.errors()`."""
 _TYPE_NAMES = {
     "string_type": "text (in quotes)",
     "int_type": "a whole number without quotes",
@@ -30,7 +31,7 @@ _SYMBOLS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less th
 
 def problems_of(error: ValidationError, data: dict[str, Any]) -> list[Problem]:
     """One problem per wrong key of `data`; a union that matches none of its types counts once."""
-    grouped: dict[str, list[tuple[tuple[int | str, ...], ErrorDetails]]] = {}
+    grouped: dict[str, list[tuple[tuple[int | str, ...], Details]]] = {}
     for details in error.errors():
         place = _place(details, data)
         grouped.setdefault(_path(place), []).append((place, details))
@@ -49,7 +50,7 @@ def _prune(data: dict[str, Any], prefix: str, keys: set[str]) -> dict[str, Any]:
     return {name: _prune(value, f"{prefix}{name}.", keys) if isinstance(value, dict) else value for name, value in kept.items()}
 
 
-def _place(details: ErrorDetails, data: Any) -> tuple[int | str, ...]:
+def _place(details: Details, data: Any) -> tuple[int | str, ...]:
     """The part of pydantic's location that exists in the file, plus the missing key; what follows are branches of a union."""
     place: list[int | str] = []
     for step in details["loc"]:
@@ -65,7 +66,7 @@ def _path(place: Sequence[int | str]) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
 
 
-def _problem(key: str, found: list[tuple[tuple[int | str, ...], ErrorDetails]]) -> Problem:
+def _problem(key: str, found: list[tuple[tuple[int | str, ...], Details]]) -> Problem:
     place, details = found[0]
     if details["type"] == "extra_forbidden":
         return _unknown_key(key, place)
@@ -85,7 +86,7 @@ def _unknown_key(key: str, place: tuple[int | str, ...]) -> Problem:
     return Problem(key, f"there is no such key here; allowed: {', '.join(names)}", advice)
 
 
-def _rule(details: ErrorDetails) -> str:
+def _rule(details: Details) -> str:
     kind, context = details["type"], details.get("ctx", {})
     if kind in _TYPE_NAMES:
         return f"must be {_TYPE_NAMES[kind]}"
@@ -99,10 +100,11 @@ def _rule(details: ErrorDetails) -> str:
     length = [f"must have {word} {context[name]}" for name, word in _LENGTHS.items() if name in context]
     if length:
         return f"{length[0]} {'characters' if kind.startswith('string') else 'entries'}"
-    return details["msg"][0].lower() + details["msg"][1:]
+    message = str(details["msg"])
+    return message[0].lower() + message[1:]
 
 
-def _shown(details: ErrorDetails) -> Any:
+def _shown(details: Details) -> Any:
     value = details["input"]
     return "null" if value is None else value
 

@@ -144,7 +144,7 @@ def _notices(training: Training, contract: Contract, swapped: bool) -> Iterator[
     if isinstance(contract, Torchrun):
         return
     if isinstance(contract, SmddpAllGather):
-        yield "training.collective allgather: torchrun does not tell the script to use smddp, its own backend option has to (backend: smddp)"
+        yield "training.collective allgather: torchrun does not tell the script to use smddp; the script's own option must (backend: smddp)"
     if training.image_uri:
         yield "training.image_uri replaces AWS's image: nothing here can check that smddp is in it"
     elif notice := tables.smddp_releases(training.framework)[training.framework_version].notice:

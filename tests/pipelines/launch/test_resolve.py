@@ -120,7 +120,7 @@ def test_the_fallback_is_not_used_where_smddp_can_run() -> None:
 
 
 def test_allgather_depends_on_the_script_and_says_so() -> None:
-    assert "its own backend option has to" in launch(collective=Collective.ALLGATHER).notices[0]
+    assert "the script's own option must (backend: smddp)" in launch(collective=Collective.ALLGATHER).notices[0]
 
 
 def test_one_node_of_smddp_is_a_notice() -> None:
