@@ -3,7 +3,7 @@
 import importlib.metadata
 import sysconfig
 
-from setuptools import setup
+from setuptools import setup  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
 # pip builds in an isolated environment, but with the target's interpreter: its own folders are the ones to look in.
 _FOLDERS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})

@@ -1,0 +1,70 @@
+"""The state of a run between two steps: written by rank 0, whole or not at all, and read back exactly.
+
+One file, `checkpoint.pt`, in the folder that SageMaker copies to and from S3 (/opt/ml/checkpoints).
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+FILE = "checkpoint.pt"
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a run is: `step` batches of epoch `epoch` (from 1) are done. It also fixes the data order and the learning rate."""
+
+    epoch: int
+    step: int
+
+
+def write(folder: Path, run: dict[str, Any], position: Position, network: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Replace the checkpoint in `folder`; `run` is what a resumed run must have been started with."""
+    folder.mkdir(parents=True, exist_ok=True)
+    state = {
+        "run": run,
+        "epoch": position.epoch,
+        "step": position.step,
+        "network": network.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "rng": torch.get_rng_state(),
+    }
+    partial = folder / f"{FILE}.partial"
+    with partial.open("wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(folder / FILE)
+
+
+def read(
+    folder: Path, run: dict[str, Any], network: torch.nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
+) -> Position | None:
+    """Restore network, optimiser and random state; None if there is no checkpoint.
+
+    Raises ValueError if it cannot be read or belongs to a run with other settings.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    try:
+        state = torch.load(path, map_location=device, weights_only=True)
+    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as error:
+        raise ValueError(f"{path} cannot be read, remove it to start anew: {error}") from error
+    _require_same_run(path, state["run"], run)
+    network.load_state_dict(state["network"])
+    optimizer.load_state_dict(state["optimizer"])
+    torch.set_rng_state(state["rng"].cpu())
+    return Position(state["epoch"], state["step"])
+
+
+def _require_same_run(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    different = [f"{key} {found.get(key)} (now {value})" for key, value in wanted.items() if found.get(key) != value]
+    if different:
+        raise ValueError(f"{path} is from a run with other settings: {', '.join(different)}; use them or another --checkpoint-dir")

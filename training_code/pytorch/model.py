@@ -1,0 +1,97 @@
+"""The network, its preprocessing and its file format: the part that training, evaluation and inference share.
+
+uint8 images (N, 28, 28) come in, logits or probabilities (N, 10) go out. A saved model is a folder with `model.pt`
+(the weights) and `model.json` (where they come from).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+# Mean and standard deviation of MNIST's training pixels, scaled to 0..1.
+PIXEL_MEAN = 0.1307
+PIXEL_STD = 0.3081
+
+WEIGHTS_FILE = "model.pt"
+METADATA_FILE = "model.json"
+
+
+class DigitNet(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
+    """Two convolutions and two dense layers, 214,000 weights: right-sized for 99.2 % on MNIST in two epochs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 24, kernel_size=5)
+        self.conv2 = nn.Conv2d(24, 32, kernel_size=3)
+        self.dense1 = nn.Linear(32 * 5 * 5, 256)
+        self.dense2 = nn.Linear(256, 10)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Logits (N, 10) of prepared images (N, 1, 28, 28)."""
+        # Pooling before relu gives the same result with a quarter of the work.
+        features = functional.relu(functional.max_pool2d(self.conv1(pixels), 2))
+        features = functional.relu(functional.max_pool2d(self.conv2(features), 2))
+        features = functional.relu(self.dense1(features.flatten(1)))
+        return self.dense2(features)  # type: ignore[no-any-return, unused-ignore]
+
+
+def new_network(device: torch.device) -> DigitNet:
+    """A network with fresh weights, in the memory format that convolutions are fastest in."""
+    network = DigitNet()
+    network.to(device)
+    network.to(memory_format=torch.channels_last)
+    return network
+
+
+def prepare(images: torch.Tensor) -> torch.Tensor:
+    """Turn uint8 images (N, 28, 28) into the network's input: float32 (N, 1, 28, 28), normalised."""
+    pixels = images.unsqueeze(1).to(torch.float32, memory_format=torch.channels_last)
+    return pixels.div_(255).sub_(PIXEL_MEAN).div_(PIXEL_STD)
+
+
+def predict(network: nn.Module, images: torch.Tensor) -> torch.Tensor:
+    """Probabilities float32 (N, 10) of uint8 images (N, 28, 28)."""
+    with torch.inference_mode():
+        return functional.softmax(network(prepare(images)), dim=1)
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A model as it was read from its folder, ready to predict."""
+
+    network: nn.Module
+    metadata: dict[str, Any]
+    """What training wrote to model.json, `training_job_name` among it."""
+    weights_sha256: str
+
+
+def save(network: nn.Module, metadata: dict[str, Any], folder: Path) -> None:
+    """Write the weights (on CPU, so that any machine can read them) and the metadata into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    torch.save(weights, folder / WEIGHTS_FILE)
+    (folder / METADATA_FILE).write_text(json.dumps(metadata, indent=2, sort_keys=True) + "\n")
+
+
+def load(folder: Path, device: torch.device) -> SavedModel:
+    """Read what `save` wrote. Raises ValueError if the folder holds no model of ours."""
+    weights_file, metadata_file = folder / WEIGHTS_FILE, folder / METADATA_FILE
+    for file in (weights_file, metadata_file):
+        if not file.is_file():
+            raise ValueError(f"{folder} holds no model: {file.name} is missing")
+    network = new_network(device)
+    try:
+        network.load_state_dict(torch.load(weights_file, map_location=device, weights_only=True))
+        metadata = json.loads(metadata_file.read_text())
+    except (RuntimeError, EOFError, OSError, ValueError, TypeError, AttributeError, pickle.UnpicklingError) as error:
+        raise ValueError(f"{folder} holds a damaged model: {error}") from error
+    return SavedModel(network.eval(), metadata, hashlib.sha256(weights_file.read_bytes()).hexdigest())

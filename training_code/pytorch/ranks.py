@@ -1,0 +1,117 @@
+"""Joining the job: the launcher's environment comes in, this process's place among the ranks goes out.
+
+The same code runs with smddp on p4d, with NCCL on other GPUs, with gloo on CPUs and alone.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.util
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+COLLECTIVE_TIMEOUT = timedelta(minutes=10)
+SMDDP_MODULE = "smdistributed.dataparallel.torch.torch_smddp"
+
+# The training toolkit gives one of these to mpirun when the job asks for smddp.
+SMDDP_FLAGS = ("SMDATAPARALLEL_USE_SINGLENODE", "SMDATAPARALLEL_USE_HOMOGENEOUS")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process's place in the job, and the few collectives that training needs."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    backend: str
+    device: torch.device
+
+    @property
+    def is_first(self) -> bool:
+        """Rank 0 prints and writes; the others only compute."""
+        return self.rank == 0
+
+    def sum(self, *values: float | torch.Tensor) -> list[float]:
+        """Add each value over all ranks; float32, which every backend reduces."""
+        total = torch.stack([torch.as_tensor(value, dtype=torch.float32, device=self.device) for value in values])
+        dist.all_reduce(total)
+        return [float(value) for value in total]
+
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+        dist.barrier()
+
+    def wrap(self, network: torch.nn.Module) -> torch.nn.Module:
+        """The network with its gradients averaged over the ranks in backward()."""
+        devices = [self.device] if self.device.type == "cuda" else None
+        return torch.nn.parallel.DistributedDataParallel(network, device_ids=devices, gradient_as_bucket_view=True)
+
+
+@contextmanager
+def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
+    """Be part of the job while the block runs. `backend` is auto, smddp, nccl or gloo."""
+    chosen = choose_backend(backend, environ)
+    if chosen == "smddp":
+        importlib.import_module(SMDDP_MODULE)  # registers the backend; under mpirun the stand-in also sets RANK and its like
+    local_rank, local_world_size = _local(environ)
+    device = _device(local_rank)
+    _share_cores(device, local_world_size, environ)
+    _join(chosen, environ)
+    try:
+        yield Ranks(dist.get_rank(), dist.get_world_size(), local_rank, chosen, device)
+    finally:
+        # A process group that something still refers to (DistributedDataParallel sits in reference cycles) keeps its
+        # threads, and gloo's abort the interpreter at exit: collect the cycles, so that leaving really joins them.
+        gc.collect()
+        dist.destroy_process_group()
+
+
+def choose_backend(wanted: str, environ: Mapping[str, str]) -> str:
+    """With "auto": smddp if the launcher was told so and the library is there, else NCCL with CUDA, else gloo."""
+    if wanted != "auto":
+        return wanted
+    if any(flag in environ for flag in SMDDP_FLAGS) and _importable(SMDDP_MODULE):
+        return "smddp"
+    return "nccl" if torch.cuda.is_available() else "gloo"
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _local(environ: Mapping[str, str]) -> tuple[int, int]:
+    if "OMPI_COMM_WORLD_SIZE" in environ and "RANK" not in environ:
+        raise ValueError("mpirun started this process without smddprun, so it has no RANK; is smddprun on PATH in the image?")
+    return int(environ.get("LOCAL_RANK", "0")), int(environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def _device(local_rank: int) -> torch.device:
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    torch.cuda.set_device(local_rank)
+    return torch.device("cuda", local_rank)
+
+
+def _share_cores(device: torch.device, local_world_size: int, environ: Mapping[str, str]) -> None:
+    """Give each rank of a host its share of the cores: ranks that each start a thread per core slow each other down."""
+    if device.type == "cpu" and "OMP_NUM_THREADS" not in environ:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // local_world_size))
+
+
+def _join(backend: str, environ: Mapping[str, str]) -> None:
+    place: dict[str, Any] = {}
+    if "WORLD_SIZE" not in environ:  # no launcher: a job of one, which needs no address to meet at
+        place = {"store": dist.HashStore(), "rank": 0, "world_size": 1}
+    dist.init_process_group(backend, timeout=COLLECTIVE_TIMEOUT, **place)

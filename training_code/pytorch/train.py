@@ -1,0 +1,346 @@
+"""Train a digit classifier on MNIST with any number of ranks: idx files and hyperparameters come in, a model folder goes out.
+
+    python train.py --train-dir mnist/train --test-dir mnist/test --model-dir model
+    torchrun --nproc_per_node 2 train.py ...
+    mpirun -np 2 smddprun python -m mpi4py train.py ...        (what SageMaker's toolkit runs for smddp)
+
+The batch size is the *global* one: at equal settings, 1 rank and N ranks see the same batches in the same order and give
+the same loss curve. Rank 0 prints the metrics that SageMaker's metric definitions look for and writes all files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import checkpoint
+import torch
+from checkpoint import Position
+from data import Digits, read_test, read_train
+from model import new_network, prepare, save
+from ranks import Ranks, joined
+from torch.nn import functional
+
+WARM_UP_SHARE = 0.3
+EVALUATION_BATCH = 1000
+SERVED_FILES = ("inference.py", "model.py")
+
+
+@dataclass(frozen=True)
+class Options:
+    """A run, completely: two runs with equal options (but for folders) give equal models."""
+
+    epochs: int
+    batch_size: int | None
+    batch_size_per_rank: int | None
+    learning_rate: float
+    reference_batch_size: int
+    seed: int
+    precision: str
+    backend: str
+    log_every: int
+    checkpoint_every: int
+    train_dir: Path
+    test_dir: Path
+    model_dir: Path
+    checkpoint_dir: Path
+    job_name: str
+
+    def global_batch(self, world_size: int) -> int:
+        """Images per optimiser step over all ranks. Raises ValueError if the ranks cannot share them evenly."""
+        batch = self.batch_size_per_rank * world_size if self.batch_size_per_rank else self.batch_size or self.reference_batch_size
+        if batch % world_size:
+            raise ValueError(f"global batch size {batch} is not divisible by the world size {world_size}")
+        return batch
+
+    def peak_learning_rate(self, world_size: int) -> float:
+        """Linear scaling (Goyal et al., arXiv 1706.02677): the rate was chosen for the reference batch and grows with the batch.
+
+        More ranks at the same global batch change nothing; more ranks at the same batch per rank raise the rate.
+        """
+        return self.learning_rate * self.global_batch(world_size) / self.reference_batch_size
+
+
+def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
+    """Command line first, then SageMaker's SM_* variables, then defaults."""
+    parser = argparse.ArgumentParser(description="Train a digit classifier on MNIST.", allow_abbrev=False)
+    parser.add_argument("--epochs", type=_positive, default=2)
+    batch = parser.add_mutually_exclusive_group()
+    batch.add_argument("--batch-size", type=_positive, help="images per step over ALL ranks (default: the reference batch size)")
+    batch.add_argument("--batch-size-per-rank", type=_positive, help="instead: images per step and rank")
+    parser.add_argument("--learning-rate", type=float, default=0.01, help="peak rate at the reference batch size")
+    parser.add_argument("--reference-batch-size", type=_positive, default=256, help="global batch the rate was chosen for")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="bf16: faster, other numbers")
+    parser.add_argument("--backend", choices=("auto", "smddp", "nccl", "gloo"), default="auto")
+    parser.add_argument("--log-every", type=_positive, default=20, help="steps between two lines of metrics")
+    parser.add_argument("--checkpoint-every", type=_positive, default=100, help="steps between two checkpoints")
+    for name, variable in (("--train-dir", "SM_CHANNEL_TRAIN"), ("--test-dir", "SM_CHANNEL_TEST"), ("--model-dir", "SM_MODEL_DIR")):
+        parser.add_argument(name, type=Path, default=environ.get(variable), required=variable not in environ, help=f"default: ${variable}")
+    parser.add_argument("--checkpoint-dir", type=Path, help="default: checkpoints beside the model, in a job /opt/ml/checkpoints")
+    values = vars(parser.parse_args(arguments))
+    values["checkpoint_dir"] = values["checkpoint_dir"] or values["model_dir"].parent / "checkpoints"
+    return Options(**values, job_name=environ.get("TRAINING_JOB_NAME", "local"))
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
+
+
+class StopRequest:
+    """Remembers SIGTERM, which SageMaker sends 120 s before it kills a stopped or interrupted job."""
+
+    def __init__(self) -> None:
+        self.received = False
+        signal.signal(signal.SIGTERM, self._remember)
+
+    def _remember(self, _signal: int, _frame: object) -> None:
+        self.received = True
+
+
+@dataclass
+class Run:
+    """What one rank works with."""
+
+    options: Options
+    ranks: Ranks
+    train: Digits
+    test: Digits
+    network: torch.nn.Module
+    parallel: torch.nn.Module
+    """The network with its gradients averaged over the ranks; they share the weights."""
+    optimizer: torch.optim.Optimizer
+    stop: StopRequest
+    started_at: float
+
+    @property
+    def global_batch(self) -> int:
+        """Images per step over all ranks."""
+        return self.options.global_batch(self.ranks.world_size)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole global batches only: an uneven last one would weigh its images differently on each rank."""
+        return len(self.train) // self.global_batch
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The settings that a checkpoint must share with the run that resumes from it; the number of ranks is not among them."""
+        options = self.options
+        return {
+            "epochs": options.epochs,
+            "batch_size": self.global_batch,
+            "learning_rate": options.peak_learning_rate(self.ranks.world_size),
+            "seed": options.seed,
+            "precision": options.precision,
+            "images": len(self.train),
+        }
+
+    def say(self, line: str) -> None:
+        """Print once per job."""
+        if self.ranks.is_first:
+            print(line, flush=True)
+
+    def elapsed_s(self) -> float:
+        """Seconds since this process began to train."""
+        return time.monotonic() - self.started_at
+
+
+def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
+    """One rank, from joining the job to leaving it."""
+    options = parse_options(arguments, environ)
+    with joined(options.backend, environ) as ranks:
+        run = set_up(options, ranks)
+        run.say(f"backend={ranks.backend} device={ranks.device} world_size={ranks.world_size} global_batch={run.global_batch}")
+        position = resume(run)
+        accuracy = train(run, position)
+        if accuracy is not None:
+            save_model(run, accuracy)
+
+
+def set_up(options: Options, ranks: Ranks) -> Run:
+    """Read the data, make the network: the same on every rank, because the seed is."""
+    stop = StopRequest()
+    torch.manual_seed(options.seed)
+    train_digits, test_digits = read_train(options.train_dir), read_test(options.test_dir)
+    batch = options.global_batch(ranks.world_size)
+    if batch > len(train_digits):
+        raise ValueError(f"global batch size {batch} is larger than the training set ({len(train_digits)} images)")
+    network = new_network(ranks.device)
+    optimizer = torch.optim.Adam(network.parameters(), lr=options.learning_rate, fused=_has_fused_adam(ranks.device))
+    return Run(
+        options=options,
+        ranks=ranks,
+        train=train_digits.to(ranks.device),
+        test=test_digits.to(ranks.device),
+        network=network,
+        parallel=ranks.wrap(network),
+        optimizer=optimizer,
+        stop=stop,
+        started_at=time.monotonic(),
+    )
+
+
+def _has_fused_adam(device: torch.device) -> bool:
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    return device.type == "cuda" or version >= (2, 4)
+
+
+def resume(run: Run) -> Position:
+    """Continue from the checkpoint, if there is one; every host has its own copy, so all ranks must have read the same."""
+    found = checkpoint.read(run.options.checkpoint_dir, run.identity, run.network, run.optimizer, run.ranks.device)
+    position = found or Position(epoch=1, step=0)
+    done = (position.epoch - 1) * run.steps_per_epoch + position.step
+    if run.ranks.sum(float(done))[0] != done * run.ranks.world_size:
+        raise ValueError(f"the ranks' checkpoints differ; rank {run.ranks.rank} has epoch {position.epoch} step {position.step}")
+    if found:
+        run.say(f"resumed at epoch={position.epoch} step={position.step} from {run.options.checkpoint_dir}")
+    return position
+
+
+def train(run: Run, position: Position) -> float | None:
+    """Train from `position` to the end; the last test accuracy, or None if the job was asked to stop first."""
+    accuracy = None
+    for epoch in range(position.epoch, run.options.epochs + 1):
+        first_step = position.step if epoch == position.epoch else 0
+        if not train_epoch(run, epoch, first_step):
+            return None
+        accuracy = evaluate(run, epoch)
+    return accuracy
+
+
+def train_epoch(run: Run, epoch: int, first_step: int) -> bool:
+    """Train the rest of one epoch; False if the job was asked to stop, with a checkpoint written."""
+    run.parallel.train()
+    line_at, line_step = time.monotonic(), first_step
+    for step, (images, labels) in enumerate(batches(run, epoch, first_step), start=first_step + 1):
+        set_learning_rate(run, epoch, step)
+        loss = train_step(run, images, labels)
+        last = step == run.steps_per_epoch
+        if step % run.options.log_every == 0 or last:
+            stop = report(run, epoch, step, loss, (step - line_step) / (time.monotonic() - line_at))
+            line_at, line_step = time.monotonic(), step
+            if stop or last:
+                write_checkpoint(run, epoch, step)
+            if stop:
+                run.say(f"stopped on SIGTERM at epoch={epoch} step={step}; the checkpoint is in {run.options.checkpoint_dir}")
+                return False
+        elif step % run.options.checkpoint_every == 0:
+            write_checkpoint(run, epoch, step)
+    return True
+
+
+def batches(run: Run, epoch: int, first_step: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """This rank's slice of each global batch of the epoch; the order depends on seed and epoch only, so it can be resumed."""
+    order = torch.randperm(len(run.train), generator=torch.Generator().manual_seed(run.options.seed * 1_000_003 + epoch))
+    share = run.global_batch // run.ranks.world_size
+    for step in range(first_step, run.steps_per_epoch):
+        start = step * run.global_batch + run.ranks.rank * share
+        mine = order[start : start + share].to(run.ranks.device)
+        yield run.train.images[mine], run.train.labels[mine]
+
+
+def train_step(run: Run, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Forward, backward (which averages the gradients over the ranks), update; this rank's mean loss."""
+    run.optimizer.zero_grad(set_to_none=True)
+    with torch.autocast(run.ranks.device.type, dtype=torch.bfloat16, enabled=run.options.precision == "bf16"):
+        logits = run.parallel(prepare(images))
+    loss = functional.cross_entropy(logits.float(), labels)
+    loss.backward()
+    run.optimizer.step()
+    return loss.detach()
+
+
+def set_learning_rate(run: Run, epoch: int, step: int) -> None:
+    """The rate of step `step` (from 1) of an epoch: a pure function of the position, so there is no scheduler to resume."""
+    done = (epoch - 1) * run.steps_per_epoch + step - 1
+    total = run.options.epochs * run.steps_per_epoch
+    rate = one_cycle(done / total, run.options.peak_learning_rate(run.ranks.world_size))
+    for group in run.optimizer.param_groups:
+        group["lr"] = rate
+
+
+def one_cycle(progress: float, peak: float) -> float:
+    """Warm up along a cosine from a 25th of the peak, then fall to almost nothing; `progress` runs from 0 to 1."""
+    if progress < WARM_UP_SHARE:
+        start, end, share = peak / 25, peak, progress / WARM_UP_SHARE
+    else:
+        start, end, share = peak, peak / 250_000, (progress - WARM_UP_SHARE) / (1 - WARM_UP_SHARE)
+    return end + (start - end) * (1 + math.cos(math.pi * share)) / 2
+
+
+def report(run: Run, epoch: int, step: int, loss: torch.Tensor, steps_per_second: float) -> bool:
+    """Print the global batch's loss, and agree on whether any rank was told to stop.
+
+    Raises ValueError on all ranks together if the loss is not a number any more.
+    """
+    total, stops = run.ranks.sum(loss, float(run.stop.received))
+    mean = total / run.ranks.world_size
+    if not math.isfinite(mean):
+        raise ValueError(f"the loss is {mean} at epoch {epoch} step {step}: try a smaller --learning-rate")
+    rate = run.optimizer.param_groups[0]["lr"]
+    run.say(
+        f"epoch={epoch} step={step}/{run.steps_per_epoch} train_loss={mean:.6f} learning_rate={rate:.6f}"
+        f" images_per_second={steps_per_second * run.global_batch:.1f} elapsed_s={run.elapsed_s():.1f} world_size={run.ranks.world_size}"
+    )
+    return stops > 0
+
+
+def write_checkpoint(run: Run, epoch: int, step: int) -> None:
+    """Write the state after `step` steps of `epoch`, on rank 0."""
+    if run.ranks.is_first:
+        checkpoint.write(run.options.checkpoint_dir, run.identity, Position(epoch, step), run.network, run.optimizer)
+
+
+def evaluate(run: Run, epoch: int) -> float:
+    """Test accuracy; every rank tests its share of the images and the counts are added."""
+    run.network.eval()
+    images = run.test.images[run.ranks.rank :: run.ranks.world_size]
+    labels = run.test.labels[run.ranks.rank :: run.ranks.world_size]
+    loss, correct = torch.zeros((), device=run.ranks.device), torch.zeros((), device=run.ranks.device)
+    with torch.inference_mode():
+        for some_images, some_labels in zip(images.split(EVALUATION_BATCH), labels.split(EVALUATION_BATCH), strict=True):
+            logits = run.network(prepare(some_images))
+            loss += functional.cross_entropy(logits, some_labels, reduction="sum")
+            correct += (logits.argmax(1) == some_labels).sum()
+    loss_sum, correct_sum = run.ranks.sum(loss, correct)
+    accuracy = correct_sum / len(run.test)
+    run.say(f"epoch={epoch} test_loss={loss_sum / len(run.test):.6f} test_accuracy={accuracy:.4f} elapsed_s={run.elapsed_s():.1f}")
+    return accuracy
+
+
+def save_model(run: Run, accuracy: float) -> None:
+    """Write weights, metadata and the code that serves them; SageMaker packs the folder into model.tar.gz."""
+    run.ranks.barrier()
+    if not run.ranks.is_first:
+        return
+    metadata = {
+        **run.identity,
+        "training_job_name": run.options.job_name,
+        "backend": run.ranks.backend,
+        "world_size": run.ranks.world_size,
+        "test_accuracy": accuracy,
+        "torch": torch.__version__,
+    }
+    save(run.network, metadata, run.options.model_dir)
+    code = run.options.model_dir / "code"
+    code.mkdir(exist_ok=True)
+    for name in SERVED_FILES:
+        shutil.copyfile(Path(__file__).with_name(name), code / name)
+    run.say(f"saved the model in {run.options.model_dir}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:], os.environ)
