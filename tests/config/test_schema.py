@@ -6,6 +6,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
 from config.__main__ import main
 from config.schema import FILE, schema, schema_text
 
@@ -37,6 +41,18 @@ def test_unknown_keys_are_errors_in_the_editor_too() -> None:
 def test_environment_files_point_editors_to_it() -> None:
     files = sorted((ROOT / "environments").glob("*.yaml"))
     assert [path.name for path in files if "$schema=schema.json" not in path.read_text(encoding="utf-8")] == []
+
+
+@pytest.mark.parametrize("name", ["dev", "prod", "staging"])
+def test_the_schema_accepts_the_environments_of_the_repository(name: str) -> None:
+    content = yaml.safe_load((ROOT / "environments" / f"{name}.yaml").read_text(encoding="utf-8"))
+    assert list(Draft202012Validator(schema()).iter_errors(content)) == []
+
+
+def test_the_schema_finds_what_an_editor_should_underline() -> None:
+    wrong = {"name": "dev", "account": 1, "training": {"strategy": "smdp", "instance_typ": "x"}, "endpoint": {"ttl_minutes": 1}}
+    found = {".".join(map(str, error.absolute_path)) for error in Draft202012Validator(schema()).iter_errors(wrong)}
+    assert found == {"account", "training", "training.strategy", "endpoint.ttl_minutes"}
 
 
 def test_the_command_writes_it(tmp_path: Path) -> None:
