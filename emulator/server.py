@@ -23,7 +23,9 @@ from emulator.control.events import Events
 from emulator.control.functions.invoker import Invoker
 from emulator.control.functions.mappings import EventSources
 from emulator.control.functions.service import Functions
+from emulator.control.functions.tagging import Tagging
 from emulator.control.identity import Identity
+from emulator.control.motofixes import use_own_bucket_policies, warm_up
 from emulator.control.requestlog import RequestLog
 from emulator.control.sagemaker import Gateway, SageMaker
 from emulator.control.state import State
@@ -60,6 +62,7 @@ class Emulator:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        use_own_bucket_policies()
         self.state = State(options.state_dir)
         self.registry = ProcessRegistry(options.state_dir)
         self._port = options.port
@@ -84,6 +87,7 @@ class Emulator:
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True, name="http")
         self._thread.start()
         self.state.write(self.description())
+        threading.Thread(target=warm_up, args=(self.options.account, self.options.region), daemon=True, name="warm-up").start()
 
     def description(self) -> dict[str, Any]:
         """The ready line and emulator.json."""
@@ -137,10 +141,11 @@ class Emulator:
         self.events.emit(entry)
 
     def _dispatcher(self) -> Dispatcher:
+        tagging = Tagging(self.functions, self.sources)
         services = {
             "sts": Service(self.identity.operations),
             "events": Service(self.events.operations, guards=self.events.guards),
-            "lambda": Service({**self.functions.operations, **self.sources.operations}, complete=True),
+            "lambda": Service({**self.functions.operations, **self.sources.operations, **tagging.operations}, complete=True),
             "cloudformation": Service(self.cloudformation.operations, complete=True),
         }
         moto = DomainDispatcherApplication(create_backend_app)

@@ -1,7 +1,7 @@
 """Resource policies (role trust, queue, function): does a document allow a principal an action on a resource?
 
-Evaluates what resource policies of this kind use: Principal, Action, Resource with wildcards, and the conditions
-String*, Arn* and Bool, on the context keys the caller of `allows` knows. A condition on a key that is unknown does not match.
+Evaluates what resource policies of this kind use: Principal, (Not)Action, (Not)Resource with wildcards, and the conditions
+String*, Arn*, Bool and Null, on the context keys the caller of `allows` knows. A condition on a key that is unknown does not match.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -25,18 +25,32 @@ class Principal:
 
 def allows(policy: Mapping[str, Any], principal: Principal, action: str, resource: str, context: Mapping[str, str]) -> bool:
     """Whether some statement allows it and none denies it."""
+    return decision(policy, principal, action, resource, context) == "Allow"
+
+
+def decision(
+    policy: Mapping[str, Any], principal: Principal, action: str, resource: str, context: Mapping[str, str]
+) -> Literal["Allow", "Deny"] | None:
+    """What the document says: Deny wins over Allow; None when no statement is about it."""
     statements = _listed(policy.get("Statement", []))
-    matching = [statement["Effect"] for statement in statements if _matches(statement, principal, action, resource, context)]
-    return "Allow" in matching and "Deny" not in matching
+    effects = {statement["Effect"] for statement in statements if _matches(statement, principal, action, resource, context)}
+    return "Deny" if "Deny" in effects else "Allow" if "Allow" in effects else None
 
 
 def _matches(statement: Mapping[str, Any], principal: Principal, action: str, resource: str, context: Mapping[str, str]) -> bool:
     return (
         _names(statement, principal)
-        and any(like(pattern.lower(), action.lower()) for pattern in _listed(statement.get("Action", [])))
-        and any(like(pattern, resource) for pattern in _listed(statement.get("Resource", "*")))
+        and _listing(statement, "Action", action.lower(), str.lower)
+        and _listing(statement, "Resource", resource, str)
         and all(_condition(operator, wanted, context) for operator, wanted in statement.get("Condition", {}).items())
     )
+
+
+def _listing(statement: Mapping[str, Any], element: str, value: str, fold: Callable[[str], str]) -> bool:
+    """Whether Action (or NotAction, ...) covers the value; a statement without Resource is about the resource it is on."""
+    if f"Not{element}" in statement:
+        return not any(like(fold(pattern), value) for pattern in _listed(statement[f"Not{element}"]))
+    return any(like(fold(pattern), value) for pattern in _listed(statement.get(element, "*")))
 
 
 def _names(statement: Mapping[str, Any], principal: Principal) -> bool:
@@ -53,6 +67,10 @@ def _condition(operator: str, wanted: Mapping[str, Any], context: Mapping[str, s
     known = {key.lower(): value for key, value in context.items()}
     for key, values in wanted.items():
         value = known.get(key.lower())
+        if operator == "Null":
+            if (value is None) != (str(values).lower() == "true"):
+                return False
+            continue
         if value is None:
             if not if_exists:
                 return False

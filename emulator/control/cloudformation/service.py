@@ -24,6 +24,7 @@ from emulator.control.protocol import Answer, ApiCall
 from emulator.errors import AwsError
 
 Parameters = Mapping[str, Any]
+LONG_POLL_S = 3.0
 
 
 @dataclass
@@ -91,8 +92,11 @@ class CloudFormation:
         return {}
 
     def _describe_stacks(self, wanted: Parameters) -> Mapping[str, Any]:
+        """Waits a moment for a stack that is being deployed: a client that asks for one stack asks again until it is done."""
         name = wanted.get("StackName")
         found = [self.stacks.find(name)] if name else self.stacks.living()
+        if name and found[0].worker is not None:
+            found[0].worker.join(LONG_POLL_S)
         return {"Stacks": [stack.described() for stack in found]}
 
     def _list_stacks(self, wanted: Parameters) -> Mapping[str, Any]:

@@ -41,10 +41,15 @@ class EventSource:
     queue_arn: str
     function_arn: str
     settings: dict[str, Any]
+    tags: dict[str, str] = field(default_factory=dict)
     modified_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     last_result: str = "No records processed"
     stop: threading.Event = field(default_factory=threading.Event)
     thread: threading.Thread | None = None
+
+    @property
+    def arn(self) -> str:
+        return f"{self.function_arn.rpartition(':function:')[0]}:event-source-mapping:{self.id}"
 
     @property
     def enabled(self) -> bool:
@@ -63,7 +68,7 @@ class EventSource:
             "State": "Enabled" if self.enabled else "Disabled",
             "StateTransitionReason": "USER_INITIATED",
             "FunctionResponseTypes": list(self.settings.get("FunctionResponseTypes", [])),
-            "EventSourceMappingArn": f"{self.function_arn.rpartition(':function:')[0]}:event-source-mapping:{self.id}",
+            "EventSourceMappingArn": self.arn,
         }
 
 
@@ -87,6 +92,13 @@ class EventSources:
             "ListEventSourceMappings": self._list,
         }
 
+    def tags(self, arn: str) -> dict[str, str]:
+        """The tags of a mapping, to be read and changed; AwsError when there is none by that ARN."""
+        for source in self._sources.values():
+            if source.arn == arn:
+                return source.tags
+        raise AwsError("ResourceNotFoundException", f"Resource not found: {arn}", 404)
+
     def close(self) -> None:
         """Stop every poller and wait for it."""
         for source in self._sources.values():
@@ -108,7 +120,7 @@ class EventSources:
             raise AwsError("InvalidParameterValueException", f"Shoal's emulator maps SQS queues only, not {given}")
         function = self.functions.get(wanted["FunctionName"])
         self._check_visibility(queue_arn, function.timeout_s)
-        source = EventSource(str(uuid.uuid4()), queue_arn, function.arn, settings_of(wanted))
+        source = EventSource(str(uuid.uuid4()), queue_arn, function.arn, settings_of(wanted), dict(wanted.get("Tags") or {}))
         self._sources[source.id] = source
         self._run(source)
         return source.describe()

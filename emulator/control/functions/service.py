@@ -58,6 +58,12 @@ class Functions:
         self.get(name_or_arn)
         self.invoker.invoke_later(lambda: self.get(name_or_arn), event, failed)
 
+    def retag(self, name_or_arn: str, tags: Mapping[str, str]) -> None:
+        """Give a function these tags."""
+        with self._lock:
+            function = self.get(name_or_arn)
+            self._functions[function.name] = replace(function, tags=tags)
+
     def service_may_invoke(self, name_or_arn: str, service: str, source_arn: str) -> bool:
         """Whether the function's resource policy lets an AWS service invoke it for `source_arn`."""
         function = self.get(name_or_arn)
@@ -80,9 +86,6 @@ class Functions:
             "AddPermission": self._add_permission,
             "RemovePermission": self._remove_permission,
             "GetPolicy": self._get_policy,
-            "TagResource": self._tag,
-            "UntagResource": self._untag,
-            "ListTags": lambda call: {"Tags": dict(self.get(call.parameters["Resource"]).tags)},
         }
 
     def _create(self, call: ApiCall) -> Mapping[str, Any]:
@@ -178,19 +181,6 @@ class Functions:
         if not function.policy:
             raise AwsError("ResourceNotFoundException", "The resource you requested does not exist.", 404)
         return {"Policy": json.dumps(function.policy_document), "RevisionId": function.revision}
-
-    def _tag(self, call: ApiCall) -> Mapping[str, Any]:
-        function = self.get(call.parameters["Resource"])
-        return self._retag(function, {**function.tags, **call.parameters["Tags"]})
-
-    def _untag(self, call: ApiCall) -> Mapping[str, Any]:
-        function = self.get(call.parameters["Resource"])
-        return self._retag(function, {key: value for key, value in function.tags.items() if key not in call.parameters["TagKeys"]})
-
-    def _retag(self, function: Function, tags: Mapping[str, str]) -> Mapping[str, Any]:
-        with self._lock:
-            self._functions[function.name] = replace(self.get(function.name), tags=tags)
-        return {}
 
     def _check_role(self, role_arn: str) -> None:
         try:

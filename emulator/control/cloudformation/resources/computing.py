@@ -90,18 +90,20 @@ class Permission(ResourceType):
 
 class EventSourceMapping(ResourceType):
     type_name = "AWS::Lambda::EventSourceMapping"
-    properties = frozenset({"EventSourceArn", "FunctionName", *MAPPING})
+    properties = frozenset({"EventSourceArn", "FunctionName", "Tags", *MAPPING})
     replaced_by = names("EventSourceArn")
 
     def create(self, request: Request) -> Created:
         wanted = request.only("EventSourceArn", "FunctionName", *MAPPING)
-        made = request.client("lambda").create_event_source_mapping(**wanted)
+        made = request.client("lambda").create_event_source_mapping(**wanted, Tags=request.tag_map())
         return Created(made["UUID"], {"Id": made["UUID"], "EventSourceMappingArn": made["EventSourceMappingArn"]})
 
     def update(self, request: Request) -> Created:
         defaults: dict[str, Any] = {"BatchSize": 10, "MaximumBatchingWindowInSeconds": 0, "FunctionResponseTypes": [], "Enabled": True}
         dropped = {key: value for key, value in defaults.items() if key in request.old and key not in request.properties}
         wanted = request.only("FunctionName", *MAPPING)
+        if request.changed("Tags") and request.tag_map():
+            request.client("lambda").tag_resource(Resource=request.attributes["EventSourceMappingArn"], Tags=request.tag_map())
         request.client("lambda").update_event_source_mapping(UUID=request.physical_id, **dropped, **wanted)
         return Created(request.physical_id, request.attributes)
 
