@@ -11,12 +11,13 @@ import fcntl
 import shutil
 import subprocess
 import sys
+import tempfile
 import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from emulator.errors import EmulatorError
-from emulator.runtimes.catalog import Runtime, default_cache, marker
+from emulator.runtimes.catalog import Runtime, default_cache, is_generated, marker
 
 Progress = Callable[[str], None]
 _TAIL_LINES = 15
@@ -58,18 +59,23 @@ def _build(runtime: Runtime, folder: Path, progress: Progress) -> None:
     _pip(folder, ["--requirement", str(runtime.lock)], progress)
     for package in runtime.local_packages:
         progress(f"{runtime.name}: installing {package.name}")
-        _pip(folder, ["--no-deps", str(package)], progress)
+        with tempfile.TemporaryDirectory(dir=folder) as temporary:  # setuptools writes beside the sources
+            copy = shutil.copytree(package, Path(temporary) / package.name, ignore=_generated)
+            _pip(folder, ["--no-deps", str(copy)], progress)
     progress(f"{runtime.name}: checking that it imports")
     _run([str(folder / "bin" / "python"), "-c", runtime.check], f"The runtime {runtime.name} was installed but does not import")
     marker(folder).write_text(runtime.version + "\n")
 
 
+def _generated(_folder: str, entries: list[str]) -> list[str]:
+    return [entry for entry in entries if is_generated(entry)]
+
+
 def _pip(folder: Path, arguments: list[str], progress: Progress) -> None:
     command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process:
-        assert process.stdout is not None
         lines: list[str] = []
-        for line in process.stdout:
+        for line in process.stdout or ():
             lines.append(line.rstrip())
             if line.startswith(("Collecting ", "Building ", "Installing ")):
                 progress("  " + line.strip()[:160])

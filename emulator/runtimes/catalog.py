@@ -21,6 +21,11 @@ CACHE_VARIABLE = "SHOAL_RUNTIMES"
 """Environment variable that moves the cache; without it, `.shoal/runtimes` in the repository."""
 
 
+def is_generated(name: str) -> bool:
+    """Whether a file or folder of a local package is made by tools, not by people."""
+    return name in {"__pycache__", "build", "dist"} or name.endswith(".egg-info")
+
+
 @dataclass(frozen=True)
 class Runtime:
     """One entry of `runtimes`; paths absolute."""
@@ -41,8 +46,7 @@ class Runtime:
     def _local_files(self) -> Iterator[Path]:
         for package in self.local_packages:
             for path in sorted(package.rglob("*")):
-                generated = {"__pycache__", "build", "dist"} & set(path.parts) or any(part.endswith(".egg-info") for part in path.parts)
-                if path.is_file() and not generated:
+                if path.is_file() and path.suffix != ".md" and not any(is_generated(part) for part in path.relative_to(package).parts):
                     yield path
 
     def folder(self, cache: Path | None = None) -> Path:

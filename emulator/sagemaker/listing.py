@@ -57,7 +57,7 @@ class Listing:
         return page | ({"NextToken": _token(end)} if end < len(chosen) else {})
 
     def _sort_key(self, request: Document) -> Callable[[Document], tuple[str | float, float]]:
-        by = request.get("SortBy", "CreationTime")
+        by = str(request.get("SortBy", "CreationTime"))
         field = {"Name": self.name, "CreationTime": self.created, "Status": self.status}.get(by, by)
         return lambda document: (document.get(field, ""), document.get("_sequence", 0))
 

@@ -49,7 +49,7 @@ class SageMakerService:
             **_of_tags(Tags(core)),
         }
 
-    def handle(self, operation: str, request: Document, caller_arn: str) -> Document:  # noqa: ARG002 (who called is the log's concern)
+    def handle(self, operation: str, request: Document, caller_arn: str) -> Document:
         """The response of `operation`, instants as epoch seconds; AwsError for whatever AWS would refuse, and what is not emulated."""
         input_shape(operation)
         if operation not in self._operations:

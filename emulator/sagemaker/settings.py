@@ -14,7 +14,7 @@ class Settings:
     stop_grace_s: float = 120.0
     """From SIGTERM to SIGKILL (API_StopTrainingJob: 120 seconds)."""
     container_start_s: float = 480.0
-    """How long a model's container may take to answer /ping; AWS: 4 minutes unless ContainerStartupHealthCheckTimeoutInSeconds says more."""
+    """How long a model's container may take to answer /ping, unless ContainerStartupHealthCheckTimeoutInSeconds says it."""
     invocation_s: float = 60.0
     """How long a model may take to answer an invocation."""
     lambda_step_s: float = 600.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import botocore.session
 from botocore.model import ListShape, MapShape, OperationNotFoundError, ServiceModel, Shape, StringShape, StructureShape
@@ -30,7 +30,7 @@ class ResponseMismatchError(Exception):
 @functools.cache
 def service_model() -> ServiceModel:
     """botocore's model of the SageMaker control plane."""
-    return botocore.session.Session().get_service_model("sagemaker")  # type: ignore[no-any-return]
+    return botocore.session.Session().get_service_model("sagemaker")
 
 
 @functools.cache
@@ -40,8 +40,7 @@ def input_shape(operation: str) -> StructureShape:
         shape = service_model().operation_model(operation).input_shape
     except OperationNotFoundError:
         raise AwsError("UnknownOperationException", f"SageMaker has no operation {operation}.") from None
-    assert isinstance(shape, StructureShape)
-    return shape
+    return cast(StructureShape, shape)
 
 
 @functools.cache
@@ -69,8 +68,7 @@ def check_response(operation: str, response: Document) -> Document:
 
 def only_members(shape_name: str, record: Document) -> Document:
     """The members of `record` that the structure `shape_name` has; how a list's summary is cut from a description."""
-    shape = service_model().shape_for(shape_name)
-    assert isinstance(shape, StructureShape)
+    shape = cast(StructureShape, service_model().shape_for(shape_name))
     return {key: value for key, value in record.items() if key in shape.members}
 
 

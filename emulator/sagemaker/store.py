@@ -46,6 +46,11 @@ class Store:
         with self._lock:
             return copy.deepcopy(self._documents.get(kind, {}).get(name))
 
+    def read(self, kind: str, name: str) -> Document:
+        """A document that must be there; KeyError when it is gone."""
+        with self._lock:
+            return copy.deepcopy(self._documents[kind][name])
+
     def all(self, kind: str) -> list[Document]:
         with self._lock:
             return copy.deepcopy(list(self._documents.get(kind, {}).values()))

@@ -42,10 +42,15 @@ def main(arguments: list[str]) -> int:
 def probe() -> int:
     """0 when this machine lets us make a container; otherwise one line on stderr says what was refused."""
     try:
-        return in_namespaces(lambda: (namespaces.mount("none", Path("/dev/shm"), "tmpfs"), 0)[1])  # noqa: S108 (in its own namespace)
+        return in_namespaces(_mount_something)
     except OSError as refused:
         sys.stderr.write(f"{refused}\n")
         return 1
+
+
+def _mount_something() -> int:
+    namespaces.mount("none", Path("/dev/shm"), "tmpfs")  # noqa: S108 (in its own namespace)
+    return 0
 
 
 def in_namespaces(work: Any) -> int:

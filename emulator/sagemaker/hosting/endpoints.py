@@ -86,10 +86,7 @@ class Endpoints:
         """Start a server for `config`; the one before it goes only when the new one serves (an update that fails rolls back)."""
         variant = config["ProductionVariants"][0]
         try:
-            model = self._core.store.get(models.KIND, variant["ModelName"])
-            if model is None:
-                raise ServerFailedError(f'Could not find model "{self._core.arn("model", variant["ModelName"])}".')
-            server = ModelServer(self._core, name, variant, model)
+            server = ModelServer(self._core, name, variant, self._model(variant["ModelName"]))
             with self._lock:
                 self._starting[name] = server
             try:
@@ -110,6 +107,12 @@ class Endpoints:
         finally:
             with self._lock:
                 self._starting.pop(name, None)
+
+    def _model(self, name: str) -> Document:
+        model = self._core.store.get(models.KIND, name)
+        if model is None:
+            raise ServerFailedError(f'Could not find model "{self._core.arn("model", name)}".')
+        return model
 
     def _deployment_failed(self, name: str, reason: str) -> None:
         with self._lock:
@@ -184,7 +187,9 @@ class Endpoints:
         """ModelError, HTTP 424 (API_runtime_InvokeEndpoint)."""
         group = f"/aws/sagemaker/Endpoints/{name}"
         original = status or 500
-        message = f'Received {"server" if original >= 500 else "client"} error ({original}) from {variant} with message "{said}". See {group} in account {self._core.context.account} for more information.'
+        side = "server" if original >= 500 else "client"
+        where = f"See {group} in account {self._core.context.account} for more information."
+        message = f'Received {side} error ({original}) from {variant} with message "{said}". {where}'
         document = {"Message": message, "OriginalMessage": said, "OriginalStatusCode": original, "LogStreamArn": self._log_arn(group)}
         return 424, {"Content-Type": "application/json", "x-amzn-ErrorType": "ModelError"}, json.dumps(document).encode()
 

@@ -70,22 +70,21 @@ class ModelServer:
         self._wait_for_ping()
 
     def _wait_for_ping(self) -> None:
-        assert self._pod is not None
+        pod = self._started()
         allowed_s = self._variant.get("ContainerStartupHealthCheckTimeoutInSeconds", self._core.settings.container_start_s)
         deadline = time.monotonic() + allowed_s
         while not self._answers_ping():
             if self._closing.is_set():
                 raise ServerFailedError("The endpoint was deleted.")
-            if self._pod.wait(0):
-                self._pod.close()
-                raise ServerFailedError(self._did_not_pass("The container ended with exit code " f"{self._pod.exit_codes()[_HOST]}."))
+            if pod.wait(0):
+                pod.close()
+                raise ServerFailedError(self._did_not_pass(f"The container ended with exit code {pod.exit_codes()[_HOST]}."))
             if time.monotonic() > deadline:
                 raise ServerFailedError(self._did_not_pass(f"No answer within {allowed_s:g} s."))
             self._closing.wait(_PING_EVERY_S)
 
     def _did_not_pass(self, evidence: str) -> str:
-        assert self._log is not None
-        said = "; ".join(line.partition(" ")[2] for line in self._log.tail(3))
+        said = "; ".join(line.partition(" ")[2] for line in (self._log.tail(3) if self._log else []))
         return (
             f"The primary container for production variant {self._variant['VariantName']} did not pass the ping health check. "
             f"Please check CloudWatch logs for this endpoint. {evidence} Last lines: {said}"
@@ -103,9 +102,8 @@ class ModelServer:
         return self._request("POST", "/invocations", body, passed_on, self._core.settings.invocation_s)
 
     def _request(self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Answer:
-        assert self._pod is not None
         connection = http.client.HTTPConnection("localhost", timeout=timeout_s)
-        connection.sock = self._pod.dial(self._port)
+        connection.sock = self._started().dial(self._port)
         connection.sock.settimeout(timeout_s)
         try:
             connection.request(method, path, body, dict(headers))
@@ -113,6 +111,11 @@ class ModelServer:
             return Answer(response.status, response.headers.get("Content-Type", ""), response.read())
         finally:
             connection.close()
+
+    def _started(self) -> Pod:
+        if self._pod is None:
+            raise ConnectionError("the container has not been started")
+        return self._pod
 
     def ended(self) -> bool:
         """Whether the server's process is gone."""

@@ -27,7 +27,8 @@ def image_for(uri: str, use: str) -> Image:
     if found is None:
         raise not_emulated(f"the image {uri} for {use}; images it has: {', '.join(image_patterns(use))}")
     if not found.runtime.is_built():
-        raise invalid(f"The runtime {found.runtime.name} of image {uri} is not built: python -m emulator runtime build {found.runtime.name}")
+        name = found.runtime.name
+        raise invalid(f"The runtime {name} of image {uri} is not built: python -m emulator runtime build {name}")
     return found
 
 

@@ -13,11 +13,11 @@ from emulator.sagemaker.shapes import Document
 FAILURE_REASON_LENGTH = 1024
 
 
-class JobFailure(Exception):
+class JobFailedError(Exception):
     """A job that ends as Failed; `str()` is its FailureReason."""
 
 
-class JobStopped(Exception):
+class JobStoppedError(Exception):
     """StopTrainingJob or StopProcessingJob came before the container ran."""
 
 
@@ -45,9 +45,7 @@ class Job:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def document(self) -> Document:
-        document = self.core.store.get(self.kind.store, self.name)
-        assert document is not None
-        return document
+        return self.core.store.read(self.kind.store, self.name)
 
     def change(self, edit: Callable[[Document], None]) -> None:
         """Edit the document and tell EventBridge."""
@@ -61,7 +59,7 @@ class Job:
 
     def check_not_stopped(self) -> None:
         if self.stop.is_set():
-            raise JobStopped
+            raise JobStoppedError
 
 
 def failure_reason(text: str) -> str:

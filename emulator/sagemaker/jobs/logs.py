@@ -81,12 +81,12 @@ class LogStreams:
             self.refused = str(refused)
 
     def _create(self, stream: str) -> None:
-        for create in (
-            lambda: self._logs.create_log_group(logGroupName=self._group),
-            lambda: self._logs.create_log_stream(logGroupName=self._group, logStreamName=stream),
+        for create, names in (
+            (self._logs.create_log_group, {"logGroupName": self._group}),
+            (self._logs.create_log_stream, {"logGroupName": self._group, "logStreamName": stream}),
         ):
             try:
-                create()
+                create(**names)
             except ClientError as exists:
                 if exists.response["Error"]["Code"] != "ResourceAlreadyExistsException":
                     raise

@@ -69,4 +69,5 @@ def _stopping(document: Document) -> None:
 
 
 def _taken(existing: Document) -> AwsError:
-    return in_use(f"Job name must be unique within an AWS account and region, and a job with this name already exists ({existing['ProcessingJobArn']})")
+    unique = "Job name must be unique within an AWS account and region, and a job with this name already exists"
+    return in_use(f"{unique} ({existing['ProcessingJobArn']})")

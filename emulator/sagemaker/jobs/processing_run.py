@@ -14,7 +14,7 @@ from emulator.runtimes.catalog import Image
 from emulator.sagemaker import names
 from emulator.sagemaker.container.launch import Host, Pod, PodError
 from emulator.sagemaker.jobs import containers, storage
-from emulator.sagemaker.jobs.lifecycle import Job, JobFailure, JobStopped, failure_reason
+from emulator.sagemaker.jobs.lifecycle import Job, JobFailedError, JobStoppedError, failure_reason
 from emulator.sagemaker.jobs.logs import LogStreams
 from emulator.sagemaker.jobs.paths import JobPaths
 from emulator.sagemaker.jobs.storage import DataError, FolderSync
@@ -37,10 +37,10 @@ class ProcessingRun:
     def run(self) -> None:
         try:
             status, reason = self._lifecycle()
-        except JobStopped:
+        except JobStoppedError:
             status, reason = "Stopped", ""
-        except (JobFailure, DataError, PodError, AwsError) as failed:
-            status, reason = "Failed", f"{'' if isinstance(failed, JobFailure) else 'ClientError: '}{failed}"
+        except (JobFailedError, DataError, PodError, AwsError) as failed:
+            status, reason = "Failed", f"{'' if isinstance(failed, JobFailedError) else 'ClientError: '}{failed}"
         except Exception as bug:  # noqa: BLE001 (a job must never stay InProgress; the reason names the bug)
             (self._paths.folder / "emulator-error.txt").write_text(traceback.format_exc())
             status, reason = "Failed", f"InternalServerError: We encountered an internal error of the emulator: {bug!r}"
@@ -57,7 +57,7 @@ class ProcessingRun:
         self._configure()
         ending = self._process()
         if ending.how is Ended.BY_ITSELF and ending.exit_code != 0:
-            raise JobFailure(f"AlgorithmError: {self._evidence()}, exit code: {ending.exit_code}")
+            raise JobFailedError(f"AlgorithmError: {self._evidence()}, exit code: {ending.exit_code}")
         if ending.how is Ended.BY_ITSELF:
             self._upload()
             return "Completed", ""
@@ -69,10 +69,10 @@ class ProcessingRun:
         try:
             found = storage.fetch_prefix(self._s3, source["S3Uri"], target)
         except DataError as failed:
-            raise JobFailure(f"ClientError: Data download failed:{failed}") from failed
+            raise JobFailedError(f"ClientError: Data download failed:{failed}") from failed
         if not found:
             missing = storage.nothing_found(source["S3Uri"], self._job.core.context.region, self._request["RoleArn"])
-            raise JobFailure(f"ClientError: Data download failed:{missing}")
+            raise JobFailedError(f"ClientError: Data download failed:{missing}")
 
     def _configure(self) -> None:
         """The folders of the outputs and the configuration files (dg build-your-own-processing-container)."""
@@ -138,7 +138,7 @@ class ProcessingRun:
                 continue
             if storage.put_folder(self._s3, self._local(each), each["S3Output"]["S3Uri"], key) == 0:
                 place = each["S3Output"]["LocalPath"]
-                raise JobFailure(f"ClientError: Data upload failed: nothing was found at {place} for the output {each['OutputName']}")
+                raise JobFailedError(f"ClientError: Data upload failed: nothing was found at {place} for the output {each['OutputName']}")
 
     def _finish(self, status: str, reason: str) -> None:
         message_file = self._paths.host(_HOST).ml / _EXIT_MESSAGE

@@ -49,7 +49,7 @@ def nothing_found(uri: str, region: str, role_arn: str) -> str:
     """What AWS says about a prefix without objects (CreateTrainingJob's ValidationException, as users report it)."""
     return (
         f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that the bucket exists in the '
-        f"selected region ({region}), that objects exist under that S3 prefix, and that the role \"{role_arn}\" has "
+        f'selected region ({region}), that objects exist under that S3 prefix, and that the role "{role_arn}" has '
         f'"s3:ListBucket" permissions on bucket "{split_uri(uri)[0]}".'
     )
 

@@ -60,7 +60,7 @@ def _check_whole(request: Document) -> None:
         raise not_emulated("EnableNetworkIsolation (a container always reaches the AWS endpoint, and nothing else)")
     for field in ("RoleArn", "ResourceConfig", "OutputDataConfig", "StoppingCondition"):
         if field not in request:
-            raise invalid(f"1 validation error detected: Value null at '{field[0].lower()}{field[1:]}' failed to satisfy constraint: Member must not be null")
+            raise invalid(f"{field} is required")
 
 
 def _check_channel(channel: Document) -> None:

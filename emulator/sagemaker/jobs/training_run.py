@@ -15,7 +15,7 @@ from emulator.runtimes.catalog import Image
 from emulator.sagemaker import names
 from emulator.sagemaker.container.launch import Host, Pod, PodError, isolation_refused
 from emulator.sagemaker.jobs import containers, storage
-from emulator.sagemaker.jobs.lifecycle import Job, JobFailure, JobStopped, failure_reason
+from emulator.sagemaker.jobs.lifecycle import Job, JobFailedError, JobStoppedError, failure_reason
 from emulator.sagemaker.jobs.logs import LogStreams
 from emulator.sagemaker.jobs.metrics import Metrics
 from emulator.sagemaker.jobs.paths import HostPaths, JobPaths
@@ -48,10 +48,10 @@ class TrainingRun:
     def run(self) -> None:
         try:
             self._finish(*self._lifecycle())
-        except JobStopped:
+        except JobStoppedError:
             self._finish("Stopped", "Stopped", "")
-        except (JobFailure, DataError, PodError, AwsError) as failed:
-            self._finish("Failed", "Failed", f"{'' if isinstance(failed, JobFailure) else 'ClientError: '}{failed}")
+        except (JobFailedError, DataError, PodError, AwsError) as failed:
+            self._finish("Failed", "Failed", f"{'' if isinstance(failed, JobFailedError) else 'ClientError: '}{failed}")
         except Exception as bug:  # noqa: BLE001 (a job must never stay InProgress; the reason names the bug)
             (self._paths.folder / "emulator-error.txt").write_text(traceback.format_exc())
             self._finish("Failed", "Failed", f"InternalServerError: We encountered an internal error of the emulator: {bug!r}")
@@ -85,14 +85,12 @@ class TrainingRun:
         sharded = source.get("S3DataDistributionType") == "ShardedByS3Key"
         target = paths.channel(channel["ChannelName"])
         try:
-            found = storage.fetch_prefix(
-                self._s3, source["S3Uri"], target, lambda at: not sharded or at % len(self._hosts) == position
-            )
+            found = storage.fetch_prefix(self._s3, source["S3Uri"], target, lambda at: not sharded or at % len(self._hosts) == position)
         except DataError as failed:
-            raise JobFailure(f"ClientError: Data download failed:{failed}") from failed
+            raise JobFailedError(f"ClientError: Data download failed:{failed}") from failed
         if not found:
             missing = storage.nothing_found(source["S3Uri"], self._job.core.context.region, self._request["RoleArn"])
-            raise JobFailure(f"ClientError: Data download failed:{missing}")
+            raise JobFailedError(f"ClientError: Data download failed:{missing}")
 
     def _checkpoints(self, paths: HostPaths) -> Any:
         return paths.seen_as(self._request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints"))
@@ -173,9 +171,9 @@ class TrainingRun:
 
     def _conclude(self, ending: Ending) -> tuple[str, str, str]:
         if ending.how is Ended.BY_ITSELF and ending.exit_code != 0:
-            raise JobFailure(self._algorithm_error(ending))
+            raise JobFailedError(self._algorithm_error(ending))
         if ending.how is Ended.BY_ITSELF and (failure := self._failure_file()) is not None:
-            raise JobFailure(f"AlgorithmError: {failure}, exit code: 0")
+            raise JobFailedError(f"AlgorithmError: {failure}, exit code: 0")
         self._enter("Uploading")
         self._upload()
         if ending.how is Ended.BY_ITSELF:
@@ -238,5 +236,3 @@ def _transition(document: Document, secondary: str, message: str) -> None:
         transitions[-1]["EndTime"] = now
     transitions.append({"Status": secondary, "StartTime": now, "StatusMessage": message})
     document["SecondaryStatus"] = secondary
-
-

@@ -18,7 +18,7 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "LessThanOrEqualTo": lambda left, right: left <= right,
 }
 _FIELDS: Mapping[str, set[str]] = {
-    **dict.fromkeys(_COMPARISONS, {"Type", "LeftValue", "RightValue"}),
+    **{kind: {"Type", "LeftValue", "RightValue"} for kind in _COMPARISONS},
     "In": {"Type", "QueryValue", "Values"},
     "NotIn": {"Type", "QueryValue", "Values"},
     "Not": {"Type", "Expression"},
@@ -28,7 +28,7 @@ _FIELDS: Mapping[str, set[str]] = {
 
 def check_condition(condition: Any, step: str) -> None:
     """Raise ValidationException for a condition that is not emulated or not well formed."""
-    kind = condition.get("Type") if isinstance(condition, dict) else None
+    kind = str(condition.get("Type")) if isinstance(condition, dict) else "none"
     if kind not in _FIELDS:
         raise not_emulated(f"the condition type {kind!r} of step {step}")
     if set(condition) != _FIELDS[kind]:

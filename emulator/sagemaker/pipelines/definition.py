@@ -29,7 +29,13 @@ _TYPES = {*OPERATIONS, "Condition", "Lambda", "Fail"}
 _KEYS = {"Name", "Type", "Arguments", "DependsOn", "DisplayName", "Description", "RetryPolicies", "CacheConfig", "PropertyFiles"}
 _EXTRA_KEYS = {"Lambda": {"FunctionArn", "OutputParameters"}}
 _RETRYABLE = {"Training", "Processing", "Model", "RegisterModel", "EndpointConfig"}
-_RETRY_ON = {"Step.SERVICE_FAULT", "Step.THROTTLING", "SageMaker.JOB_INTERNAL_ERROR", "SageMaker.CAPACITY_ERROR", "SageMaker.RESOURCE_LIMIT"}
+_RETRY_ON = {
+    "Step.SERVICE_FAULT",
+    "Step.THROTTLING",
+    "SageMaker.JOB_INTERNAL_ERROR",
+    "SageMaker.CAPACITY_ERROR",
+    "SageMaker.RESOURCE_LIMIT",
+}
 _TRIGGERS = {"Completed", "Failed", "Stopped", "Any"}
 
 

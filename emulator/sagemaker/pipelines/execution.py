@@ -80,7 +80,8 @@ class Execution:
             threading.Thread(target=self._run_step, args=(self._definition.steps[name],), name=f"step {name}", daemon=True).start()
 
     def _run_step(self, step: Step) -> None:
-        status, changes = "Failed", {}
+        status = "Failed"
+        changes: Document = {}
         try:
             self.record.set_step(step, "Starting")
             self.record.set_step(step, "Executing")

@@ -18,10 +18,18 @@ from emulator.sagemaker.refusals import conflict, not_emulated, not_found
 from emulator.sagemaker.shapes import Document
 
 _LISTING = Listing(
-    "PipelineExecutionSummaries", "PipelineExecutionSummary", "PipelineExecutionArn", "PipelineExecutionStatus", also=frozenset({"PipelineName"})
+    "PipelineExecutionSummaries",
+    "PipelineExecutionSummary",
+    "PipelineExecutionArn",
+    "PipelineExecutionStatus",
+    also=frozenset({"PipelineName"}),
 )
-_STEPS = Listing("PipelineExecutionSteps", "PipelineExecutionStep", "StepName", "StepStatus", "StartTime", also=frozenset({"PipelineExecutionArn"}))
-_PARAMETERS = Listing("PipelineParameters", "Parameter", "Name", created="_position", default_order="Ascending", also=frozenset({"PipelineExecutionArn"}))
+_STEPS = Listing(
+    "PipelineExecutionSteps", "PipelineExecutionStep", "StepName", "StepStatus", "StartTime", also=frozenset({"PipelineExecutionArn"})
+)
+_PARAMETERS = Listing(
+    "PipelineParameters", "Parameter", "Name", created="_position", default_order="Ascending", also=frozenset({"PipelineExecutionArn"})
+)
 
 
 class Executions:

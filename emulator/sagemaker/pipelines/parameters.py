@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ class Parameter:
     def from_text(self, text: str) -> Any:
         """The value that the API carries as text."""
         try:
-            value: Any = {"Integer": int, "Float": float, "String": str, "Boolean": _boolean}[self.type](text)
+            value = _FROM_TEXT[self.type](text)
         except ValueError:
             raise invalid(f"Parameter [{self.name}] value {text!r} is not of type {self.type}") from None
         return self.check(value)
@@ -43,6 +43,9 @@ def _boolean(text: str) -> bool:
     if text.lower() not in {"true", "false"}:
         raise ValueError(text)
     return text.lower() == "true"
+
+
+_FROM_TEXT: Mapping[str, Callable[[str], Any]] = {"Integer": int, "Float": float, "String": str, "Boolean": _boolean}
 
 
 def parse_parameters(documents: Sequence[Any]) -> dict[str, Parameter]:

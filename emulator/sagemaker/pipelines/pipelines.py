@@ -13,6 +13,7 @@ from emulator.sagemaker.refusals import conflict, invalid, not_emulated, not_fou
 from emulator.sagemaker.shapes import Document
 
 KIND = "pipeline"
+_UPDATABLE = ("PipelineDisplayName", "PipelineDescription", "RoleArn", "ParallelismConfiguration")
 _LISTING = Listing("PipelineSummaries", "PipelineSummary", "PipelineName")
 _PREFIX_LISTING = Listing(_LISTING.answer, _LISTING.summary, _LISTING.name, also=frozenset({"PipelineNamePrefix"}))
 
@@ -27,7 +28,7 @@ class Pipelines:
         text = self._definition(request)
         parse(text)
         name, now = request["PipelineName"], names.now()
-        document = {
+        document: Document = {
             **{key: request[key] for key in ("PipelineDescription", "ParallelismConfiguration") if key in request},
             "_name": name.lower(),
             "_tags": request.get("Tags", []),
@@ -59,7 +60,8 @@ class Pipelines:
             answer = self._core.context.clients("s3", None).get_object(Bucket=place["Bucket"], Key=place["ObjectKey"], **version)
             return str(answer["Body"].read().decode())
         except storage.S3_FAILURES as refused:
-            raise invalid(f"Unable to read the pipeline definition from s3://{place['Bucket']}/{place['ObjectKey']}: {refused}") from refused
+            where = f"s3://{place['Bucket']}/{place['ObjectKey']}"
+            raise invalid(f"Unable to read the pipeline definition from {where}: {refused}") from refused
 
     def find(self, name_or_arn: str) -> Document:
         """The pipeline by name or ARN, in any case; ResourceNotFound."""
@@ -71,7 +73,7 @@ class Pipelines:
 
     def update(self, request: Document) -> Document:
         document = self.find(request["PipelineName"])
-        changes = {key: request[key] for key in ("PipelineDisplayName", "PipelineDescription", "RoleArn", "ParallelismConfiguration") if key in request}
+        changes: Document = {key: request[key] for key in _UPDATABLE if key in request}
         if {"PipelineDefinition", "PipelineDefinitionS3Location"} & set(request):
             changes["PipelineDefinition"] = self._definition(request)
             parse(changes["PipelineDefinition"])
@@ -103,6 +105,5 @@ class Pipelines:
 
 def _taken(existing: Document) -> AwsError:
     return invalid(
-        "Pipeline names must be unique within an AWS account and region. "
-        f"Pipeline with name ({existing['PipelineName']}) already exists."
+        f"Pipeline names must be unique within an AWS account and region. Pipeline with name ({existing['PipelineName']}) already exists."
     )

@@ -26,10 +26,7 @@ class ExecutionRecord:
     name: str
 
     def document(self) -> Document:
-        document = self.core.store.get(KIND, self.name)
-        if document is None:
-            raise KeyError(self.name)
-        return document
+        return self.core.store.read(KIND, self.name)
 
     def set_status(self, status: str, reason: str = "") -> None:
         """Set the execution's status and tell EventBridge; nothing happens when it has that status already."""
@@ -99,7 +96,6 @@ class ExecutionRecord:
             "pipelineExecutionArn": document["PipelineExecutionArn"],
         }
         self.core.emit(_STEP_EVENT, detail, document["PipelineArn"])
-
 
 
 def iso(instant: float | None) -> str | None:

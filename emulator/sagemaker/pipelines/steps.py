@@ -197,8 +197,9 @@ class Runner:
             answer = self._lambda_client(limit_s).invoke(FunctionName=function, Payload=json.dumps(arguments).encode())
             payload = json.loads(answer["Payload"].read() or b"null")
         except (ClientError, BotoCoreError) as refused:
-            waited_s = time.monotonic() - began_at
-            why = f"The function did not answer within {limit_s:g} s" if waited_s >= limit_s else f"Failed to invoke lambda:InvokeFunction. Error Details: {refused}"
+            why = f"Failed to invoke lambda:InvokeFunction. Error Details: {refused}"
+            if time.monotonic() - began_at >= limit_s:
+                why = f"The function did not answer within {limit_s:g} s; it keeps running"
             raise StepFailedError(f"ClientError: {why}", "", metadata) from refused
         if answer.get("FunctionError"):
             told = f"{payload.get('errorType')}: {payload.get('errorMessage')}" if isinstance(payload, dict) else str(payload)

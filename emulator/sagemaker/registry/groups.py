@@ -48,7 +48,8 @@ class ModelPackageGroups:
     def delete(self, request: Document) -> Document:
         name = self.describe(request)["ModelPackageGroupName"]
         if any(package.get("ModelPackageGroupName") == name for package in self._core.store.all("model-package")):
-            raise conflict(f"Model Package Group {self._core.arn('model-package-group', name)} cannot be deleted because it still contains Model Packages.")
+            arn = self._core.arn("model-package-group", name)
+            raise conflict(f"Model Package Group {arn} cannot be deleted because it still contains Model Packages.")
         self._core.store.delete(KIND, name)
         return {}
 

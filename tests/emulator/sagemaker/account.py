@@ -1,0 +1,135 @@
+"""What the tests of the SageMaker emulation need of an account: an emulator, clients, a role, a bucket, and short requests."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+from emulator.server import Emulator
+
+PROGRAMS = Path(__file__).parent / "programs"
+ACCOUNT_ID = "123456789012"
+"""moto's own, which an emulator inside this process has."""
+BUCKET = "jobs-of-the-tests"
+TRAINING_IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker"
+INFERENCE_IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"
+_TRUST = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}],
+}
+
+
+@dataclass(frozen=True)
+class Account:
+    """One emulator's account, as its users see it."""
+
+    emulator: Emulator
+    state_dir: Path
+    role: str
+
+    @classmethod
+    def of(cls, emulator: Emulator, state_dir: Path) -> Account:
+        account = cls(emulator, state_dir, f"arn:aws:iam::{ACCOUNT_ID}:role/jobs")
+        account.client("iam").create_role(RoleName="jobs", AssumeRolePolicyDocument=json.dumps(_TRUST))
+        account.client("s3").create_bucket(Bucket=BUCKET)
+        for program in ("train.py", "ranks.py"):
+            account.put(f"code/{program}.tar.gz", archive({program: (PROGRAMS / program).read_bytes()}))
+        account.put("data/train/one.txt", b"1")
+        account.put("data/train/deep/two.txt", b"2")
+        return account
+
+    def client(self, service: str) -> Any:
+        return boto3.client(  # type: ignore[call-overload]
+            service,
+            region_name="us-east-1",
+            endpoint_url=self.emulator.endpoint_url(),
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
+        )
+
+    @property
+    def sagemaker(self) -> Any:
+        return self.client("sagemaker")
+
+    def put(self, key: str, body: bytes) -> str:
+        self.client("s3").put_object(Bucket=BUCKET, Key=key, Body=body)
+        return f"s3://{BUCKET}/{key}"
+
+    def get(self, uri: str) -> bytes:
+        key = uri.removeprefix(f"s3://{BUCKET}/")
+        return bytes(self.client("s3").get_object(Bucket=BUCKET, Key=key)["Body"].read())
+
+    def keys(self, prefix: str) -> list[str]:
+        return [each["Key"] for each in self.client("s3").list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])]
+
+    def training(self, name: str, program: str = "train.py", **changes: Any) -> dict[str, Any]:
+        """A CreateTrainingJob request; `changes` replace its members, hyperparameters are added."""
+        own = changes.pop("hyperparameters", {})
+        toolkit = {"sagemaker_program": program, "sagemaker_submit_directory": f"s3://{BUCKET}/code/{program}.tar.gz"}
+        return {
+            "TrainingJobName": name,
+            "AlgorithmSpecification": {"TrainingImage": TRAINING_IMAGE, "TrainingInputMode": "File"},
+            "RoleArn": self.role,
+            "HyperParameters": toolkit | own,
+            "OutputDataConfig": {"S3OutputPath": f"s3://{BUCKET}/out"},
+            "ResourceConfig": {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 60},
+        } | changes
+
+    def train(self, name: str, program: str = "train.py", **changes: Any) -> dict[str, Any]:
+        """Create a training job, wait for its end, and describe it."""
+        self.sagemaker.create_training_job(**self.training(name, program, **changes))
+        return self.training_ended(name)
+
+    def training_ended(self, name: str) -> dict[str, Any]:
+        return until(
+            lambda: self.sagemaker.describe_training_job(TrainingJobName=name),
+            lambda job: job["TrainingJobStatus"] in {"Completed", "Failed", "Stopped"},
+        )
+
+    def log(self, group: str, job: str) -> list[str]:
+        """The messages of a job's streams."""
+        logs = self.client("logs")
+        streams = logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=job)["logStreams"]
+        pages = [logs.get_log_events(logGroupName=group, logStreamName=each["logStreamName"], startFromHead=True) for each in streams]
+        return [event["message"] for page in pages for event in page["events"]]
+
+    def model_files(self, job: dict[str, Any]) -> dict[str, str]:
+        """The text files of a job's model.tar.gz."""
+        with tarfile.open(fileobj=io.BytesIO(self.get(job["ModelArtifacts"]["S3ModelArtifacts"]))) as tar:
+            return {each.name: tar.extractfile(each).read().decode() for each in tar if each.isfile()}  # type: ignore[union-attr]
+
+
+def channel(uri: str, name: str = "train") -> dict[str, Any]:
+    """One entry of InputDataConfig."""
+    source = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
+    return {"ChannelName": name, "DataSource": {"S3DataSource": source}}
+
+
+def archive(files: dict[str, bytes]) -> bytes:
+    """A .tar.gz of `files`."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def until(look: Callable[[], Any], done: Callable[[Any], bool], timeout_s: float = 60) -> Any:
+    """What `look` sees once `done` is satisfied by it."""
+    deadline = time.monotonic() + timeout_s
+    while not done(seen := look()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(str(seen))
+        time.sleep(0.05)
+    return seen

@@ -1,0 +1,29 @@
+"""Ranks that sum their numbers through torch.distributed; with --kill-rank N that rank kills itself. Backend from --backend."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--backend", default="gloo")
+parser.add_argument("--kill-rank", type=int, default=-1)
+options, _ = parser.parse_known_args()
+if options.backend == "smddp":
+    importlib.import_module("smdistributed.dataparallel.torch.torch_smddp")
+dist.init_process_group(backend=options.backend)
+total = torch.ones(1) * (dist.get_rank() + 1)
+dist.all_reduce(total)
+if dist.get_rank() == options.kill_rank:
+    os.kill(os.getpid(), signal.SIGKILL)
+dist.barrier()
+if dist.get_rank() == 0:
+    print(f"world_size={dist.get_world_size()} sum={total.item():.0f}", flush=True)
+    Path(os.environ["SM_MODEL_DIR"], "model.txt").write_text(f"{dist.get_world_size()} {total.item():.0f}")
+dist.destroy_process_group()
