@@ -1,0 +1,40 @@
+"""The stacks of dev and prod go in; logical id -> type per stack comes out, and into logical_ids.json when run.
+
+A logical id is a contract with what is deployed: CloudFormation replaces a resource whose id changes. When that is meant:
+`python -m tests.stacks.logical_ids` writes the file anew.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from config.loader import load_environment
+from stacks.node import use_installed_node
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = Path(__file__).with_name("logical_ids.json")
+
+
+def logical_ids() -> dict[str, dict[str, str]]:
+    """`<environment>/<stack>` -> logical id -> resource type."""
+    use_installed_node()
+    from aws_cdk.assertions import Template  # starts Node.js
+
+    from stacks.app import ShoalApp
+    from stacks.stage import EnvironmentStage
+
+    found = {}
+    with tempfile.TemporaryDirectory() as outdir:
+        app = ShoalApp(outdir=outdir, context=json.loads((ROOT / "cdk.json").read_text())["context"], checked=False)
+        for name in ("dev", "prod"):
+            stage = EnvironmentStage(app, environment=load_environment(name, ROOT), root=ROOT)
+            for stack in (stage.network, stage.data, stage.pipeline):
+                resources = Template.from_stack(stack).to_json()["Resources"]
+                found[f"{name}/{stack.node.id}"] = {key: resources[key]["Type"] for key in sorted(resources)}
+    return found
+
+
+if __name__ == "__main__":
+    FILE.write_text(json.dumps(logical_ids(), indent=1) + "\n")
