@@ -80,8 +80,8 @@ class PipelineStack(cdk.Stack):
 
     def _pipeline_role(self) -> PipelineRole:
         role = PipelineRole(self, "PipelineRole", names=self._names)
-        role.allow_training([self._network.training_subnet], [self._network.training_security_group])
-        role.allow_processing()
+        role.allow_jobs([self._network.training_subnet], [self._network.training_security_group])
+        role.allow_hosting(self._network.hosting_subnets, [self._network.hosting_security_group])
         role.allow_functions([self._names.function(purpose) for purpose in (smoke_test.PURPOSE, teardown_guard.PURPOSE)])
         role.allow_pass([self._jobs.training, self._jobs.evaluation, self._jobs.endpoint])
         role.allow_key(self._data.key)

@@ -9,5 +9,5 @@ from constructs import Construct
 
 
 def acknowledge(scope: Construct, reasons: Mapping[str, str]) -> None:
-    """Accept findings (id -> reason) on `scope` and everything below it. The reason ends up in validation-report.json."""
+    """Accept findings (id -> reason) on `scope` and everything below it. Ids are as cdk-nag prints them, one finding each."""
     cdk.Validations.of(scope).acknowledge(*[cdk.Acknowledgment(id=finding, reason=reason) for finding, reason in reasons.items()])

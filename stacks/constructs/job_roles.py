@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from aws_cdk import aws_ec2 as ec2
@@ -25,6 +26,7 @@ _DESCRIBE_ACTIONS = (
     "ec2:DescribeVpcEndpoints",
     "ec2:DescribeVpcs",
 )
+_ECR_IMAGE = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<repository>[^:@]+)")
 
 
 class JobRoles(Construct):
@@ -58,13 +60,11 @@ class JobRoles(Construct):
         self._read(self.endpoint, {"artifacts": "training"})
 
     def allow_pull(self, role: ActorRole, images: Iterable[str]) -> None:
-        """Let `role` pull `images` (full ECR URIs), and no other repository."""
-        role.allow(
-            "PullImage",
-            ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
-            on=sorted({repository_arn(image) for image in images}),
-        )
-        role.allow("LogInToEcr", ["ecr:GetAuthorizationToken"], on=["*"], because="GetAuthorizationToken has no resource type in IAM.")
+        """Let `role` pull `images`, and no other repository. An image outside ECR needs no permission."""
+        repositories = sorted({arn for arn in map(repository_arn, images) if arn})
+        if repositories:
+            role.allow("PullImage", ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"], on=repositories)
+            role.allow("LogInToEcr", ["ecr:GetAuthorizationToken"], on=["*"], because="GetAuthorizationToken has no resource type in IAM.")
 
     def _role(self, actor: str, description: str, *, log_group: str) -> ActorRole:
         role = ActorRole(self, actor.capitalize(), names=self._names, actor=actor, service="sagemaker", description=description)
@@ -139,8 +139,7 @@ class JobRoles(Construct):
         )
 
 
-def repository_arn(image: str) -> str:
+def repository_arn(image: str) -> str | None:
     """ARN of the ECR repository of an image URI such as `763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0`."""
-    registry, _, repository = image.partition("/")
-    account, _, _, region, *_ = registry.split(".")
-    return f"arn:aws:ecr:{region}:{account}:repository/{repository.partition('@')[0].partition(':')[0]}"
+    match = _ECR_IMAGE.match(image)
+    return f"arn:aws:ecr:{match['region']}:{match['account']}:repository/{match['repository']}" if match else None

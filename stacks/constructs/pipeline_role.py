@@ -7,6 +7,7 @@ pipeline gives. Source: SageMaker developer guide, "Define a pipeline: IAM acces
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
@@ -33,37 +34,37 @@ class PipelineRole(ActorRole):
             description=f"Starts the steps of {names.pipeline}.",
         )
         self._names = names
-        self._allow_model_and_endpoint()
         self._allow_register()
         self._allow_step_outputs()
 
-    def allow_training(self, subnets: Sequence[ec2.ISubnet], security_groups: Sequence[ec2.ISecurityGroup]) -> None:
-        """Let the pipeline run training jobs, but only in these subnets with these security groups."""
-        on = [self._names.arn("sagemaker", f"training-job/{_GENERATED}")]
-        why = "SageMaker makes up the job's name; this is the documented prefix of pipeline steps."
-        # ForAllValues alone also holds when a request has no VPC at all; Null closes that.
-        inside = {
-            "ForAllValues:StringEquals": {
-                "sagemaker:VpcSubnets": [subnet.subnet_id for subnet in subnets],
-                "sagemaker:VpcSecurityGroupIds": [group.security_group_id for group in security_groups],
-            },
-            "Null": {"sagemaker:VpcSubnets": "false", "sagemaker:VpcSecurityGroupIds": "false"},
-        }
-        self.allow("StartTraining", ["sagemaker:CreateTrainingJob"], on=on, when=inside, because=why)
-        self.allow(
-            "FollowTraining",
-            ["sagemaker:AddTags", "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"],
-            on=on,
-            because=why,
-        )
+    def allow_jobs(self, subnets: Sequence[ec2.ISubnet], security_groups: Sequence[ec2.ISecurityGroup]) -> None:
+        """Let the pipeline run training and processing jobs, but only in these subnets with these security groups."""
+        inside = _inside(subnets, security_groups)
+        for kind in ("Training", "Processing"):
+            on = [self._names.arn("sagemaker", f"{kind.lower()}-job/{_GENERATED}")]
+            why = f"SageMaker makes up the {kind.lower()} job's name; this is the documented prefix of pipeline steps."
+            actions = [f"sagemaker:{verb}{kind}Job" for verb in ("Describe", "Stop")]
+            self.allow(f"Start{kind}", [f"sagemaker:Create{kind}Job"], on=on, when=inside, because=why)
+            self.allow(f"Follow{kind}", ["sagemaker:AddTags", *actions], on=on, because=why)
 
-    def allow_processing(self) -> None:
-        """Let the pipeline run processing jobs."""
+    def allow_hosting(self, subnets: Sequence[ec2.ISubnet], security_groups: Sequence[ec2.ISecurityGroup]) -> None:
+        """Let the pipeline create models in these subnets with these security groups, and endpoints from them."""
+        named = f"{self._names.pipeline}-*"
+        models = [self._names.arn("sagemaker", f"model/{prefix}") for prefix in (_GENERATED, named)]
+        why = "The model's name is made up by SageMaker, or starts with the pipeline's."
+        self.allow("CreateModel", ["sagemaker:CreateModel"], on=models, when=_inside(subnets, security_groups), because=why)
+        self.allow("SeeModel", ["sagemaker:AddTags", "sagemaker:DescribeModel"], on=models, because=why)
         self.allow(
-            "RunProcessing",
-            ["sagemaker:AddTags", "sagemaker:CreateProcessingJob", "sagemaker:DescribeProcessingJob", "sagemaker:StopProcessingJob"],
-            on=[self._names.arn("sagemaker", f"processing-job/{_GENERATED}")],
-            because="SageMaker makes up the job's name; this is the documented prefix of pipeline steps.",
+            "CreateEndpoint",
+            [
+                "sagemaker:AddTags",
+                "sagemaker:CreateEndpoint",
+                "sagemaker:CreateEndpointConfig",
+                "sagemaker:DescribeEndpoint",
+                "sagemaker:DescribeEndpointConfig",
+            ],
+            on=[self._names.arn("sagemaker", f"{kind}/{named}") for kind in ("endpoint", "endpoint-config")],
+            because="Endpoints and their configurations are named after the pipeline and the execution.",
         )
 
     def allow_functions(self, function_names: Sequence[str]) -> None:
@@ -84,27 +85,6 @@ class PipelineRole(ActorRole):
         """Let the pipeline use the key: it reads property files and starts jobs that encrypt with it."""
         self.allow("UseKey", ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"], on=[key.key_arn])
         self.allow("LendKeyToJobs", ["kms:CreateGrant"], on=[key.key_arn], when={"Bool": {"kms:GrantIsForAWSResource": "true"}})
-
-    def _allow_model_and_endpoint(self) -> None:
-        named = f"{self._names.pipeline}-*"
-        self.allow(
-            "CreateModel",
-            ["sagemaker:AddTags", "sagemaker:CreateModel", "sagemaker:DescribeModel"],
-            on=[self._names.arn("sagemaker", f"model/{_GENERATED}"), self._names.arn("sagemaker", f"model/{named}")],
-            because="The model's name is made up by SageMaker, or starts with the pipeline's.",
-        )
-        self.allow(
-            "CreateEndpoint",
-            [
-                "sagemaker:AddTags",
-                "sagemaker:CreateEndpoint",
-                "sagemaker:CreateEndpointConfig",
-                "sagemaker:DescribeEndpoint",
-                "sagemaker:DescribeEndpointConfig",
-            ],
-            on=[self._names.arn("sagemaker", f"{kind}/{named}") for kind in ("endpoint", "endpoint-config")],
-            because="Endpoints and their configurations are named after the pipeline and the execution.",
-        )
 
     def _allow_register(self) -> None:
         group = self._names.model_package_group
@@ -132,3 +112,14 @@ class PipelineRole(ActorRole):
             on=[f"{bucket}/{prefix}/*" for prefix in ("evaluation", "training")],
             because="Each execution's evaluation.json and model.tar.gz lie below its own id.",
         )
+
+
+def _inside(subnets: Sequence[ec2.ISubnet], security_groups: Sequence[ec2.ISecurityGroup]) -> dict[str, dict[str, Any]]:
+    # ForAllValues alone also holds when a request has no VPC at all; Null closes that.
+    return {
+        "ForAllValues:StringEquals": {
+            "sagemaker:VpcSubnets": [subnet.subnet_id for subnet in subnets],
+            "sagemaker:VpcSecurityGroupIds": [group.security_group_id for group in security_groups],
+        },
+        "Null": {"sagemaker:VpcSubnets": "false", "sagemaker:VpcSecurityGroupIds": "false"},
+    }

@@ -52,14 +52,16 @@ def test_no_role_but_the_pipelines_passes_roles(pipeline: Template) -> None:
     assert [policy["Roles"] for policy in passing] == [[{"Ref": role(pipeline, PREFIX + "pipeline")[0]}]]
 
 
-def test_training_runs_only_in_the_training_subnet_and_security_group(pipeline: Template) -> None:
-    condition = statements(pipeline, PREFIX + "pipeline")["StartTraining"]["Condition"]
-    assert "TrainingSubnet" in json.dumps(condition["ForAllValues:StringEquals"]["sagemaker:VpcSubnets"])
-    assert "SecurityGroupsTraining" in json.dumps(condition["ForAllValues:StringEquals"]["sagemaker:VpcSecurityGroupIds"])
+@pytest.mark.parametrize(("sid", "place"), [("StartTraining", "Training"), ("StartProcessing", "Training"), ("CreateModel", "Hosting")])
+def test_jobs_and_models_run_only_in_their_subnets_and_security_group(pipeline: Template, sid: str, place: str) -> None:
+    allowed = statements(pipeline, PREFIX + "pipeline")[sid]["Condition"]["ForAllValues:StringEquals"]
+    assert all(place in json.dumps(subnet) for subnet in as_list(allowed["sagemaker:VpcSubnets"]))
+    assert f"SecurityGroups{place}" in json.dumps(allowed["sagemaker:VpcSecurityGroupIds"])
 
 
-def test_training_without_a_vpc_is_refused(pipeline: Template) -> None:
-    condition = statements(pipeline, PREFIX + "pipeline")["StartTraining"]["Condition"]
+@pytest.mark.parametrize("sid", ["StartTraining", "StartProcessing", "CreateModel"])
+def test_jobs_and_models_without_a_vpc_are_refused(pipeline: Template, sid: str) -> None:
+    condition = statements(pipeline, PREFIX + "pipeline")[sid]["Condition"]
     assert condition["Null"] == {"sagemaker:VpcSubnets": "false", "sagemaker:VpcSecurityGroupIds": "false"}
 
 
@@ -121,6 +123,10 @@ def test_roles_named_in_the_definition_are_those_of_the_stack(pipeline: Template
 def test_the_repository_of_an_image_is_read_from_its_uri(reference: str) -> None:
     image = f"763104351884.dkr.ecr.eu-west-1.amazonaws.com/team/pytorch-training{reference}"
     assert repository_arn(image) == "arn:aws:ecr:eu-west-1:763104351884:repository/team/pytorch-training"
+
+
+def test_an_image_outside_ecr_needs_no_permission() -> None:
+    assert repository_arn("docker.io/library/python:3.12") is None
 
 
 @pytest.mark.parametrize(("resource", "because"), [("*", ""), ("arn:aws:s3:::one-bucket", "no reason needed")])
