@@ -7,6 +7,7 @@ Scalars follow YAML 1.2's core schema: only `true` and `false` are booleans (`ye
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,8 +32,14 @@ _RESOLVERS = (
 for _kind, _pattern, _first in _RESOLVERS:
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), list(_first))
 _Loader.yaml_implicit_resolvers[""] = [("tag:yaml.org,2002:null", re.compile(r"^$"))]
-_Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value))
-_Loader.add_constructor("tag:yaml.org,2002:float", lambda _, node: float(node.value.replace(".inf", "inf").replace(".nan", "nan")))
+_SCALARS: dict[str, Callable[[str], Any]] = {
+    "tag:yaml.org,2002:null": lambda _: None,
+    "tag:yaml.org,2002:bool": lambda text: text.lower() == "true",
+    "tag:yaml.org,2002:int": int,
+    "tag:yaml.org,2002:float": lambda text: float(text.lower().replace(".inf", "inf").replace(".nan", "nan")),
+    "tag:yaml.org,2002:str": str,
+}
+"""What becomes of a scalar by its tag. Other tags, which would make dates, bytes or Python objects, are refused."""
 
 
 @dataclass
@@ -47,15 +54,15 @@ class Document:
 def parse(text: str) -> Document:
     """The document in `text`; syntax errors and duplicate keys are in its `problems`."""
     document = Document()
-    loader = _Loader(text)
     try:
-        node = loader.get_single_node()
+        node = _Loader(text).get_single_node()
         if node is not None:
-            document.data = _Reader(loader, document).read(node, "")
+            document.data = _Reader(document).read(node, "")
+    except yaml.reader.ReaderError as error:
+        document.lines[""] = text.count("\n", 0, error.position) + 1
+        document.problems.append(Problem("", f"contains a character that YAML does not allow, U+{error.character:04X}", "remove it"))
     except yaml.YAMLError as error:
         document.problems.append(_syntax_problem(error, document))
-    finally:
-        loader.dispose()
     return document
 
 
@@ -63,7 +70,6 @@ def parse(text: str) -> Document:
 class _Reader:
     """Turns nodes into data and notes the line of every key on the way."""
 
-    loader: _Loader
     document: Document
     open_nodes: list[int] = field(default_factory=list)
 
@@ -76,7 +82,7 @@ class _Reader:
                 return self._mapping(node, path)
             if isinstance(node, yaml.SequenceNode):
                 return [self.read(item, f"{path}[{index}]") for index, item in enumerate(node.value)]
-            return self.loader.construct_object(node)
+            return _scalar(node)
         finally:
             self.open_nodes.pop()
 
@@ -94,13 +100,28 @@ class _Reader:
         return data
 
     def _key(self, node: yaml.Node) -> str:
-        if not isinstance(node, yaml.ScalarNode):
+        if not isinstance(node, yaml.ScalarNode) or not _is_text(node.value):
             raise yaml.constructor.ConstructorError(None, None, "a key must be a word", node.start_mark)
         return str(node.value)
 
     def _report_duplicate(self, key_path: str, line: int) -> None:
         first = self.document.lines[key_path]
         self.document.problems.append(Problem(key_path, f"the key is given twice, on lines {first} and {line}", "remove one of them"))
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be written as UTF-8: an escape such as "\\ud800" cannot."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def _scalar(node: yaml.Node) -> Any:
+    if not _is_text(node.value):
+        raise yaml.constructor.ConstructorError(None, None, "half of a surrogate pair is no character", node.start_mark)
+    try:
+        return _SCALARS[node.tag](node.value)
+    except (KeyError, ValueError) as error:
+        kind = node.tag.removeprefix("tag:yaml.org,2002:")
+        raise yaml.constructor.ConstructorError(None, None, f"cannot be read as {kind}", node.start_mark) from error
 
 
 def _syntax_problem(error: yaml.YAMLError, document: Document) -> Problem:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+NOTHING = object()
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -21,15 +23,15 @@ class Problem:
     """What is wrong and what is allowed, without a full stop."""
     advice: str
     """What to do, as an instruction."""
-    given: Any = None
-    """The value as written; None when there is none to show."""
+    given: Any = NOTHING
+    """The value as written; NOTHING when there is none to show."""
     related: tuple[str, ...] = field(default=(), compare=False)
     """Further keys that the rule read; if one of them is already known to be wrong, this problem is not reported."""
 
     def line(self, file: str, number: int | None = None) -> str:
         """`file:number: key = value: what is wrong; what to do`."""
         place = f"{file}:{number}" if number else file
-        shown = f"{self.key} = {shorten(self.given)}" if self.given is not None else self.key
+        shown = f"{self.key} = {shorten(self.given)}" if self.given is not NOTHING else self.key
         return ": ".join(part for part in (place, shown, f"{self.message}; {self.advice}") if part)
 
 

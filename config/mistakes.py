@@ -36,7 +36,7 @@ def problems_of(error: ValidationError, data: dict[str, Any]) -> list[Problem]:
         place = _place(details, data)
         grouped.setdefault(_path(place), []).append((place, details))
     # A list with a wrong item also counts as too short; the item is what to correct.
-    inner = {key.rpartition("[")[0] for key in grouped}
+    inner = {key.rpartition("[")[0] for key in grouped if "[" in key}
     return [_problem(key, found) for key, found in grouped.items() if key not in inner]
 
 
@@ -73,8 +73,8 @@ def _problem(key: str, found: list[tuple[tuple[int | str, ...], Details]]) -> Pr
     if details["type"] == "missing":
         return Problem(key, "the key is missing", f"add it: {_description(place)}")
     if len(found) > 1:
-        return Problem(key, "must be text, a number, true or false", "give one value, not a list or a mapping", _shown(details))
-    return Problem(key, _rule(details), _description(place), _shown(details))
+        return Problem(key, "must be text, a number, true or false", "give one value, not a list or a mapping", details["input"])
+    return Problem(key, _rule(details), _description(place), details["input"])
 
 
 def _unknown_key(key: str, place: tuple[int | str, ...]) -> Problem:
@@ -102,11 +102,6 @@ def _rule(details: Details) -> str:
         return f"{length[0]} {'characters' if kind.startswith('string') else 'entries'}"
     message = str(details["msg"])
     return message[0].lower() + message[1:]
-
-
-def _shown(details: Details) -> Any:
-    value = details["input"]
-    return "null" if value is None else value
 
 
 def _description(place: Sequence[int | str]) -> str:

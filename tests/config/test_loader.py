@@ -97,6 +97,12 @@ def test_a_section_that_is_no_mapping_is_one_mistake(tmp_path: Path) -> None:
     assert "network = 3: must be a mapping of keys to values" in line
 
 
+def test_a_section_without_content_is_told_what_it_is_for(tmp_path: Path) -> None:
+    assert lines_of(tmp_path, HEAD + "training:\n") == [
+        "environments/test.yaml:4: training = null: must be a mapping of keys to values; The training job"
+    ]
+
+
 def test_an_item_of_a_list_is_named_by_its_index(tmp_path: Path) -> None:
     (line,) = lines_with(tmp_path, {"network": {"hosting_az_ids": ["use1-az1", "us-east-1a"]}})
     assert 'network.hosting_az_ids[1] = "us-east-1a": does not match the pattern' in line
