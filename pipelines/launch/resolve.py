@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from config.errors import LaunchError, Problem
 from config.hyperparameters import HyperparameterValue
 from config.settings import Collective, Strategy, Training
-from pipelines.launch import tables
+from pipelines.launch import own_image, tables
 from pipelines.launch.contract import Contract, SmddpAllGather, SmddpAllReduce, Torchrun
 from pipelines.launch.mpi_options import mistakes_in
 
@@ -55,7 +55,7 @@ def resolve(training: Training, region: str, file: str = "") -> Launch:
     if problems:
         raise LaunchError(file, problems)
     images = _images(training, region)
-    notices += _notices(training, contract, swapped)
+    notices += [*own_image.notices_of(training.image_uri or images[0], region), *_notices(training, contract, swapped)]
     return Launch(contract, *images, hyperparameters=_hyperparameters(training, region, contract), notices=tuple(notices))
 
 
@@ -102,15 +102,7 @@ def _image_problems(training: Training, region: str) -> Iterator[Problem]:
     if tables.registry(region) is None:
         message = "has no registry of AWS's Deep Learning Containers, which evaluation and endpoint need"
         yield Problem("region", message, "choose another region, or add it to pipelines/launch/registries.yaml with its source", region)
-    if training.image_uri is not None and not _is_pinned(training.image_uri):
-        message = "must be a full image URI with a tag or a digest, and not :latest"
-        yield Problem("training.image_uri", message, "write registry/repository:tag or registry/repository@sha256:...", training.image_uri)
-
-
-def _is_pinned(uri: str) -> bool:
-    repository = uri.rpartition("/")[2]
-    tag = repository.partition("@sha256:")[2] or repository.partition(":")[2]
-    return "/" in uri and not any(character.isspace() for character in uri) and tag not in ("", "latest")
+    yield from own_image.problems_of(training)
 
 
 def _option_problems(training: Training, contract: Contract, swapped: bool) -> Iterator[Problem]:
@@ -145,9 +137,7 @@ def _notices(training: Training, contract: Contract, swapped: bool) -> Iterator[
         return
     if isinstance(contract, SmddpAllGather):
         yield "training.collective allgather: torchrun does not tell the script to use smddp; the script's own option must (backend: smddp)"
-    if training.image_uri:
-        yield "training.image_uri replaces AWS's image: nothing here can check that smddp is in it"
-    elif notice := tables.smddp_releases(training.framework)[training.framework_version].notice:
+    if notice := tables.smddp_releases(training.framework)[training.framework_version].notice:
         yield f"training.framework_version: {notice}"
     if training.instance_count == 1:
         yield "training.instance_count is 1: smddp runs, but it is made for traffic between nodes and gains nothing on one"

@@ -72,7 +72,16 @@ def test_an_own_image_replaces_only_the_training_image_and_gives_a_notice() -> N
     own = launch(image_uri="registry/own@sha256:0123")
     assert own.image_uri == "registry/own@sha256:0123"
     assert own.evaluation_image_uri.startswith(REGISTRY)
-    assert "nothing here can check that smddp is in it" in own.notices[0]
+    assert "nothing here can check what is in it" in own.notices[0]
+
+
+def test_a_build_of_aws_own_image_is_known_and_needs_no_notice() -> None:
+    assert launch(image_uri=f"{REGISTRY}/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker-v1.2").notices == ()
+
+
+def test_an_image_of_another_region_is_a_notice() -> None:
+    uri = "763104351884.dkr.ecr.eu-west-1.amazonaws.com/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker"
+    assert launch(image_uri=uri).notices == ("training.image_uri lies in eu-west-1, but the job runs in us-east-1",)
 
 
 @pytest.mark.parametrize(
@@ -90,6 +99,14 @@ def test_an_own_image_replaces_only_the_training_image_and_gives_a_notice() -> N
         ),
         ({"fallback": Strategy.SMDDP}, "must differ from strategy and cannot be smddp"),
         ({"strategy": Strategy.TORCHRUN, "fallback": Strategy.TORCHRUN}, "must differ from strategy and cannot be smddp"),
+        (
+            {"image_uri": f"{REGISTRY}/pytorch-training:2.6.0-gpu-py312-cu126-ubuntu22.04-sagemaker"},
+            "is AWS's image of PyTorch 2.6.0, but framework_version is 2.3.0; set framework_version: 2.6.0, or take another image",
+        ),
+        (
+            {"image_uri": f"{REGISTRY}/pytorch-training:2.3.0-cpu-py311-ubuntu20.04-sagemaker"},
+            "is AWS's image for CPUs, but ml.p4d.24xlarge has GPUs; take the -gpu- tag",
+        ),
         ({"image_uri": "pytorch:latest"}, "must be a full image URI with a tag or a digest, and not :latest"),
         ({"image_uri": "registry:5000/own"}, "must be a full image URI with a tag or a digest, and not :latest"),
         ({"strategy": Strategy.TORCHRUN, "custom_mpi_options": "-verbose"}, "is only read by mpirun, and torchrun is started by torchrun"),
