@@ -224,21 +224,22 @@ def train(run: Run, position: Position) -> float | None:
 def train_epoch(run: Run, epoch: int, first_step: int) -> bool:
     """Train the rest of one epoch; False if the job was asked to stop, with a checkpoint written."""
     run.parallel.train()
-    line_at, line_step = time.monotonic(), first_step
+    since, since_step = time.monotonic(), first_step
     for step, (images, labels) in enumerate(batches(run, epoch, first_step), start=first_step + 1):
         set_learning_rate(run, epoch, step)
         loss = train_step(run, images, labels)
         last = step == run.steps_per_epoch
-        if step % run.options.log_every == 0 or last:
-            stop = report(run, epoch, step, loss, (step - line_step) / (time.monotonic() - line_at))
-            line_at, line_step = time.monotonic(), step
-            if stop or last:
-                write_checkpoint(run, epoch, step)
-            if stop:
-                run.say(f"stopped on SIGTERM at epoch={epoch} step={step}; the checkpoint is in {run.options.checkpoint_dir}")
-                return False
-        elif step % run.options.checkpoint_every == 0:
+        checkpoint_due = last or step % run.options.checkpoint_every == 0
+        if not checkpoint_due and step % run.options.log_every:
+            continue
+        # The only points where the ranks agree on the loss and on stopping, so that no step pays for it.
+        stop = report(run, epoch, step, loss, (step - since_step) / (time.monotonic() - since))
+        if checkpoint_due or stop:
             write_checkpoint(run, epoch, step)
+        if stop:
+            run.say(f"stopped on SIGTERM at epoch={epoch} step={step}; the checkpoint is in {run.options.checkpoint_dir}")
+            return False
+        since, since_step = time.monotonic(), step
     return True
 
 
@@ -287,7 +288,7 @@ def report(run: Run, epoch: int, step: int, loss: torch.Tensor, steps_per_second
     Raises ValueError on all ranks together if the loss is not a number any more.
     """
     total, stops = run.ranks.sum(loss, float(run.stop.received))
-    mean = total / run.ranks.world_size
+    mean: float = total / run.ranks.world_size
     if not math.isfinite(mean):
         raise ValueError(f"the loss is {mean} at epoch {epoch} step {step}: try a smaller --learning-rate")
     rate = run.optimizer.param_groups[0]["lr"]
@@ -295,7 +296,7 @@ def report(run: Run, epoch: int, step: int, loss: torch.Tensor, steps_per_second
         f"epoch={epoch} step={step}/{run.steps_per_epoch} train_loss={mean:.6f} learning_rate={rate:.6f}"
         f" images_per_second={steps_per_second * run.global_batch:.1f} elapsed_s={run.elapsed_s():.1f} world_size={run.ranks.world_size}"
     )
-    return stops > 0
+    return bool(stops)
 
 
 def write_checkpoint(run: Run, epoch: int, step: int) -> None:
@@ -316,7 +317,7 @@ def evaluate(run: Run, epoch: int) -> float:
             loss += functional.cross_entropy(logits, some_labels, reduction="sum")
             correct += (logits.argmax(1) == some_labels).sum()
     loss_sum, correct_sum = run.ranks.sum(loss, correct)
-    accuracy = correct_sum / len(run.test)
+    accuracy: float = correct_sum / len(run.test)
     run.say(f"epoch={epoch} test_loss={loss_sum / len(run.test):.6f} test_accuracy={accuracy:.4f} elapsed_s={run.elapsed_s():.1f}")
     return accuracy
 
