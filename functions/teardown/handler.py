@@ -1,7 +1,7 @@
 """Deletes what one pipeline execution put behind its endpoint: the endpoint, its configuration, its model.
 
 In: a Lambda step's arguments (`pipeline_execution_arn`), or SQS records of the execution's terminal-status event. Out: for the
-step `status` ("deleted" or "pending") and `deleted` (JSON list of names); for SQS the messages to bring back. Safe to run twice.
+step `status` ("deleted" or "pending") and `deleted` (JSON list of kind/name); for SQS the messages to bring back. Safe to run twice.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _execution_arn(event: dict[str, Any]) -> str:
 def tear_down(sagemaker: Any, execution_arn: str, deadline: float) -> tuple[bool, list[str]]:
     """Delete endpoints, then configurations, then models; an endpoint that is not gone keeps what it uses.
 
-    Returns whether nothing is left, and the names deleted now. `deadline` is a time.monotonic() value.
+    Returns whether nothing is left, and what was deleted now, as kind/name. `deadline` is a time.monotonic() value.
     """
     owned = find_owned(sagemaker, execution_arn)
     log.info("%s owns %s", execution_arn, owned)
@@ -67,18 +67,18 @@ def tear_down(sagemaker: Any, execution_arn: str, deadline: float) -> tuple[bool
         return False, deleted
     for name in sorted(owned.configs):
         if _unless_gone(sagemaker.delete_endpoint_config, EndpointConfigName=name) is not None:
-            deleted.append(name)
+            deleted.append(f"endpoint-config/{name}")
     for name in sorted(owned.models):
         if _unless_gone(sagemaker.delete_model, ModelName=name) is not None:
-            deleted.append(name)
+            deleted.append(f"model/{name}")
     return True, deleted
 
 
 def find_owned(sagemaker: Any, execution_arn: str) -> Owned:
     """What the execution's steps report, whatever of ours has the execution's id in its name, and what those refer to.
 
-    A step that was cut off may have created something that its metadata does not say; and SageMaker, not the definition,
-    gives an endpoint configuration the end of its name.
+    One way alone is not enough: a step that was cut off may have created something that its metadata does not say; the ARNs in
+    the metadata are in lower case, a model's name is not; and SageMaker may give a configuration a name without the execution's id.
     """
     owned = Owned()
     _add_reported(owned, sagemaker, execution_arn)
@@ -146,7 +146,7 @@ def _delete_endpoint(sagemaker: Any, name: str, deadline: float, deleted: list[s
             if "in-progress" not in str(error):
                 raise
             log.info("%s changed its state meanwhile: %s", name, error)
-        deleted.append(name)
+        deleted.append(f"endpoint/{name}")
         status = _endpoint_status(sagemaker, name)
     while status == "Deleting" and time.monotonic() < deadline:
         time.sleep(_POLL_S)

@@ -16,6 +16,7 @@ from tests.functions.loopback import Request
 ARN = "arn:aws:sagemaker:us-east-1:111122223333:"
 IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
 EPOCH = 1_700_000_000
+_KINDS = {"DeleteEndpoint": "endpoint", "DeleteEndpointConfig": "endpoint-config", "DeleteModel": "model"}
 
 
 class RefusedError(Exception):
@@ -36,6 +37,8 @@ class FakeSageMaker:
     steps: list[dict[str, Any]] = field(default_factory=list)
     gone_after: int = 0
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    """What calls deleted, as kind/name, in their order."""
 
     def answer(self, request: Request) -> tuple[int, bytes]:
         operation = request.headers["X-Amz-Target"].removeprefix("SageMaker.")
@@ -53,14 +56,13 @@ class FakeSageMaker:
             "DeleteModel": self._delete_model,
         }
         try:
-            return 200, json.dumps(actions[operation](**arguments)).encode()
+            content = json.dumps(actions[operation](**arguments)).encode()
         except RefusedError as error:
             code, message = error.args
             return 400, json.dumps({"__type": code, "message": message}).encode()
-
-    def deleted(self) -> list[str]:
-        """Names, in the order in which their deletion was asked for."""
-        return [next(iter(arguments.values())) for operation, arguments in self.calls if operation.startswith("Delete")]
+        if operation in _KINDS:
+            self.deleted.append(f"{_KINDS[operation]}/{next(iter(arguments.values()))}")
+        return 200, content
 
     def _list_steps(self, PipelineExecutionArn: str, **_: Any) -> dict[str, Any]:  # noqa: N803 - the API's name
         if not self.steps:

@@ -17,7 +17,8 @@ EXECUTION_ID = "abcdefghijkl"
 EXECUTION = f"{ARN}pipeline/shoal-mnist-dev/execution/{EXECUTION_ID}"
 ENDPOINT = f"shoal-mnist-dev-{EXECUTION_ID}"
 CONFIG = "shoal-mnist-dev-x7k2m9"
-MODEL = f"pipelines-{EXECUTION_ID}-CreateModel-h3xq8w"
+MODEL = f"pipelines-{EXECUTION_ID}-CreateModel-h3Xq8W"
+DELETED = [f"endpoint/{ENDPOINT}", f"endpoint-config/{CONFIG}", f"model/{MODEL}"]
 
 
 @dataclass
@@ -41,7 +42,7 @@ class Account:
 
 @pytest.fixture
 def account() -> Iterator[Account]:
-    """An execution that has ended with everything it creates in place, as its steps report it."""
+    """An execution that has ended with everything it creates in place, as its steps report it: ARNs are in lower case."""
     fake = FakeSageMaker(
         endpoints={ENDPOINT: "InService"},
         configs={CONFIG: MODEL},
@@ -49,7 +50,7 @@ def account() -> Iterator[Account]:
         uses={ENDPOINT: CONFIG},
         steps=[
             {"StepName": "Train", "Metadata": {"TrainingJob": {"Arn": f"{ARN}training-job/x"}}},
-            {"StepName": "CreateModel", "Metadata": {"Model": {"Arn": f"{ARN}model/{MODEL}"}}},
+            {"StepName": "CreateModel", "Metadata": {"Model": {"Arn": f"{ARN}model/{MODEL}".lower()}}},
             {"StepName": "CreateEndpointConfig", "Metadata": {"EndpointConfig": {"Arn": f"{ARN}endpoint-config/{CONFIG}"}}},
             {"StepName": "CreateEndpoint", "Metadata": {"Endpoint": {"Arn": f"{ARN}endpoint/{ENDPOINT}"}}},
         ],
@@ -60,13 +61,13 @@ def account() -> Iterator[Account]:
 
 def test_the_step_deletes_endpoint_then_configuration_then_model(account: Account) -> None:
     outcome = account.step()
-    assert account.sagemaker.deleted() == [ENDPOINT, CONFIG, MODEL]
-    assert outcome.result == {"status": "deleted", "deleted": json.dumps([ENDPOINT, CONFIG, MODEL])}
+    assert account.sagemaker.deleted == DELETED
+    assert outcome.result == {"status": "deleted", "deleted": json.dumps(DELETED)}
 
 
 def test_the_queue_deletes_the_same_and_is_done(account: Account) -> None:
     assert account.queue() == {"batchItemFailures": []}
-    assert account.sagemaker.deleted() == [ENDPOINT, CONFIG, MODEL]
+    assert account.sagemaker.deleted == DELETED
 
 
 def test_a_second_run_finds_nothing_and_succeeds(account: Account) -> None:
@@ -91,7 +92,7 @@ def test_an_endpoint_that_takes_longer_than_the_function_is_pending(account: Acc
 def test_an_endpoint_in_progress_brings_the_message_back(account: Account, status: str) -> None:
     account.sagemaker.endpoints[ENDPOINT] = status
     assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
-    assert account.sagemaker.deleted() == []
+    assert account.sagemaker.deleted == []
 
 
 def test_a_creating_endpoint_leaves_the_step_pending_and_keeps_what_it_uses(account: Account) -> None:
@@ -110,19 +111,19 @@ def test_an_endpoint_that_failed_is_deleted_like_any_other(account: Account, sta
 def test_an_endpoint_that_no_step_reports_is_found_by_the_executions_id(account: Account) -> None:
     account.sagemaker.steps = []
     account.step()
-    assert account.sagemaker.deleted() == [ENDPOINT, CONFIG, MODEL]
+    assert account.sagemaker.deleted == DELETED
 
 
 def test_a_configuration_that_no_step_reports_is_found_through_its_endpoint(account: Account) -> None:
     del account.sagemaker.steps[2]
     account.step()
-    assert account.sagemaker.deleted() == [ENDPOINT, CONFIG, MODEL]
+    assert account.sagemaker.deleted == DELETED
 
 
 def test_a_model_without_endpoint_is_deleted(account: Account) -> None:
     account.sagemaker.endpoints.clear()
     account.sagemaker.configs.clear()
-    assert json.loads(account.step().result["deleted"]) == [MODEL]
+    assert json.loads(account.step().result["deleted"]) == [f"model/{MODEL}"]
 
 
 def test_another_executions_endpoint_stays(account: Account) -> None:
