@@ -157,7 +157,7 @@ def logs(workspace: Workspace, environment: str, execution: str, step: str, loca
     if found is None:
         started = ", ".join(known.name for known in look.steps) or "none"
         raise NotFoundError(f"execution {look.id} has not started a step {step!r}; started so far: {started}")
-    location = location_of(found)
+    location = location_of(session.target, found)
     if location is None:
         raise NotFoundError(f"step {step} ({found.type}) runs no code that could log")
     for line in LogTail(session.target.client("logs"), location).new_lines():

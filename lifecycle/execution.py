@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -19,20 +19,6 @@ STEP_TERMINAL = frozenset({"Succeeded", "Failed", "Stopped"})
 NOT_STARTED = "NotStarted"
 """Our word for a step of the definition that the API does not list yet."""
 _NOT_FOUND = frozenset({"ResourceNotFound", "ResourceNotFoundException"})
-_METADATA_TYPES = {
-    "TrainingJob": "Training",
-    "ProcessingJob": "Processing",
-    "TransformJob": "Transform",
-    "TuningJob": "Tuning",
-    "RegisterModel": "RegisterModel",
-    "Model": "Model",
-    "EndpointConfig": "EndpointConfig",
-    "Endpoint": "Endpoint",
-    "Condition": "Condition",
-    "Lambda": "Lambda",
-    "Callback": "Callback",
-    "Fail": "Fail",
-}
 
 
 @dataclass(frozen=True)
@@ -106,6 +92,7 @@ class Pipeline:
         self.target = target
         self.name = name
         self._client = target.client("sagemaker")
+        self._types: dict[str, dict[str, str]] = {}
 
     def definition(self) -> dict[str, Any]:
         """The deployed definition. Raises NotFoundError if there is no such pipeline."""
@@ -132,6 +119,7 @@ class Pipeline:
 
     def look(self, arn: str) -> Execution:
         """The execution and its steps as they are now."""
+        types = self._types_of(arn)
         described = self._client.describe_pipeline_execution(PipelineExecutionArn=arn)
         pages = self._client.get_paginator("list_pipeline_execution_steps").paginate(PipelineExecutionArn=arn, SortOrder="Ascending")
         return Execution(
@@ -139,8 +127,15 @@ class Pipeline:
             status=described["PipelineExecutionStatus"],
             failure_reason=described.get("FailureReason", ""),
             started_at=described.get("CreationTime"),
-            steps=tuple(_step(item) for page in pages for item in page["PipelineExecutionSteps"]),
+            steps=tuple(_step(item, types) for page in pages for item in page["PipelineExecutionSteps"]),
         )
+
+    def _types_of(self, arn: str) -> dict[str, str]:
+        """Type of each step by name, from the definition that the execution runs; ListPipelineExecutionSteps does not tell it."""
+        if arn not in self._types:
+            body = self._client.describe_pipeline_definition_for_execution(PipelineExecutionArn=arn)["PipelineDefinition"]
+            self._types[arn] = dict(_walk(json.loads(body).get("Steps", []), ("IfSteps", "ElseSteps")))
+        return self._types[arn]
 
     def executions(self) -> list[dict[str, Any]]:
         """Summaries of all executions, newest first; none if there is no pipeline."""
@@ -173,7 +168,7 @@ class Pipeline:
 
     def planned_steps(self) -> tuple[tuple[str, str], ...]:
         """Name and type of the steps on the way to success, in definition order: conditions count as if they were met."""
-        return tuple(_planned(self.definition().get("Steps", [])))
+        return tuple(_walk(self.definition().get("Steps", []), ("IfSteps",)))
 
 
 def check_parameters(declared: list[dict[str, Any]], given: Mapping[str, str]) -> None:
@@ -202,22 +197,21 @@ def _check_value(name: str, value: str, declared: Mapping[str, Any]) -> None:
         raise ParameterError(f"parameter {name!r}: {value!r} is not of type Boolean (true or false)")
 
 
-def _step(item: Mapping[str, Any]) -> Step:
-    metadata = item.get("Metadata", {})
+def _step(item: Mapping[str, Any], types: Mapping[str, str]) -> Step:
     return Step(
         name=item["StepName"],
-        type=next((_METADATA_TYPES[key] for key in metadata if key in _METADATA_TYPES), ""),
+        type=types.get(item["StepName"], ""),
         status=item["StepStatus"],
         started_at=item.get("StartTime"),
         ended_at=item.get("EndTime"),
         failure_reason=item.get("FailureReason", ""),
-        metadata=metadata,
+        metadata=item.get("Metadata", {}),
     )
 
 
-def _planned(steps: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    plan = []
+def _walk(steps: Iterable[dict[str, Any]], branches: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Name and type of each step, those in the `branches` of conditions included, in definition order."""
     for step in steps:
-        plan.append((step["Name"], step["Type"]))
-        plan += _planned(step.get("Arguments", {}).get("IfSteps", []))
-    return plan
+        yield step["Name"], step["Type"]
+        for branch in branches:
+            yield from _walk(step.get("Arguments", {}).get(branch, ()), branches)

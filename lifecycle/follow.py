@@ -28,7 +28,7 @@ class Follower:
     report: Report
     poll_s: float
     log_folder: Path | None = None
-    _tails: dict[str, LogTail] = field(default_factory=dict)
+    _tails: dict[str, LogTail | None] = field(default_factory=dict)
     _last: dict[str, deque[str]] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)
 
@@ -75,11 +75,11 @@ class Follower:
                 self._ended.add(step.name)
 
     def _read_log(self, step: Step) -> None:
-        location = location_of(step)
-        if location is None:
-            return
-        tail = self._tails.setdefault(step.name, LogTail(self._logs, location))
-        for line in tail.new_lines():
+        if step.name not in self._tails:
+            location = location_of(self.pipeline.target, step)
+            self._tails[step.name] = LogTail(self._logs, location) if location else None
+        tail = self._tails[step.name]
+        for line in tail.new_lines() if tail else ():
             self._keep(step.name, line)
             self.report(StepLogged(step.name, line))
             if metrics := parse(line):
@@ -95,5 +95,5 @@ class Follower:
     def _where(self, step: Step) -> str | None:
         if self.log_folder and step.name in self._last:
             return str(self.log_folder / f"{step.name}.log")
-        location = location_of(step)
-        return str(location) if location else None
+        tail = self._tails.get(step.name)
+        return str(tail.location) if tail else None

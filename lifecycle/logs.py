@@ -11,6 +11,8 @@ from botocore.exceptions import ClientError
 
 from lifecycle.errors import error_code
 from lifecycle.execution import Step
+from lifecycle.jobs import job_name
+from lifecycle.target import Target
 
 _LAMBDA_SLACK = timedelta(seconds=2)
 _GROUPS = {"TrainingJob": "/aws/sagemaker/TrainingJobs", "ProcessingJob": "/aws/sagemaker/ProcessingJobs"}
@@ -68,11 +70,11 @@ class LogTail:
                 return
 
 
-def location_of(step: Step) -> LogLocation | None:
+def location_of(target: Target, step: Step) -> LogLocation | None:
     """Where the step's own output is; None for steps that run no code."""
     for kind, group in _GROUPS.items():
         if arn := step.resource(kind):
-            return LogLocation(group, f"{arn.rpartition('/')[2]}/")
+            return LogLocation(group, f"{job_name(target, kind, arn, step.started_at)}/")
     if arn := step.resource("Lambda"):
         since = step.started_at - _LAMBDA_SLACK if step.started_at else None
         until = step.ended_at + _LAMBDA_SLACK if step.ended_at else None

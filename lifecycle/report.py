@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from lifecycle.errors import LifecycleError
 from lifecycle.execution import Execution
 from lifecycle.inventory import Resource
+from lifecycle.jobs import job_name
 from lifecycle.metrics import Epoch, Progress
 from lifecycle.target import Target
 
@@ -48,7 +49,8 @@ def accuracy_of(target: Target, execution: Execution, step: str = "Evaluate") ->
     arn = found.resource("ProcessingJob") if found else None
     if arn is None:
         raise LifecycleError(f"execution {execution.id} has no processing job {step}")
-    job = target.client("sagemaker").describe_processing_job(ProcessingJobName=arn.rpartition("/")[2])
+    name = job_name(target, "ProcessingJob", arn, found.started_at if found else None)
+    job = target.client("sagemaker").describe_processing_job(ProcessingJobName=name)
     uris = {output["OutputName"]: output["S3Output"]["S3Uri"] for output in job["ProcessingOutputConfig"]["Outputs"]}
     place = urlsplit(f"{uris['evaluation'].rstrip('/')}/evaluation.json")
     body = target.client("s3").get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))["Body"].read()
@@ -95,8 +97,9 @@ def step_rows(execution: Execution) -> list[dict[str, Any]]:
 
 
 def resource_rows(resources: Iterable[Resource]) -> list[dict[str, str]]:
-    """Resources as JSON."""
-    return [asdict(resource) for resource in sorted(set(resources))]
+    """Resources as JSON, each once: names read from ARNs are lower case, and the name as it was given wins (capitals sort first)."""
+    once = {(resource.kind, resource.name.lower()): resource for resource in sorted(set(resources), reverse=True)}
+    return [asdict(resource) for resource in sorted(once.values())]
 
 
 def curve(metrics: Sequence[Progress | Epoch]) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:

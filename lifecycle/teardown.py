@@ -76,10 +76,10 @@ class Teardown:
         """What this pipeline's executions made for serving: by their ids and exact names, never by the prefix alone, which `dev` and
         `dev-b` share."""
         executions = [self._pipeline.look(summary["PipelineExecutionArn"]) for summary in self._pipeline.executions()]
-        made = {resource for execution in executions for resource in made_by_steps(execution)}
+        made = {_folded(resource) for execution in executions for resource in made_by_steps(execution)}
         ids = tuple(execution.id for execution in executions)
         found = inventory.of_environment(self.target, inventory.Owner(self.names.prefix, ids), _SERVING)
-        return [resource for resource in found if resource in made or any(mark in resource.name for mark in ids)]
+        return [resource for resource in found if _folded(resource) in made or any(mark in resource.name for mark in ids)]
 
     @property
     def _pipeline(self) -> Pipeline:
@@ -124,6 +124,11 @@ class Teardown:
             if time.monotonic() > deadline:
                 raise LeftBehindError(f"{otherwise} after {timeout_s:.0f} s")
             time.sleep(self.poll_s)
+
+
+def _folded(resource: inventory.Resource) -> tuple[str, str]:
+    """Names read from ARNs are lower case."""
+    return resource.kind, resource.name.lower()
 
 
 def refuse_if_protected(environment: Environment) -> None:

@@ -6,6 +6,9 @@ import time
 import uuid
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
+from lifecycle.errors import NotFoundError
 from lifecycle.execution import Step
 from lifecycle.logs import LogLocation, LogTail, location_of
 from lifecycle.target import Target
@@ -55,18 +58,18 @@ def test_lines_from_before_the_step_are_left_out(target: Target) -> None:
     assert list(LogTail(target.client("logs"), location).new_lines()) == []
 
 
-def test_a_training_step_logs_under_its_jobs_name() -> None:
-    location = location_of(Step("Train", "Training", "Executing", metadata={"TrainingJob": {"Arn": JOB}}))
-    assert location == LogLocation("/aws/sagemaker/TrainingJobs", "pipelines-abc-train-1/")
+def test_a_job_that_does_not_exist_has_no_log(target: Target) -> None:
+    with pytest.raises(NotFoundError, match=f"there is no job {JOB}"):
+        location_of(target, Step("Train", "Training", "Executing", metadata={"TrainingJob": {"Arn": JOB}}))
 
 
-def test_a_lambda_step_logs_in_its_functions_group_during_the_step() -> None:
+def test_a_lambda_step_logs_in_its_functions_group_during_the_step(target: Target) -> None:
     began = datetime(2026, 1, 1, tzinfo=UTC)
-    location = location_of(Step("S", "Lambda", "Succeeded", began, began, metadata={"Lambda": {"Arn": FUNCTION}}))
+    location = location_of(target, Step("S", "Lambda", "Succeeded", began, began, metadata={"Lambda": {"Arn": FUNCTION}}))
     assert location is not None
     assert location.group == "/aws/lambda/shoal-mnist-dev-smoke-test"
     assert (location.since, location.until) == (began - timedelta(seconds=2), began + timedelta(seconds=2))
 
 
-def test_a_condition_logs_nowhere() -> None:
-    assert location_of(Step("Gate", "Condition", "Succeeded", metadata={"Condition": {"Outcome": "True"}})) is None
+def test_a_condition_logs_nowhere(target: Target) -> None:
+    assert location_of(target, Step("Gate", "Condition", "Succeeded", metadata={"Condition": {"Outcome": "True"}})) is None
