@@ -25,7 +25,7 @@ from emulator.control.functions.mappings import EventSources
 from emulator.control.functions.service import Functions
 from emulator.control.functions.tagging import Tagging
 from emulator.control.identity import Identity
-from emulator.control.motofixes import use_own_bucket_policies, warm_up
+from emulator.control.motofixes import change_s3, warm_up
 from emulator.control.requestlog import RequestLog
 from emulator.control.sagemaker import Gateway, SageMaker
 from emulator.control.state import State
@@ -62,7 +62,7 @@ class Emulator:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        use_own_bucket_policies()
+        change_s3()
         self.state = State(options.state_dir)
         self.registry = ProcessRegistry(options.state_dir)
         self._port = options.port

@@ -21,6 +21,7 @@ from emulator.control.protocol import (
     buffer_body,
     error_answer,
     match_operation,
+    protocol_of,
     signature_of,
     status_line,
 )
@@ -82,7 +83,7 @@ class Dispatcher:
             log.exception("request failed: %s %s", call.service, path)
             failed = AwsError("InternalFailure", f"{type(error).__name__}: {error}", 500)
             self.requests.record(call, 500, failed.code)
-            return _write(error_answer(failed), start_response)
+            return _write(error_answer(failed, protocol_of(environ)), start_response)
 
     def _answer(self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall) -> Iterable[bytes]:
         if call.service in self.raw:
@@ -90,7 +91,7 @@ class Dispatcher:
         service = self.services.get(call.service)
         if service is None and call.service not in MOTO_SERVICES:
             refused = AwsError("UnknownOperationException", f"Shoal's emulator does not emulate the service {call.service}", 400)
-            return self._finish(Reply(call, error_answer(refused), refused.code), start_response)
+            return self._finish(Reply(call, error_answer(refused, protocol_of(environ)), refused.code), start_response)
         body = b"" if call.service == "s3" else buffer_body(environ)
         operation, request = match_operation(call.service, environ)
         if operation is None:
@@ -106,7 +107,7 @@ class Dispatcher:
             refused = AwsError(
                 "UnknownOperationException", f"{call.service} has no operation {environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
             )
-            return self._finish(Reply(call, error_answer(refused), refused.code), start_response)
+            return self._finish(Reply(call, error_answer(refused, protocol_of(environ)), refused.code), start_response)
         return self._moto(environ, start_response, call)
 
     def _dispatch(

@@ -1,4 +1,5 @@
-"""Where moto is stricter or slower than AWS: bucket policies whose conditions it cannot read, and imports at the first request."""
+"""Where moto differs from AWS in a way that matters: bucket policies whose conditions it cannot read, access logs that it writes
+at once (a bucket that was just emptied would not be empty), and imports that the first request would wait for."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 
 from moto import backends
 from moto.iam.access_control import PermissionResult
-from moto.s3.models import FakeBucket
+from moto.s3.models import FakeBucket, S3Backend
 
 from emulator.control.policies import Principal, decision
 
@@ -28,8 +29,13 @@ def bucket_permission(bucket: Any, action: str, resource: str) -> PermissionResu
     return RESULTS[decision(json.loads(bucket.policy), EVERYBODY, action, resource, CONTEXT)]
 
 
-def use_own_bucket_policies() -> None:
-    """Make moto's S3 ask `bucket_permission`."""
+def no_access_log(_backend: Any, _request: Any, _bucket_name: str) -> None:
+    """AWS delivers access logs hours later, if at all; here there are none."""
+
+
+def change_s3() -> None:
+    """Make moto's S3 ask `bucket_permission` and write no access logs."""
+    S3Backend.log_incoming_request = no_access_log  # type: ignore[method-assign,assignment]
     FakeBucket.get_permission = bucket_permission  # type: ignore[method-assign,assignment]
 
 

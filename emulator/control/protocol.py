@@ -166,6 +166,14 @@ def error_answer(error: AwsError, protocol: str = "json") -> Answer:
     return Answer(error.http_status, {**headers, "Content-Type": "text/xml"}, body.encode())
 
 
+def protocol_of(environ: Mapping[str, Any]) -> str:
+    """The protocol that a request without a known operation speaks, as far as its content type says."""
+    content_type = environ.get("CONTENT_TYPE", "")
+    if content_type.startswith("application/x-www-form-urlencoded"):
+        return "query"
+    return "json" if "json" in content_type or environ.get("HTTP_X_AMZ_TARGET") else "rest-xml"
+
+
 def status_line(status: int) -> str:
     """`200 OK`, for WSGI."""
     try:

@@ -1,0 +1,135 @@
+"""Events reach the targets of the rules they match, where the targets' policies allow it, and queues feed functions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.emulator.control.account import Account, eventually, unique
+
+REMEMBER = "def handler(event, context):\n    print('event', event['detail']['number'])\n"
+
+
+def put_rule(account: Account, source: str, target_arn: str, **target: Any) -> str:
+    """A rule for events of a source; its ARN."""
+    events, name = account.client("events"), unique("rule")
+    arn = events.put_rule(Name=name, EventPattern=json.dumps({"source": [source]}))["RuleArn"]
+    events.put_targets(Rule=name, Targets=[{"Id": "target", "Arn": target_arn, **target}])
+    return str(arn)
+
+
+def put_event(account: Account, source: str, number: int) -> dict[str, Any]:
+    entry = {"Source": source, "DetailType": "Counted", "Detail": json.dumps({"number": number})}
+    return dict(account.client("events").put_events(Entries=[entry]))
+
+
+def test_an_event_that_matches_a_rule_reaches_its_queue(account: Account) -> None:
+    url, arn = account.open_queue()
+    put_rule(account, "app.queue", arn)
+    put_event(account, "app.other", 1)
+    put_event(account, "app.queue", 2)
+    received = account.received(url)
+    assert [(event["source"], event["detail"]) for event in received] == [("app.queue", {"number": 2})]
+
+
+def test_a_queue_whose_policy_does_not_allow_events_gets_none_and_the_dead_letter_queue_gets_it(account: Account) -> None:
+    url, arn = account.queue()
+    dead_url, dead_arn = account.open_queue()
+    put_rule(account, "app.closed", arn, DeadLetterConfig={"Arn": dead_arn})
+    put_event(account, "app.closed", 3)
+    assert account.received(dead_url)[0]["detail"] == {"number": 3}
+    assert account.received(url, limit_s=0.2) == []
+
+
+def test_an_event_invokes_a_function_that_permits_the_rule(account: Account) -> None:
+    name = account.function(REMEMBER)
+    arn = account.client("lambda").get_function(FunctionName=name)["Configuration"]["FunctionArn"]
+    rule = put_rule(account, "app.function", arn)
+    account.client("lambda").add_permission(
+        FunctionName=name, StatementId="rule", Action="lambda:InvokeFunction", Principal="events.amazonaws.com", SourceArn=rule
+    )
+    put_event(account, "app.function", 4)
+    assert eventually(lambda: "event 4" in account.log(name))
+
+
+@pytest.mark.parametrize(
+    ("target", "named"),
+    [
+        ({"Arn": "arn:aws:sqs:us-east-1:111122223333:q", "InputTransformer": {"InputTemplate": "x"}}, "InputTransformer"),
+        ({"Arn": "arn:aws:states:us-east-1:111122223333:stateMachine:m"}, "Lambda and SQS only, not arn:aws:states"),
+    ],
+)
+def test_a_target_that_would_never_be_reached_is_refused_by_name(account: Account, target: dict[str, Any], named: str) -> None:
+    events, name = account.client("events"), unique("rule")
+    events.put_rule(Name=name, EventPattern='{"source": ["x"]}')
+    with pytest.raises(ClientError, match=named):
+        events.put_targets(Rule=name, Targets=[{"Id": "target", **target}])
+
+
+def test_events_in_the_name_of_aws_are_not_taken_from_callers(account: Account) -> None:
+    answer = put_event(account, "aws.sagemaker", 5)
+    assert (answer["FailedEntryCount"], answer["Entries"][0]["ErrorCode"]) == (1, "NotAuthorizedForSourceException")
+
+
+def mapped(account: Account, source: str, queue_arn: str, **settings: Any) -> str:
+    """A function fed from a queue; its name."""
+    name = account.function(source, Timeout=1)
+    account.client("lambda").create_event_source_mapping(FunctionName=name, EventSourceArn=queue_arn, **settings)
+    return name
+
+
+def test_a_message_invokes_the_mapped_function_and_is_deleted(account: Account) -> None:
+    url, arn = account.queue(VisibilityTimeout="1")
+    name = mapped(account, "def handler(event, context):\n    print('body', event['Records'][0]['body'])\n", arn)
+    account.client("sqs").send_message(QueueUrl=url, MessageBody="one")
+    assert eventually(lambda: "body one" in account.log(name))
+    assert eventually(lambda: counted(account, url) == (0, 0))
+
+
+def counted(account: Account, url: str) -> tuple[int, int]:
+    """Messages that wait and messages that are in flight."""
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    found = account.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+    return int(found[names[0]]), int(found[names[1]])
+
+
+def test_a_message_that_fails_too_often_ends_in_the_dead_letter_queue(account: Account) -> None:
+    dead_url, dead_arn = account.queue()
+    redrive = json.dumps({"deadLetterTargetArn": dead_arn, "maxReceiveCount": 2})
+    url, arn = account.queue(VisibilityTimeout="1", RedrivePolicy=redrive)
+    name = mapped(account, "def handler(event, context):\n    raise ValueError('never')\n", arn)
+    account.client("sqs").send_message(QueueUrl=url, MessageBody='"bad"')
+    assert account.received(dead_url) == ["bad"]
+    assert sum(line.startswith("START") for line in account.log(name)) == 2
+
+
+def test_only_the_messages_that_a_partial_batch_response_names_stay(account: Account) -> None:
+    url, arn = account.queue(VisibilityTimeout="1")
+    for body in ("good", "bad"):
+        account.client("sqs").send_message(QueueUrl=url, MessageBody=body)
+    source = (
+        "def handler(event, context):\n"
+        "    return {'batchItemFailures': [{'itemIdentifier': r['messageId']} for r in event['Records'] if r['body'] == 'bad']}\n"
+    )
+    mapped(account, source, arn, FunctionResponseTypes=["ReportBatchItemFailures"])
+    assert eventually(lambda: sum(counted(account, url)) == 1)
+
+
+def test_a_disabled_mapping_leaves_messages_alone_until_it_is_enabled(account: Account) -> None:
+    url, arn = account.queue(VisibilityTimeout="1")
+    name = account.function("def handler(event, context):\n    pass\n", Timeout=1)
+    made = account.client("lambda").create_event_source_mapping(FunctionName=name, EventSourceArn=arn, Enabled=False)
+    account.client("sqs").send_message(QueueUrl=url, MessageBody="later")
+    assert not eventually(lambda: counted(account, url) == (0, 0), limit_s=1.5)
+    account.client("lambda").update_event_source_mapping(UUID=made["UUID"], Enabled=True)
+    assert eventually(lambda: counted(account, url) == (0, 0))
+
+
+def test_a_queue_that_shows_messages_again_before_the_function_ends_is_refused(account: Account) -> None:
+    _url, arn = account.queue(VisibilityTimeout="5")
+    name = account.function("def handler(event, context):\n    pass\n", Timeout=60)
+    with pytest.raises(ClientError, match="visibility timeout: 5 seconds is less than Function timeout: 60 seconds"):
+        account.client("lambda").create_event_source_mapping(FunctionName=name, EventSourceArn=arn)

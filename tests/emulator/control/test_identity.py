@@ -1,0 +1,61 @@
+"""Who may assume which role, who a request is attributed to, and what is written down of it."""
+
+from __future__ import annotations
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.emulator.control.account import Account
+
+ROOT_ARN = "arn:aws:iam::111122223333:root"
+
+
+def test_dummy_credentials_are_the_accounts_root(account: Account) -> None:
+    assert account.client("sts").get_caller_identity()["Arn"] == ROOT_ARN
+
+
+def test_the_credentials_of_an_assumed_role_are_its_session(account: Account) -> None:
+    role = account.role({"AWS": ROOT_ARN})
+    name = role.rpartition("/")[2]
+    assert account.as_role("sts", role).get_caller_identity()["Arn"] == f"arn:aws:sts::111122223333:assumed-role/{name}/tests"
+
+
+def test_a_role_that_does_not_exist_cannot_be_assumed(account: Account) -> None:
+    with pytest.raises(ClientError, match=r"AccessDenied.*the role does not exist"):
+        account.as_role("sts", "arn:aws:iam::111122223333:role/nobody")
+
+
+def test_a_role_whose_trust_policy_names_a_service_cannot_be_assumed_by_a_user(account: Account) -> None:
+    with pytest.raises(ClientError, match="its trust policy does not allow this principal"):
+        account.as_role("sts", account.role({"Service": "sagemaker.amazonaws.com"}))
+
+
+def test_a_session_may_assume_a_role_that_trusts_its_role(account: Account) -> None:
+    first = account.role({"AWS": ROOT_ARN})
+    second = account.role({"AWS": first})
+    made = account.as_role("sts", first).assume_role(RoleArn=second, RoleSessionName="further")
+    assert made["AssumedRoleUser"]["Arn"].endswith("/further")
+
+
+def test_a_request_is_written_down_with_caller_parameters_and_status(account: Account) -> None:
+    role = account.role({"AWS": ROOT_ARN})
+    with pytest.raises(ClientError):
+        account.as_role("s3", role).get_object(Bucket="never-made", Key="digits/7")
+    entry = next(entry for entry in account.requests("GetObject") if entry["parameters"].get("Bucket") == "never-made")
+    assert entry["caller"].endswith("/tests")
+    assert (entry["service"], entry["parameters"]["Key"], entry["status"]) == ("s3", "digits/7", 404)
+
+
+def test_payloads_are_not_written_down(account: Account) -> None:
+    account.function("SECRET = 'very secret source'\n")
+    assert all("ZipFile" not in str(entry["parameters"]) for entry in account.requests("CreateFunction"))
+
+
+def test_a_service_that_is_not_emulated_is_refused_by_name(account: Account) -> None:
+    with pytest.raises(ClientError, match="does not emulate the service redshift"):
+        account.client("redshift").describe_clusters()
+
+
+def test_an_operation_that_is_not_emulated_is_refused_by_name(account: Account) -> None:
+    with pytest.raises(ClientError, match="does not emulate lambda PutFunctionConcurrency"):
+        account.client("lambda").put_function_concurrency(FunctionName="any", ReservedConcurrentExecutions=1)
