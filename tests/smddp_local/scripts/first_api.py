@@ -1,0 +1,40 @@
+"""Use the API of smddp 1.0 to 1.3 and write what its functions return. Never leaves the group: scripts of its time could not."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import smdistributed.dataparallel.torch.distributed as dist
+import torch
+from smdistributed.dataparallel.torch.parallel.distributed import DistributedDataParallel
+
+
+def error_of(attempt: Callable[[], object]) -> str:
+    try:
+        attempt()
+    except Exception as error:  # noqa: BLE001 - the answer is which error it is
+        return f"{type(error).__name__}: {error}"
+    return "ok"
+
+
+answer = {"available": dist.is_available(), "too early": error_of(dist.get_rank)}
+dist.init_process_group()
+rank = dist.get_rank()
+model = DistributedDataParallel(torch.nn.Linear(4, 2), broadcast_buffers=False)
+model(torch.ones(2, 4) * (rank + 1)).sum().backward()
+answer["gradient"] = model.module.weight.grad[0].tolist()
+
+average = torch.full((1,), rank + 1.0)
+dist.all_reduce(average, op=dist.ReduceOp.AVERAGE)
+total = torch.full((1,), rank + 1.0)
+dist.all_reduce(total, async_op=True).wait()
+gathered = [torch.zeros(1) for _ in range(dist.get_world_size())]
+dist.all_gather(gathered, torch.full((1,), float(rank)))
+answer |= {"average": average.item(), "total": total.item(), "gathered": [item.item() for item in gathered]}
+answer["local_rank"] = dist.get_local_rank()
+answer["accumulation"] = error_of(lambda: DistributedDataParallel(torch.nn.Linear(1, 1), gradient_accumulation_steps=4))
+answer["group"] = error_of(lambda: dist.barrier(group=object()))
+dist.barrier()
+if rank == 0:
+    Path(sys.argv[1]).write_text(json.dumps(answer))

@@ -1,0 +1,50 @@
+"""Try every collective on two ranks and write what each does: "ok", or the error's class and text."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import smdistributed.dataparallel.torch.torch_smddp  # noqa: F401
+import torch
+import torch.distributed as dist
+
+warnings.simplefilter("ignore", FutureWarning)
+dist.init_process_group(backend="smddp")
+rank, size = dist.get_rank(), dist.get_world_size()
+
+
+def averaged() -> None:
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(700, 500))
+    model(torch.ones(2, 700)).sum().backward()
+
+
+ATTEMPTS = {
+    "all_reduce": lambda: dist.all_reduce(torch.ones(4)),
+    "broadcast": lambda: dist.broadcast(torch.ones(4), 0),
+    "reduce": lambda: dist.reduce(torch.ones(4), 0),
+    "all_gather": lambda: dist.all_gather([torch.ones(4) for _ in range(size)], torch.ones(4)),
+    "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(torch.empty(4 * size), torch.ones(4)),
+    "all_gather_object": lambda: dist.all_gather_object([None] * size, {"rank": rank}),
+    "barrier": dist.barrier,
+    "DistributedDataParallel": averaged,
+    "barrier(device_ids)": lambda: dist.barrier(device_ids=[0]),
+    "new_group": lambda: dist.new_group([0, 1]),
+    "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(torch.empty(4), torch.ones(4 * size)),
+    "all_to_all_single": lambda: dist.all_to_all_single(torch.empty(size), torch.ones(size)),
+    "gather": lambda: dist.gather(torch.ones(1), [torch.ones(1)] * size if rank == 0 else None),
+    "scatter": lambda: dist.scatter(torch.ones(1), [torch.ones(1)] * size if rank == 0 else None),
+    "send": lambda: dist.send(torch.ones(1), 1) if rank == 0 else dist.recv(torch.ones(1), 0),
+}
+
+answers = {"backend": dist.get_backend()}
+for name, attempt in ATTEMPTS.items():
+    try:
+        attempt()
+        answers[name] = "ok"
+    except Exception as error:  # noqa: BLE001 - the answer is which error it is
+        answers[name] = f"{type(error).__name__}: {error}"
+    dist.barrier()
+if rank == 0:
+    Path(sys.argv[1]).write_text(json.dumps(answers))
+dist.destroy_process_group()
