@@ -116,17 +116,20 @@ class Simple(Tagged):
 
     def create(self, request: Request) -> Created:
         physical_id, attributes = self._create(request)
-        if "Tags" in self.properties:
-            tag(request, physical_id)
+        self._tag(request, physical_id, attributes)
         return Created(physical_id, attributes)
 
     def update(self, request: Request) -> Created:
-        if "Tags" in self.properties:
-            tag(request, request.physical_id)
+        self._tag(request, request.physical_id, request.attributes)
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
         gone_is_fine(lambda: self._delete(request))
+
+    def _tag(self, request: Request, physical_id: str, attributes: Mapping[str, Any]) -> None:
+        """An address is known to stacks by its number and to tags by its allocation."""
+        if "Tags" in self.properties:
+            tag(request, str(attributes.get("AllocationId", physical_id)))
 
 
 def _route_table(request: Request) -> tuple[str, dict[str, Any]]:
