@@ -1,7 +1,8 @@
-"""Builds a runtime's virtual environment in the cache, once per version; lines of progress and the interpreter's path out.
+"""Builds a runtime's virtual environment in the cache, once per lock; lines of progress and the interpreter's path out.
 
-Scripts in a virtual environment carry its path, so it is built where it stays; a marker file written last makes it whole, a
-lock keeps a second builder waiting, and what a builder left unfinished is removed and built anew.
+Scripts in a virtual environment carry its path, so it is built where it stays; marker files say how far it is, a lock keeps a
+second builder waiting, and what a builder left unfinished is removed and built anew. A change of a local package only
+installs that package again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from emulator.errors import EmulatorError
-from emulator.runtimes.catalog import Runtime, default_cache, is_generated, marker
+from emulator.runtimes.catalog import Runtime, base_marker, default_cache, is_generated, local_marker
 
 Progress = Callable[[str], None]
 _TAIL_LINES = 15
@@ -27,11 +28,13 @@ def build(runtime: Runtime, cache: Path | None, progress: Progress) -> Path:
     """The interpreter of the built runtime; builds it unless that was done. EmulatorError says in one sentence what is missing."""
     cache = cache or default_cache()
     folder = runtime.folder(cache)
-    if not marker(folder).exists():
+    if not runtime.is_built(cache):
         cache.mkdir(parents=True, exist_ok=True)
         with _alone(cache / f".{runtime.name}.lock", progress):
-            if not marker(folder).exists():
-                _build(runtime, folder, progress)
+            if not base_marker(folder).exists():
+                _install_locked(runtime, folder, progress)
+            if not runtime.is_built(cache):
+                _install_local(runtime, folder, progress)
     progress(f"{runtime.name}: ready in {folder}")
     return runtime.python(cache)
 
@@ -47,24 +50,31 @@ def _alone(path: Path, progress: Progress) -> Iterator[None]:
         yield
 
 
-def _build(runtime: Runtime, folder: Path, progress: Progress) -> None:
-    for package in runtime.local_packages:
-        if not package.is_dir():
-            raise EmulatorError(f"The runtime {runtime.name} needs the folder {package.name}, which this checkout does not have.")
+def _install_locked(runtime: Runtime, folder: Path, progress: Progress) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     progress(f"{runtime.name}: making a virtual environment with Python {sys.version.split()[0]}")
     venv.create(folder, with_pip=True, symlinks=True)
     locked = sum(1 for line in runtime.lock.read_text().splitlines() if "==" in line)
     progress(f"{runtime.name}: installing {locked} locked packages (torch among them: this takes a minute or two)")
     _pip(folder, ["--requirement", str(runtime.lock)], progress)
+    base_marker(folder).touch()
+
+
+def _install_local(runtime: Runtime, folder: Path, progress: Progress) -> None:
+    version = runtime.local_version
+    local_marker(folder).unlink(missing_ok=True)
     for package in runtime.local_packages:
+        if not package.is_dir():
+            raise EmulatorError(f"The runtime {runtime.name} needs the folder {package.name}, which this checkout does not have.")
         progress(f"{runtime.name}: installing {package.name}")
         with tempfile.TemporaryDirectory(dir=folder) as temporary:  # setuptools writes beside the sources
             copy = shutil.copytree(package, Path(temporary) / package.name, ignore=_generated)
-            _pip(folder, ["--no-deps", str(copy)], progress)
+            _pip(folder, ["--no-deps", "--force-reinstall", "--no-build-isolation", str(copy)], progress)
     progress(f"{runtime.name}: checking that it imports")
     _run([str(folder / "bin" / "python"), "-c", runtime.check], f"The runtime {runtime.name} was installed but does not import")
-    marker(folder).write_text(runtime.version + "\n")
+    partial = local_marker(folder).with_suffix(".partial")
+    partial.write_text(version)
+    partial.replace(local_marker(folder))
 
 
 def _generated(_folder: str, entries: list[str]) -> list[str]:

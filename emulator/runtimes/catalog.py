@@ -36,11 +36,18 @@ class Runtime:
     check: str
 
     @property
-    def version(self) -> str:
-        """Changes with the lock, the local packages' files, the Python version and the machine; 12 hex digits."""
+    def base_version(self) -> str:
+        """Changes with the lock, the Python version and the machine; 12 hex digits, part of the folder's name."""
         digest = hashlib.sha256(f"{sys.version_info[:2]} {platform.machine()}".encode())
-        for path in (self.lock, *self._local_files()):
-            digest.update(path.name.encode() + path.read_bytes())
+        digest.update(self.lock.read_bytes())
+        return digest.hexdigest()[:12]
+
+    @property
+    def local_version(self) -> str:
+        """Changes with the local packages' files, which are installed anew into the same folder."""
+        digest = hashlib.sha256()
+        for path in self._local_files():
+            digest.update(str(path.relative_to(REPOSITORY)).encode() + path.read_bytes())
         return digest.hexdigest()[:12]
 
     def _local_files(self) -> Iterator[Path]:
@@ -51,13 +58,14 @@ class Runtime:
 
     def folder(self, cache: Path | None = None) -> Path:
         """Where this version of the runtime lies, built or not."""
-        return (cache or default_cache()) / f"{self.name}-{self.version}"
+        return (cache or default_cache()) / f"{self.name}-{self.base_version}"
 
     def python(self, cache: Path | None = None) -> Path:
         return self.folder(cache) / "bin" / "python"
 
     def is_built(self, cache: Path | None = None) -> bool:
-        return marker(self.folder(cache)).exists()
+        """Whether it is whole: lock and local packages as they are now."""
+        return local_version_in(self.folder(cache)) == self.local_version
 
 
 @dataclass(frozen=True)
@@ -74,9 +82,19 @@ def default_cache() -> Path:
     return Path(os.environ.get(CACHE_VARIABLE) or REPOSITORY / ".shoal" / "runtimes")
 
 
-def marker(folder: Path) -> Path:
-    """The file that is written last: a runtime without it is no runtime."""
-    return folder / ".complete"
+def base_marker(folder: Path) -> Path:
+    """Written when the locked packages are in; a folder without it is begun anew."""
+    return folder / ".locked-packages"
+
+
+def local_marker(folder: Path) -> Path:
+    """Written last; holds the version of the local packages that are installed."""
+    return folder / ".local-packages"
+
+
+def local_version_in(folder: Path) -> str | None:
+    marker = local_marker(folder)
+    return marker.read_text() if marker.exists() else None
 
 
 @functools.cache

@@ -18,7 +18,8 @@ from emulator.sagemaker.shapes import Document
 
 
 class Store:
-    """Documents by kind ("training-job") and name, in order of creation. Reads give copies."""
+    """Documents by kind ("training-job") and name, in order of creation; names are the same in any case, because the names in
+    SageMaker's ARNs are lower-cased and its clients look resources up by them. Reads give copies."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -37,19 +38,19 @@ class Store:
     def create(self, kind: str, name: str, document: Document, taken: Callable[[Document], Exception]) -> None:
         """Add a document; raises `taken(existing)` when the name is in use."""
         with self._lock:
-            existing = self._documents.get(kind, {}).get(name)
+            existing = self._documents.get(kind, {}).get(name.lower())
             if existing is not None:
                 raise taken(copy.deepcopy(existing))
             self._put(kind, name, copy.deepcopy(document))
 
     def get(self, kind: str, name: str) -> Document | None:
         with self._lock:
-            return copy.deepcopy(self._documents.get(kind, {}).get(name))
+            return copy.deepcopy(self._documents.get(kind, {}).get(name.lower()))
 
     def read(self, kind: str, name: str) -> Document:
         """A document that must be there; KeyError when it is gone."""
         with self._lock:
-            return copy.deepcopy(self._documents[kind][name])
+            return copy.deepcopy(self._documents[kind][name.lower()])
 
     def all(self, kind: str) -> list[Document]:
         with self._lock:
@@ -58,14 +59,14 @@ class Store:
     def change(self, kind: str, name: str, edit: Callable[[Document], None]) -> Document:
         """Apply `edit` to the document in one step; KeyError when it is gone. An exception in `edit` changes nothing."""
         with self._lock:
-            document = copy.deepcopy(self._documents[kind][name])
+            document = copy.deepcopy(self._documents[kind][name.lower()])
             edit(document)
             self._put(kind, name, document)
             return copy.deepcopy(document)
 
     def delete(self, kind: str, name: str) -> None:
         with self._lock:
-            if self._documents.get(kind, {}).pop(name, None) is not None:
+            if self._documents.get(kind, {}).pop(name.lower(), None) is not None:
                 self._path(kind, name).unlink(missing_ok=True)
             self._changed.notify_all()
 
@@ -73,7 +74,7 @@ class Store:
         """The document once `done(document)`; None stands for a document that is gone. TimeoutError after `timeout_s`."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
-            while not done(document := self._documents.get(kind, {}).get(name)):
+            while not done(document := self._documents.get(kind, {}).get(name.lower())):
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise TimeoutError(f"{kind} {name} after {timeout_s} s")
@@ -86,11 +87,11 @@ class Store:
         partial = path.with_suffix(".partial")
         partial.write_text(json.dumps(document, indent=1, sort_keys=True))
         partial.replace(path)
-        self._documents.setdefault(kind, {})[name] = document
+        self._documents.setdefault(kind, {})[name.lower()] = document
         self._changed.notify_all()
 
     def _path(self, kind: str, name: str) -> Path:
-        return self._folder / kind / f"{quote(name, safe='')}.json"
+        return self._folder / kind / f"{quote(name.lower(), safe='')}.json"
 
 
 def newest_first(documents: list[Document], key: str = "CreationTime") -> Iterator[Document]:

@@ -90,17 +90,69 @@ class Account:
         return self.training_ended(name)
 
     def training_ended(self, name: str) -> dict[str, Any]:
-        return until(
+        job: dict[str, Any] = until(
             lambda: self.sagemaker.describe_training_job(TrainingJobName=name),
             lambda job: job["TrainingJobStatus"] in {"Completed", "Failed", "Stopped"},
         )
+        return job
+
+    def process(self, name: str, script: str, **changes: Any) -> dict[str, Any]:
+        """Start a processing job, wait for its end, and describe it."""
+        self.start_processing(name, script, **changes)
+        return self.processing_ended(name)
+
+    def start_processing(self, name: str, script: str, **changes: Any) -> None:
+        """Start `bash -c script` as a processing job whose output `report` is /opt/ml/processing/report."""
+        report = {"S3Uri": f"s3://{BUCKET}/reports/{name}", "LocalPath": "/opt/ml/processing/report", "S3UploadMode": "EndOfJob"}
+        request = {
+            "ProcessingJobName": name,
+            "RoleArn": self.role,
+            "AppSpecification": {"ImageUri": TRAINING_IMAGE, "ContainerEntrypoint": ["/bin/bash", "-c", script]},
+            "ProcessingResources": {"ClusterConfig": {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}},
+            "ProcessingOutputConfig": {"Outputs": [{"OutputName": "report", "S3Output": report}]},
+        } | changes
+        self.sagemaker.create_processing_job(**request)
+
+    def processing_ended(self, name: str) -> dict[str, Any]:
+        job: dict[str, Any] = until(
+            lambda: self.sagemaker.describe_processing_job(ProcessingJobName=name),
+            lambda job: job["ProcessingJobStatus"] in {"Completed", "Failed", "Stopped"},
+        )
+        return job
 
     def log(self, group: str, job: str) -> list[str]:
         """The messages of a job's streams."""
         logs = self.client("logs")
-        streams = logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=job)["logStreams"]
+        try:
+            streams = logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=job)["logStreams"]
+        except logs.exceptions.ResourceNotFoundException:  # nothing was written yet
+            return []
         pages = [logs.get_log_events(logGroupName=group, logStreamName=each["logStreamName"], startFromHead=True) for each in streams]
         return [event["message"] for page in pages for event in page["events"]]
+
+    def deploy_pipeline(self, name: str, steps: list[dict[str, Any]], **parts: Any) -> None:
+        """CreatePipeline with `steps` and other members of the definition."""
+        definition = json.dumps({"Version": "2020-12-01", "Metadata": {}, "Parameters": [], **parts, "Steps": steps})
+        self.sagemaker.create_pipeline(PipelineName=name, PipelineDefinition=definition, RoleArn=self.role)
+
+    def execute(self, name: str, **start: Any) -> dict[str, Any]:
+        """Start an execution of a deployed pipeline, wait for its end, and describe it."""
+        arn = self.sagemaker.start_pipeline_execution(PipelineName=name, **start)["PipelineExecutionArn"]
+        return self.execution_ended(arn)
+
+    def execution_ended(self, arn: str) -> dict[str, Any]:
+        execution: dict[str, Any] = until(
+            lambda: self.sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn),
+            lambda each: each["PipelineExecutionStatus"] not in {"Executing", "Stopping"},
+        )
+        return execution
+
+    def steps(self, execution: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """The steps of an execution that started, by name, in order of their start."""
+        pages = self.sagemaker.get_paginator("list_pipeline_execution_steps").paginate(
+            PipelineExecutionArn=execution["PipelineExecutionArn"], SortOrder="Ascending"
+        )
+        return {step["StepName"]: step for page in pages for step in page["PipelineExecutionSteps"]}
 
     def model_files(self, job: dict[str, Any]) -> dict[str, str]:
         """The text files of a job's model.tar.gz."""
@@ -112,6 +164,22 @@ def channel(uri: str, name: str = "train") -> dict[str, Any]:
     """One entry of InputDataConfig."""
     source = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
     return {"ChannelName": name, "DataSource": {"S3DataSource": source}}
+
+
+def processing_input(uri: str, path: str, name: str = "input") -> dict[str, Any]:
+    """One entry of ProcessingInputs."""
+    source = {"S3Uri": uri, "LocalPath": path, "S3DataType": "S3Prefix", "S3InputMode": "File"}
+    return {"InputName": name, "S3Input": source}
+
+
+def shell_step(name: str, script: str, **members: Any) -> dict[str, Any]:
+    """A Processing step that runs `bash -c script`, for the role `jobs`; `Arguments` in `members` are added to its own."""
+    arguments = {
+        "RoleArn": f"arn:aws:iam::{ACCOUNT_ID}:role/jobs",
+        "AppSpecification": {"ImageUri": TRAINING_IMAGE, "ContainerEntrypoint": ["/bin/bash", "-c", script]},
+        "ProcessingResources": {"ClusterConfig": {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}},
+    } | members.pop("Arguments", {})
+    return {"Name": name, "Type": "Processing", "Arguments": arguments, **members}
 
 
 def archive(files: dict[str, bytes]) -> bytes:
