@@ -70,7 +70,7 @@ class Demo:
     @property
     def owner(self) -> Owner:
         execution = self.facts.execution
-        return Owner(self.names.prefix, (execution.id,) if execution else ())
+        return Owner.of(self.names, (execution.id,) if execution else ())
 
     def note(self, text: str) -> None:
         self.report(Note(text))
@@ -81,7 +81,8 @@ class Demo:
             self.facts.metrics.append(event.metrics)
         if isinstance(event, ExecutionChanged):
             self.facts.execution = event.execution
-            self.facts.created |= {*inventory.of_environment(self.target, self.owner), *made_by_steps(event.execution)}
+            serving = inventory.of_environment(self.target, self.owner, inventory.MADE_BY_EXECUTIONS)
+            self.facts.created |= {*serving, *made_by_steps(event.execution)}
         self.report(event)
 
 

@@ -98,12 +98,16 @@ class EmulatorProcess:
 
     def _left(self, running: Running | None) -> list[str]:
         deadline = time.monotonic() + _EXIT_TIMEOUT_S
-        while (processes := mentioning(str(self.state))) and time.monotonic() < deadline:
+        while (processes := self._processes(running)) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         left = [f"process {pid}" for pid in processes]
         if running and port_answers(running.endpoint):
             left.append(f"port of {running.endpoint}")
         return left
+
+    def _processes(self, running: Running | None) -> set[int]:
+        ours = {running.pid} if running and is_alive(running.pid) else set()
+        return ours | set(mentioning(str(self.state)))
 
     def _command(self, what: str, arguments: tuple[str, ...], timeout_s: float, log: Path | None = None) -> Command:
         variables = offline_environment(self.inherited) | {"PYTHONDONTWRITEBYTECODE": "1"}

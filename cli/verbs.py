@@ -192,7 +192,7 @@ def destroy(workspace: Workspace, environment: str, local: bool) -> None:
             cdk.synth(environment)
         with phase(f"destroy {environment} in {session.target.description}", view):
             teardown.destroy(cdk)
-        left = of_environment(session.target, Owner(session.names.prefix))
+        left = of_environment(session.target, Owner.of(session.names))
     if left:
         raise LeftBehindError(f"still there: {', '.join(map(str, left))}")
     click.echo(f"destroyed: nothing named {session.names.prefix} is left")

@@ -71,7 +71,8 @@ def upload(target: Target, folder: Path, uri: str, report: Report) -> int:
     for file in missing:
         place = _place(uri, file)
         s3.upload_file(str(folder / file.name), *place, ExtraArgs={"Metadata": {"md5": file.md5}}, Callback=progress(file.name))
-    report(Note(f"{len(missing)} of {len(MNIST)} files uploaded to {uri} ({total_bytes:,} bytes); the others were there already"))
+    others = "" if len(missing) == len(MNIST) else "; the others were there already"
+    report(Note(f"{len(missing)} of {len(MNIST)} files uploaded to {uri} ({total_bytes:,} bytes){others}"))
     return len(missing)
 
 

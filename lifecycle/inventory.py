@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from config.names import Names
 from lifecycle.cdk import QUALIFIER, TOOLKIT_STACK
 from lifecycle.target import Target
 
@@ -27,13 +28,20 @@ class Resource:
 
 @dataclass(frozen=True)
 class Owner:
-    """How the things of an environment are recognised: by the prefix of their names, or by the id of an execution in them.
+    """How the things of an environment are recognised: by the prefix of their names, by the id of an execution in them, or by tags.
 
-    Names that SageMaker makes up for a step contain the execution's id and not the prefix.
+    Names that SageMaker makes up for a step contain the execution's id and not the prefix. What a network consists of has no names.
     """
 
     prefix: str
     execution_ids: tuple[str, ...] = ()
+    tags: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, names: Names, execution_ids: tuple[str, ...] = ()) -> Owner:
+        """Recognises what belongs to an environment."""
+        environment = names.environment
+        return cls(names.prefix, execution_ids, (("shoal:project", environment.project), ("shoal:environment", environment.name)))
 
     def owns(self, name: str) -> bool:
         return name == self.prefix or name.startswith(f"{self.prefix}-") or any(mark in name for mark in self.execution_ids)
@@ -127,14 +135,22 @@ def _key_aliases(target: Target, owner: Owner) -> Iterator[str]:
     return (alias for alias in aliases if owner.owns(alias.removeprefix("alias/")))
 
 
-def _network(operation: str, key: str, id_key: str) -> Lister:
-    """Things of a VPC have ids, not names; CloudFormation tags each with the name of its stack."""
+def _network(operation: str, key: str, id_key: str, filter_key: str = "Filters") -> Lister:
+    """Things of a VPC have ids, not names; the stacks tag each."""
 
     def lister(target: Target, owner: Owner) -> Iterator[str]:
-        filters = [{"Name": "tag:aws:cloudformation:stack-name", "Values": [f"{owner.prefix}-*"]}]
-        return (item[id_key] for item in _pages(target, "ec2", operation, key, Filters=filters))
+        filters = [{"Name": f"tag:{name}", "Values": [value]} for name, value in owner.tags]
+        if not filters:
+            return iter(())
+        return (item[id_key] for item in _pages(target, "ec2", operation, key, **{filter_key: filters}))
 
     return lister
+
+
+def _mappings(target: Target, owner: Owner) -> Iterator[str]:
+    for mapping in _pages(target, "lambda", "list_event_source_mappings", "EventSourceMappings"):
+        if owner.owns(mapping["FunctionArn"].split(":")[6]):
+            yield mapping["UUID"]
 
 
 def _repositories(target: Target, owner: Owner) -> Iterator[str]:
@@ -157,8 +173,11 @@ LISTERS: dict[str, Lister] = {
     "rule": _named("events", "list_rules", "Rules", "Name"),
     "alarm": _named("cloudwatch", "describe_alarms", "MetricAlarms", "AlarmName"),
     "key alias": _key_aliases,
+    "event source": _mappings,
     "vpc": _network("describe_vpcs", "Vpcs", "VpcId"),
     "subnet": _network("describe_subnets", "Subnets", "SubnetId"),
+    "route table": _network("describe_route_tables", "RouteTables", "RouteTableId"),
+    "flow log": _network("describe_flow_logs", "FlowLogs", "FlowLogId", "Filter"),
     "security group": _network("describe_security_groups", "SecurityGroups", "GroupId"),
     "vpc endpoint": _network("describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
     "pipeline": _pipelines,
@@ -170,3 +189,5 @@ LISTERS: dict[str, Lister] = {
     "running processing job": _running("Processing"),
 }
 """One lister per kind of thing that the stacks or an execution make."""
+MADE_BY_EXECUTIONS = ("model", "endpoint config", "endpoint", "log group")
+"""Kinds that executions make and that can be deleted; jobs and model packages are told by the steps."""

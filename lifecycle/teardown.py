@@ -68,7 +68,7 @@ class Teardown:
     def remove_log_groups(self) -> None:
         """Removes the log groups that services made by themselves under the environment's prefix."""
         logs = self.target.client("logs")
-        for group in inventory.of_environment(self.target, inventory.Owner(self.names.prefix), ["log group"]):
+        for group in inventory.of_environment(self.target, inventory.Owner.of(self.names), ["log group"]):
             with suppress(logs.exceptions.ResourceNotFoundException):
                 logs.delete_log_group(logGroupName=group.name)
 
@@ -78,7 +78,7 @@ class Teardown:
         executions = [self._pipeline.look(summary["PipelineExecutionArn"]) for summary in self._pipeline.executions()]
         made = {_folded(resource) for execution in executions for resource in made_by_steps(execution)}
         ids = tuple(execution.id for execution in executions)
-        found = inventory.of_environment(self.target, inventory.Owner(self.names.prefix, ids), _SERVING)
+        found = inventory.of_environment(self.target, inventory.Owner.of(self.names, ids), _SERVING)
         return [resource for resource in found if _folded(resource) in made or any(mark in resource.name for mark in ids)]
 
     @property

@@ -6,9 +6,11 @@ import uuid
 
 import pytest
 
+from config.names import Names
+from config.settings import Environment
 from lifecycle.inventory import LISTERS, Owner, Resource, of_environment
 from lifecycle.target import Target
-from tests.lifecycle.conftest import make_pipeline
+from tests.lifecycle.conftest import ACCOUNT, make_pipeline
 from tests.lifecycle.test_execution import gate
 
 PREFIX = "shoal-inventory-dev"
@@ -59,3 +61,14 @@ def test_a_pipeline_and_its_role_are_found(target: Target) -> None:
 @pytest.mark.parametrize("kind", sorted(LISTERS))
 def test_every_lister_is_answered(target: Target, kind: str) -> None:
     assert of_environment(target, Owner(f"shoal-{uuid.uuid4().hex}", ("abcdefabcdef",)), [kind]) == ()
+
+
+def test_what_a_network_consists_of_is_known_by_its_tags(target: Target) -> None:
+    ec2, project = target.client("ec2"), f"p{uuid.uuid4().hex[:8]}"
+    tags = [{"Key": "shoal:project", "Value": project}, {"Key": "shoal:environment", "Value": "dev"}]
+    vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16", TagSpecifications=[{"ResourceType": "vpc", "Tags": tags}])["Vpc"]["VpcId"]
+    names = Names(Environment(name="dev", project=project, account=ACCOUNT))
+    found = of_environment(target, Owner.of(names))
+    ec2.delete_vpc(VpcId=vpc)
+    assert found == (Resource("vpc", vpc),)
+    assert of_environment(target, Owner.of(names)) == ()
