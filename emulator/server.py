@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
-from werkzeug.serving import make_server
+from werkzeug.serving import BaseWSGIServer, make_server
 
 from emulator.context import ServiceContext
 from emulator.control.clients import Clients
@@ -29,9 +30,12 @@ from emulator.control.motofixes import change_s3, warm_up
 from emulator.control.requestlog import RequestLog
 from emulator.control.sagemaker import Gateway, SageMaker
 from emulator.control.state import State
+from emulator.errors import EmulatorError
 from emulator.processes import ProcessRegistry, started_at
 from emulator.sagemaker.service import SageMakerService
 
+HOST = "127.0.0.1"
+BACKLOG = 128
 SAGEMAKER = "sagemaker.amazonaws.com"
 
 log = logging.getLogger(__name__)
@@ -75,8 +79,22 @@ class Emulator:
         self.events = Events(self.identity, self.clients, self.functions)
         self.sagemaker: SageMaker = SageMakerService(self._context())
         self.cloudformation = CloudFormation(self.identity, self.clients, self.functions, self.endpoint_url)
-        self._server = make_server("127.0.0.1", options.port, self._dispatcher(), threaded=True, request_handler=QuietRequestHandler)
+        self._server = self._listen(options.port)
         self._port = int(self._server.server_address[1])
+
+    def _listen(self, port: int) -> BaseWSGIServer:
+        """The server on its port. Bound here: werkzeug would print and exit where a port is taken."""
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except OSError as error:
+            listener.close()
+            raise EmulatorError(f"port {port} of {HOST} cannot be used: {error.strerror}") from error
+        listener.listen(BACKLOG)
+        with listener:
+            bound = listener.getsockname()[1]
+            return make_server(HOST, bound, self._dispatcher(), threaded=True, request_handler=QuietRequestHandler, fd=listener.fileno())
 
     def endpoint_url(self) -> str:
         """The name localhost, not the number: URLs of buckets and queues are read by it."""

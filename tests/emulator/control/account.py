@@ -23,10 +23,10 @@ REGION = "us-east-1"
 COUNTER = itertools.count()
 
 
-def start(state_dir: Path, *more: str) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+def start(state_dir: Path, *, environment: Mapping[str, str] | None = None) -> tuple[subprocess.Popen[str], dict[str, Any]]:
     """An emulator in a process of its own, and its ready line."""
-    command = [sys.executable, "-m", "emulator", "serve", "--state-dir", str(state_dir), "--account", ACCOUNT_ID, *more]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "emulator", "serve", "--state-dir", str(state_dir), "--account", ACCOUNT_ID]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process, dict(json.loads(process.stdout.readline()))
 
@@ -105,6 +105,10 @@ class Account:
         """The answer of an invocation with `payload` parsed."""
         answer = self.client("lambda").invoke(FunctionName=name, Payload=json.dumps(event), LogType="Tail")
         return {**answer, "payload": json.loads(answer["Payload"].read())}
+
+    def answers(self) -> bool:
+        """Whether a request that needs other services of the emulator succeeds."""
+        return bool(self.stack({"Queue": {"Type": "AWS::SQS::Queue"}})["StackStatus"] == "CREATE_COMPLETE")
 
     def queue(self, **attributes: str) -> tuple[str, str]:
         """A new queue's URL and ARN."""

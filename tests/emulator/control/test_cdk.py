@@ -94,7 +94,8 @@ def granted(account: Account) -> str:
     iam = account.client("iam")
     name = iam.list_role_policies(RoleName="checked-role")["PolicyNames"][0]
     statements = iam.get_role_policy(RoleName="checked-role", PolicyName=name)["PolicyDocument"]["Statement"]
-    return next(statement["Action"] for statement in statements if statement["Action"].startswith("s3:"))
+    actions = [str(statement["Action"]) for statement in statements]
+    return next(action for action in actions if action.startswith("s3:"))
 
 
 @pytest.fixture(scope="module")
