@@ -46,15 +46,16 @@ class Runtime:
     def local_version(self) -> str:
         """Changes with the local packages' files, which are installed anew into the same folder."""
         digest = hashlib.sha256()
-        for path in self._local_files():
-            digest.update(str(path.relative_to(REPOSITORY)).encode() + path.read_bytes())
+        for name, path in self._local_files():
+            digest.update(name.encode() + path.read_bytes())
         return digest.hexdigest()[:12]
 
-    def _local_files(self) -> Iterator[Path]:
+    def _local_files(self) -> Iterator[tuple[str, Path]]:
+        """Path from the package's folder on, and where it is; what tools make and what only people read does not count."""
         for package in self.local_packages:
             for path in sorted(package.rglob("*")):
                 if path.is_file() and path.suffix != ".md" and not any(is_generated(part) for part in path.relative_to(package).parts):
-                    yield path
+                    yield f"{package.name}/{path.relative_to(package)}", path
 
     def folder(self, cache: Path | None = None) -> Path:
         """Where this version of the runtime lies, built or not."""

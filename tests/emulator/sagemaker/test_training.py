@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -63,6 +64,17 @@ def test_a_script_that_fails_fails_its_job_with_the_toolkits_reason(failed: dict
 @pytest.mark.usefixtures("failed")
 def test_a_failed_job_leaves_no_model(account: Account) -> None:
     assert account.keys("out/fails/") == []
+
+
+@pytest.mark.usefixtures("succeeded", "failed")
+def test_every_status_agrees_with_the_exit_code_that_the_pod_wrote_and_the_model_in_s3(account: Account) -> None:
+    """Independent evidence, beside the statuses: whoever marks a failed job Completed is caught here."""
+    for name, status in (("succeeds", "Completed"), ("fails", "Failed")):
+        codes = json.loads((account.state_dir / "sagemaker-jobs" / f"training-{name}" / "exit-codes.json").read_text())
+        described = json.loads((account.state_dir / "sagemaker" / "training-job" / f"{name}.json").read_text())
+        model_is_there = account.keys(f"out/{name}/output/model.tar.gz") != []
+        assert described["TrainingJobStatus"] == status
+        assert (set(codes.values()) == {0}, model_is_there) == (status == "Completed", status == "Completed")
 
 
 def test_an_empty_model_folder_completes_without_an_archive(account: Account) -> None:

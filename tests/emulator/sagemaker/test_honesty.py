@@ -1,0 +1,74 @@
+"""The emulator never claims success: a status that no exit code and no artifact stand behind would be seen here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emulator.processes import ProcessRegistry, started_at
+from emulator.sagemaker.container.launch import Pod
+from emulator.sagemaker.jobs.supervision import Ended, Ending
+from emulator.sagemaker.service import SageMakerService
+from emulator.sagemaker.settings import Settings
+from tests.emulator.sagemaker.account import BUCKET, Account, until
+
+
+@pytest.fixture
+def impatient(account: Account, tmp_path: Path) -> Iterator[SageMakerService]:
+    """A second service behind the same endpoint that kills half a second after SIGTERM instead of 120."""
+    context = dataclasses.replace(account.emulator._context(), state_dir=tmp_path)
+    service = SageMakerService(context, Settings(stop_grace_s=0.5))
+    yield service
+    service.close()
+
+
+def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(account: Account, impatient: SageMakerService) -> None:
+    request = account.training("hangs", hyperparameters={"do": "hang"}, StoppingCondition={"MaxRuntimeInSeconds": 3})
+    impatient.handle("CreateTrainingJob", request, "caller")
+    job = until(
+        lambda: impatient.handle("DescribeTrainingJob", {"TrainingJobName": "hangs"}, "caller"),
+        lambda each: each["TrainingJobStatus"] != "InProgress",
+    )
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxRuntimeExceeded")
+
+
+def test_closing_the_service_leaves_no_process(account: Account, impatient: SageMakerService, tmp_path: Path) -> None:
+    impatient.handle("CreateTrainingJob", account.training("open", hyperparameters={"do": "wait"}), "caller")
+    until(
+        lambda: impatient.handle("DescribeTrainingJob", {"TrainingJobName": "open"}, "caller"),
+        lambda each: each["SecondaryStatus"] == "Training",
+    )
+    running = ProcessRegistry(tmp_path).alive()
+    impatient.close()
+    assert len(running) == 1
+    assert [started_at(pid) for pid in running] == [None]
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [({"algo-1": 0}, 0), ({"algo-1": 3}, 3), ({"algo-1": None, "algo-2": 5}, 5), ({"algo-1": 0, "algo-2": None}, 137), ({}, 137)],
+)
+def test_only_hosts_that_all_exited_with_0_are_a_success(codes: dict[str, int | None], code: int) -> None:
+    assert Ending(Ended.BY_ITSELF, codes).exit_code == code
+
+
+def test_a_pod_that_was_killed_has_no_exit_codes_to_claim(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if the supervision forgot that it killed, the missing exit code fails the job."""
+
+    def kill_and_forget(pod: Pod, _timeout_s: float) -> bool:
+        pod.close()
+        return True
+
+    monkeypatch.setattr(Pod, "wait", kill_and_forget)
+    job = account.process("killed", "mkdir -p /opt/ml/processing/report; sleep 5")
+    assert job["ProcessingJobStatus"] == "Failed"
+    assert job["FailureReason"].endswith("exit code: 137")
+
+
+def test_an_upload_that_is_refused_fails_the_job(account: Account) -> None:
+    job = account.train("no-bucket", OutputDataConfig={"S3OutputPath": f"s3://{BUCKET}-that-nobody-made/out"})
+    assert job["TrainingJobStatus"] == "Failed"
+    assert "Could not upload to" in job["FailureReason"]
