@@ -33,6 +33,7 @@ from emulator.control.state import State
 from emulator.errors import EmulatorError
 from emulator.processes import ProcessRegistry, started_at
 from emulator.sagemaker.service import SageMakerService
+from emulator.sagemaker.settings import Settings
 
 HOST = "127.0.0.1"
 BACKLOG = 128
@@ -77,7 +78,7 @@ class Emulator:
         self.functions = Functions(self.identity, self.clients, self.invoker, options.state_dir / "lambda")
         self.sources = EventSources(self.identity, self.clients, self.functions)
         self.events = Events(self.identity, self.clients, self.functions)
-        self.sagemaker: SageMaker = SageMakerService(self._context())
+        self.sagemaker: SageMaker = SageMakerService(self._context(), Settings(accelerators=options.accelerators or None))
         self.cloudformation = CloudFormation(self.identity, self.clients, self.functions, self.endpoint_url)
         self._server = self._listen(options.port)
         self._port = int(self._server.server_address[1])
