@@ -92,6 +92,7 @@ def isolate(account: str) -> None:
             "AWS_EC2_METADATA_DISABLED": "true",
             "MOTO_ACCOUNT_ID": account,
             "MOTO_IAM_LOAD_MANAGED_POLICIES": "true",
+            "MOTO_DISABLE_GLOBAL_CORS": "true",
             "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
             "TZ": "UTC",
         }

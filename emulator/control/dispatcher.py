@@ -34,6 +34,8 @@ WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 MOTO_SERVICES = frozenset({"s3", "iam", "sts", "kms", "ec2", "ecr", "sqs", "sns", "ssm", "events", "logs", "cloudwatch"})
 OWN_PATH = "/_shoal/"
+# moto's own control panel and its imitation of instance metadata are no part of the AWS API.
+CLOSED_PATHS = ("/moto-api", "/latest/meta-data/", "/latest/api/", "/favicon.ico")
 ANONYMOUS = Signature("", "us-east-1", "s3")
 
 log = logging.getLogger(__name__)
@@ -70,7 +72,7 @@ class Dispatcher:
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
-        if path.startswith(OWN_PATH):
+        if path.startswith((OWN_PATH, *CLOSED_PATHS)):
             own = self.paths(environ)
             return _write(own or error_answer(AwsError("NotFound", f"the emulator has no {path}", 404)), start_response)
         signature = signature_of(environ) or ANONYMOUS

@@ -20,6 +20,8 @@ from emulator.errors import AwsError
 
 log = logging.getLogger(__name__)
 
+# A resource of a stack that never was complete is kept only with the first.
+RETAINED = frozenset({"Retain", "RetainExceptOnCreate"})
 FAILURES = (ResourceError, AwsError, ClientError, BotoCoreError)
 
 
@@ -70,7 +72,7 @@ class Deployment:
                 self.stack.record("CREATE_FAILED", str(error))
                 return
             self.stack.record("ROLLBACK_IN_PROGRESS", f"{error}. Rollback requested by user.")
-            self._finish_delete("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", everything=True)
+            self._finish_delete("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", frozenset({"Retain"}))
         else:
             self.stack.record("CREATE_COMPLETE")
 
@@ -88,7 +90,7 @@ class Deployment:
 
     def delete(self) -> None:
         self.stack.record("DELETE_IN_PROGRESS", "User Initiated")
-        self._finish_delete("DELETE_COMPLETE", "DELETE_FAILED")
+        self._finish_delete("DELETE_COMPLETE", "DELETE_FAILED", RETAINED)
 
     def resolver(self) -> Resolver:
         """Resolves this template's values against the resources as they are now."""
@@ -145,17 +147,24 @@ class Deployment:
             raise FailedError(f"Update of resource type is not permitted: {logical_id}")
         if before is None:
             self._make(resource)
-        elif before.properties != resource.properties:
+        elif before.properties != resource.properties or self._retagged(before, resource):
             self._change(before, resource)
         else:
             self.stack.resources[logical_id] = replace(before, **_policies(resource))
+
+    def _retagged(self, before: Resource, resource: Resource) -> bool:
+        """Whether the stack's own tags, which its resources get too, have changed."""
+        kind = self.tools.kind(resource.type_name)
+        return before.stack_tags != resource.stack_tags and kind is not None and "Tags" in kind.properties
 
     def planned(self, logical_id: str, resolver: Resolver) -> Resource:
         """The resource as the template wants it, not made yet."""
         definition = self.template.resources[logical_id]
         properties = resolver(definition.get("Properties") or {})
-        retained = resolver(definition.get("DeletionPolicy") or "Delete")
-        replaced = resolver(definition.get("UpdateReplacePolicy") or "Delete")
+        deletion = resolver(definition.get("DeletionPolicy") or "Delete")
+        replacing = resolver(definition.get("UpdateReplacePolicy") or "Delete")
+        if "Snapshot" in (deletion, replacing):
+            raise invalid(f"Shoal's emulator makes no snapshots of resources: {logical_id} has the policy Snapshot")
         depends_on = frozenset(self.template.dependencies(logical_id))
         return Resource(
             logical_id,
@@ -164,8 +173,9 @@ class Deployment:
             {} if properties is NO_VALUE else properties,
             {},
             depends_on,
-            retained=retained in {"Retain", "RetainExceptOnCreate"},
-            retained_when_replaced=replaced == "Retain",
+            deletion_policy=str(deletion),
+            replace_policy=str(replacing),
+            stack_tags=self.stack.values.tags,
         )
 
     def _make(self, resource: Resource) -> None:
@@ -245,9 +255,9 @@ class Deployment:
         for old in (*reversed(replaced), *reversed(in_order(dropped))):
             if old.logical_id in dropped:
                 self.stack.resources.pop(old.logical_id, None)
-                retained = old.retained
+                retained = old.deletion_policy in RETAINED
             else:
-                retained = old.retained_when_replaced
+                retained = old.replace_policy in RETAINED
             try:
                 if retained:
                     self.stack.record_resource(replace(old), "DELETE_SKIPPED")
@@ -256,10 +266,10 @@ class Deployment:
             except FailedError as error:
                 log.warning("clean-up of %s: %s", self.stack.name, error)
 
-    def _finish_delete(self, complete: str, failed: str, everything: bool = False) -> None:
+    def _finish_delete(self, complete: str, failed: str, retained: frozenset[str]) -> None:
         trouble = []
         for resource in reversed(in_order(self.stack.resources)):
-            if resource.retained and not everything:
+            if resource.deletion_policy in retained:
                 self.stack.record_resource(resource, "DELETE_SKIPPED")
                 del self.stack.resources[resource.logical_id]
                 continue
@@ -301,7 +311,8 @@ class Deployment:
             client=self.tools.client,
             account=self.tools.account,
             region=self.tools.region,
-            stack_tags=self.stack.values.tags,
+            stack_tags=resource.stack_tags,
+            old_stack_tags=before.stack_tags if before else {},
             physical_id=resource.physical_id,
             old=before.properties if before else {},
             attributes=resource.attributes,
@@ -365,4 +376,4 @@ def explained(error: Exception) -> str:
 
 
 def _policies(resource: Resource) -> dict[str, Any]:
-    return {"retained": resource.retained, "retained_when_replaced": resource.retained_when_replaced, "depends_on": resource.depends_on}
+    return {"deletion_policy": resource.deletion_policy, "replace_policy": resource.replace_policy, "depends_on": resource.depends_on}

@@ -24,8 +24,9 @@ class Resource:
     properties: Mapping[str, Any]
     attributes: Mapping[str, Any]
     depends_on: frozenset[str]
-    retained: bool = False
-    retained_when_replaced: bool = False
+    deletion_policy: str = "Delete"
+    replace_policy: str = "Delete"
+    stack_tags: Mapping[str, str] = field(default_factory=dict)
     status: str = "CREATE_COMPLETE"
     reason: str = ""
     updated_at: datetime = field(default_factory=lambda: datetime.now(UTC))

@@ -210,3 +210,51 @@ def test_a_role_and_its_policies_are_updated_and_deleted_with_the_stack(account:
     assert account.settled(stack["StackId"])["StackStatus"] == "DELETE_COMPLETE"
     with pytest.raises(ClientError, match="NoSuchEntity"):
         account.client("iam").get_role(RoleName=role)
+
+
+def test_tags_of_a_stack_are_on_its_resources_and_follow_a_change(account: Account) -> None:
+    name, kept = unique("stack"), unique("queue")
+    cloudformation = account.client("cloudformation")
+    for tags in ({"team": "a", "old": "1"}, {"team": "b"}):
+        deploy = cloudformation.update_stack if "old" not in tags else cloudformation.create_stack
+        given = [{"Key": key, "Value": value} for key, value in tags.items()]
+        deploy(StackName=name, TemplateBody=template({"Queue": queue(QueueName=kept)}), Tags=given)
+        account.settled(name)
+    url = account.client("sqs").get_queue_url(QueueName=kept)["QueueUrl"]
+    assert account.client("sqs").list_queue_tags(QueueUrl=url)["Tags"] == {"team": "b"}
+
+
+def test_conditions_mappings_and_substitutions_are_resolved(account: Account) -> None:
+    sections = {
+        "Parameters": {"Size": {"Type": "String", "Default": "small"}},
+        "Conditions": {"Big": {"Fn::Equals": [{"Ref": "Size"}, "big"]}},
+        "Mappings": {"Seconds": {"small": {"visible": "11"}, "big": {"visible": "99"}}},
+        "Outputs": {
+            "Text": {
+                "Value": {"Fn::Sub": ["${Queue.QueueName} in ${AWS::Region} ${!kept} ${Other}", {"Other": {"Fn::Select": [1, ["x", "y"]]}}]}
+            }
+        },
+    }
+    kept = unique("queue")
+    visible = {"Fn::FindInMap": ["Seconds", {"Ref": "Size"}, "visible"]}
+    delay = {"Fn::If": ["Big", 5, {"Ref": "AWS::NoValue"}]}
+    resources = {"Queue": queue(QueueName=kept, VisibilityTimeout=visible, DelaySeconds=delay), "Never": {**queue(), "Condition": "Big"}}
+    stack = account.stack(resources, **sections)
+    assert outputs(stack)["Text"] == f"{kept} in us-east-1 ${{kept}} y"
+    url = account.client("sqs").get_queue_url(QueueName=kept)["QueueUrl"]
+    found = account.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["VisibilityTimeout", "DelaySeconds"])["Attributes"]
+    assert found == {"VisibilityTimeout": "11", "DelaySeconds": "0"}
+
+
+def test_yaml_with_short_functions_is_a_template(account: Account) -> None:
+    body = "Resources:\n  Queue:\n    Type: AWS::SQS::Queue\nOutputs:\n  Arn:\n    Value: !GetAtt Queue.Arn\n"
+    name = unique("stack")
+    account.client("cloudformation").create_stack(StackName=name, TemplateBody=body)
+    assert outputs(account.settled(name))["Arn"].startswith("arn:aws:sqs:us-east-1:111122223333:")
+
+
+def test_an_attribute_that_a_type_does_not_have_fails_the_stack_with_those_it_has(account: Account) -> None:
+    stack = account.stack({"Queue": queue()}, Outputs={"X": {"Value": {"Fn::GetAtt": ["Queue", "Colour"]}}})
+    events = account.client("cloudformation").describe_stack_events(StackName=stack["StackId"])["StackEvents"]
+    reasons = " ".join(event.get("ResourceStatusReason", "") for event in events)
+    assert "no attribute Colour in Shoal's emulator (it has Arn, QueueName, QueueUrl)" in reasons

@@ -42,6 +42,7 @@ class Request:
     account: str
     region: str
     stack_tags: Mapping[str, str] = field(default_factory=dict)
+    old_stack_tags: Mapping[str, str] = field(default_factory=dict)
     physical_id: str = ""
     old: Mapping[str, Any] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -74,16 +75,31 @@ class Request:
 
     def tags(self, name: str = "Tags") -> list[dict[str, str]]:
         """The resource's tags with the stack's, as a list of Key and Value."""
-        own = self.properties.get(name) or []
-        pairs = dict(own) if isinstance(own, Mapping) else {tag["Key"]: tag["Value"] for tag in own}
-        return [{"Key": key, "Value": str(value)} for key, value in {**self.stack_tags, **pairs}.items()]
+        return [{"Key": key, "Value": value} for key, value in self.tag_map(name).items()]
 
     def tag_map(self, name: str = "Tags") -> dict[str, str]:
-        return {tag["Key"]: tag["Value"] for tag in self.tags(name)}
+        return _tag_map(self.stack_tags, self.properties.get(name))
+
+    def dropped_tags(self, name: str = "Tags") -> list[str]:
+        """Keys of tags that the resource had and has no more."""
+        return [key for key in _tag_map(self.old_stack_tags, self.old.get(name)) if key not in self.tag_map(name)]
+
+    def retag(self, add: Callable[[], object], remove: Callable[[list[str]], object]) -> None:
+        """On an update: take dropped tags away and set the others, where there are any."""
+        if self.dropped_tags():
+            remove(self.dropped_tags())
+        if self.tags():
+            add()
 
     def changed(self, *names: str) -> bool:
         """Whether any of the properties differs from what it was."""
         return any(self.properties.get(name) != self.old.get(name) for name in names)
+
+
+def _tag_map(stack_tags: Mapping[str, str], own: Any) -> dict[str, str]:
+    """Tags of a resource over those of its stack; types write them as a list of Key and Value, or as a map."""
+    pairs = dict(own or {}) if isinstance(own, Mapping) else {tag["Key"]: tag["Value"] for tag in own or []}
+    return {key: str(value) for key, value in {**stack_tags, **pairs}.items()}
 
 
 class ResourceType:

@@ -41,6 +41,22 @@ def settings(request: Request) -> dict[str, Any]:
     return {name: int(value) if name in {"Timeout", "MemorySize"} else value for name, value in wanted.items()}
 
 
+def _retag(request: Request, arn: str) -> None:
+    client = request.client("lambda")
+    request.retag(
+        lambda: client.tag_resource(Resource=arn, Tags=request.tag_map()),
+        lambda keys: client.untag_resource(Resource=arn, TagKeys=keys),
+    )
+
+
+def _retag_sagemaker(request: Request, arn: str) -> None:
+    client = request.client("sagemaker")
+    request.retag(
+        lambda: client.add_tags(ResourceArn=arn, Tags=request.tags()),
+        lambda keys: client.delete_tags(ResourceArn=arn, TagKeys=keys),
+    )
+
+
 class Function(ResourceType):
     type_name = "AWS::Lambda::Function"
     properties = frozenset({"FunctionName", "Code", "Tags", "Architectures", "PackageType", *FUNCTION})
@@ -65,8 +81,7 @@ class Function(ResourceType):
             defaults = {"Description": "", "Timeout": 3, "MemorySize": 128, "Environment": {"Variables": {}}}
             dropped = {key: value for key, value in defaults.items() if key in request.old and key not in request.properties}
             client.update_function_configuration(FunctionName=name, **dropped, **settings(request))
-        if request.changed("Tags") and request.tag_map():
-            client.tag_resource(Resource=request.attributes["Arn"], Tags=request.tag_map())
+        _retag(request, request.attributes["Arn"])
         return Created(name, request.attributes)
 
     def delete(self, request: Request) -> None:
@@ -102,8 +117,7 @@ class EventSourceMapping(ResourceType):
         defaults: dict[str, Any] = {"BatchSize": 10, "MaximumBatchingWindowInSeconds": 0, "FunctionResponseTypes": [], "Enabled": True}
         dropped = {key: value for key, value in defaults.items() if key in request.old and key not in request.properties}
         wanted = request.only("FunctionName", *MAPPING)
-        if request.changed("Tags") and request.tag_map():
-            request.client("lambda").tag_resource(Resource=request.attributes["EventSourceMappingArn"], Tags=request.tag_map())
+        _retag(request, request.attributes["EventSourceMappingArn"])
         request.client("lambda").update_event_source_mapping(UUID=request.physical_id, **dropped, **wanted)
         return Created(request.physical_id, request.attributes)
 
@@ -125,7 +139,9 @@ class Pipeline(ResourceType):
         return Created(name, {"PipelineName": name})
 
     def update(self, request: Request) -> Created:
-        request.client("sagemaker").update_pipeline(PipelineName=request.physical_id, RoleArn=request["RoleArn"], **self._wanted(request))
+        client = request.client("sagemaker")
+        updated = client.update_pipeline(PipelineName=request.physical_id, RoleArn=request["RoleArn"], **self._wanted(request))
+        _retag_sagemaker(request, updated["PipelineArn"])
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
@@ -161,7 +177,7 @@ class ModelPackageGroup(ResourceType):
         return Created(arn, {"ModelPackageGroupArn": arn, "ModelPackageGroupStatus": "Completed"})
 
     def update(self, request: Request) -> Created:
-        request.client("sagemaker").add_tags(ResourceArn=request.physical_id, Tags=request.tags())
+        _retag_sagemaker(request, request.physical_id)
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:

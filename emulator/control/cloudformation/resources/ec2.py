@@ -13,8 +13,11 @@ from emulator.control.cloudformation.resources.base import Created, Request, Res
 
 def tag(request: Request, resource_id: str) -> None:
     """Put the resource's and the stack's tags on an EC2 resource."""
-    if request.tags():
-        request.client("ec2").create_tags(Resources=[resource_id], Tags=request.tags())
+    ec2 = request.client("ec2")
+    request.retag(
+        lambda: ec2.create_tags(Resources=[resource_id], Tags=request.tags()),
+        lambda keys: ec2.delete_tags(Resources=[resource_id], Tags=[{"Key": key} for key in keys]),
+    )
 
 
 class Tagged(ResourceType):

@@ -140,12 +140,11 @@ def _boundary(iam: Any, request: Request) -> None:
 
 
 def _retag(iam: Any, request: Request) -> None:
-    if request.changed("Tags"):
-        kept = {tag["Key"] for tag in request.tags()}
-        removed = [tag["Key"] for tag in request.old.get("Tags", []) if tag["Key"] not in kept]
-        if removed:
-            iam.untag_role(RoleName=request.physical_id, TagKeys=removed)
-        iam.tag_role(RoleName=request.physical_id, Tags=request.tags())
+    name = request.physical_id
+    request.retag(
+        lambda: iam.tag_role(RoleName=name, Tags=request.tags()),
+        lambda keys: iam.untag_role(RoleName=name, TagKeys=keys),
+    )
 
 
 def _delete_old_versions(iam: Any, arn: str) -> None:

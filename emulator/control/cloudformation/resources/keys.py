@@ -15,9 +15,10 @@ class Key(ResourceType):
 
     def create(self, request: Request) -> Created:
         kms = request.client("kms")
-        tags = [{"TagKey": tag["Key"], "TagValue": tag["Value"]} for tag in request.tags()]
         policy = {"Policy": json.dumps(request["KeyPolicy"])} if "KeyPolicy" in request.properties else {}
-        key = kms.create_key(**request.only("Description", "KeySpec", "KeyUsage", "MultiRegion"), **policy, Tags=tags)["KeyMetadata"]
+        key = kms.create_key(**request.only("Description", "KeySpec", "KeyUsage", "MultiRegion"), **policy, Tags=key_tags(request))[
+            "KeyMetadata"
+        ]
         self._configure(request, key["KeyId"])
         return Created(key["KeyId"], {"Arn": key["Arn"], "KeyId": key["KeyId"]})
 
@@ -28,6 +29,10 @@ class Key(ResourceType):
         if request.changed("Description"):
             kms.update_key_description(KeyId=key_id, Description=request.get("Description", ""))
         self._configure(request, key_id)
+        request.retag(
+            lambda: kms.tag_resource(KeyId=key_id, Tags=key_tags(request)),
+            lambda keys: kms.untag_resource(KeyId=key_id, TagKeys=keys),
+        )
         return Created(key_id, request.attributes)
 
     def delete(self, request: Request) -> None:
@@ -59,6 +64,11 @@ class Alias(ResourceType):
 
     def delete(self, request: Request) -> None:
         gone_is_fine(lambda: request.client("kms").delete_alias(AliasName=request.physical_id))
+
+
+def key_tags(request: Request) -> list[dict[str, str]]:
+    """Tags as KMS writes them."""
+    return [{"TagKey": key, "TagValue": value} for key, value in request.tag_map().items()]
 
 
 TYPES: tuple[ResourceType, ...] = (Key(), Alias())

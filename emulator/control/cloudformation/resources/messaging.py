@@ -59,6 +59,8 @@ class Queue(ResourceType):
         if changed:
             wanted = {name: attribute_text(request[name]) for name in changed}
             request.client("sqs").set_queue_attributes(QueueUrl=request.physical_id, Attributes=wanted)
+        sqs, url = request.client("sqs"), request.physical_id
+        request.retag(lambda: sqs.tag_queue(QueueUrl=url, Tags=request.tag_map()), lambda keys: sqs.untag_queue(QueueUrl=url, TagKeys=keys))
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
@@ -102,6 +104,11 @@ class Topic(ResourceType):
             if request.changed(name):
                 value = str(request.get(name, ""))
                 request.client("sns").set_topic_attributes(TopicArn=request.physical_id, AttributeName=name, AttributeValue=value)
+        sns, arn = request.client("sns"), request.physical_id
+        request.retag(
+            lambda: sns.tag_resource(ResourceArn=arn, Tags=request.tags()),
+            lambda keys: sns.untag_resource(ResourceArn=arn, TagKeys=keys),
+        )
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
@@ -156,6 +163,10 @@ class EventRule(ResourceType):
         pattern = {"EventPattern": json.dumps(request["EventPattern"])} if request.get("EventPattern") else {}
         wanted = request.only("Description", "State", "EventBusName", "RoleArn", "ScheduleExpression")
         arn = events.put_rule(Name=name, **pattern, **wanted)["RuleArn"]
+        request.retag(
+            lambda: events.tag_resource(ResourceARN=arn, Tags=request.tags()),
+            lambda keys: events.untag_resource(ResourceARN=arn, TagKeys=keys),
+        )
         targets = request.get("Targets", [])
         kept = {target["Id"] for target in targets}
         removed = [target["Id"] for target in request.old.get("Targets", []) if target["Id"] not in kept]

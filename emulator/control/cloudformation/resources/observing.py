@@ -27,8 +27,13 @@ class LogGroup(ResourceType):
         return Created(name, {"Arn": f"arn:aws:logs:{request.region}:{request.account}:log-group:{name}:*"})
 
     def update(self, request: Request) -> Created:
-        self._retain(request, request.physical_id)
-        return Created(request.physical_id, request.attributes)
+        logs, name = request.client("logs"), request.physical_id
+        self._retain(request, name)
+        request.retag(
+            lambda: logs.tag_log_group(logGroupName=name, tags=request.tag_map()),
+            lambda keys: logs.untag_log_group(logGroupName=name, tags=keys),
+        )
+        return Created(name, request.attributes)
 
     def delete(self, request: Request) -> None:
         gone_is_fine(lambda: request.client("logs").delete_log_group(logGroupName=request.physical_id))
@@ -52,6 +57,11 @@ class Alarm(ResourceType):
 
     def update(self, request: Request) -> Created:
         self._put(request, request.physical_id)
+        cloudwatch, arn = request.client("cloudwatch"), request.attributes["Arn"]
+        request.retag(
+            lambda: cloudwatch.tag_resource(ResourceARN=arn, Tags=request.tags()),
+            lambda keys: cloudwatch.untag_resource(ResourceARN=arn, TagKeys=keys),
+        )
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
@@ -92,7 +102,12 @@ class Parameter(ResourceType):
         return Created(name, request.only("Type", "Value"))
 
     def update(self, request: Request) -> Created:
-        request.client("ssm").put_parameter(Name=request.physical_id, **request.only(*PARAMETER.split()), Overwrite=True)
+        ssm, name = request.client("ssm"), request.physical_id
+        ssm.put_parameter(Name=name, **request.only(*PARAMETER.split()), Overwrite=True)
+        request.retag(
+            lambda: ssm.add_tags_to_resource(ResourceType="Parameter", ResourceId=name, Tags=request.tags()),
+            lambda keys: ssm.remove_tags_from_resource(ResourceType="Parameter", ResourceId=name, TagKeys=keys),
+        )
         return Created(request.physical_id, request.only("Type", "Value"))
 
     def delete(self, request: Request) -> None:
@@ -128,6 +143,11 @@ class Repository(ResourceType):
             scanning = lowered({"ImageScanningConfiguration": request.get("ImageScanningConfiguration", {"ScanOnPush": False})})
             ecr.put_image_scanning_configuration(repositoryName=name, **scanning)
         self._policies(request, name)
+        arn = request.attributes["Arn"]
+        request.retag(
+            lambda: ecr.tag_resource(resourceArn=arn, tags=request.tags()),
+            lambda keys: ecr.untag_resource(resourceArn=arn, tagKeys=keys),
+        )
         return Created(name, request.attributes)
 
     def delete(self, request: Request) -> None:
