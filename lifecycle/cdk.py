@@ -38,7 +38,7 @@ class Cdk:
     logs: Path
     """Gets one file per command."""
     scratch: Path
-    """For temporary files and, when the target is local, for what the CLI keeps in the user's home."""
+    """For temporary files and, unless it speaks to AWS, for what the CLI keeps in the user's home."""
     on_line: Callable[[str], None] | None = None
 
     def synth(self, environment: str | None = None) -> None:
@@ -47,7 +47,7 @@ class Cdk:
         app = ("--app", shlex.join([sys.executable, "app.py"]))
         arguments = (*app, "--output", str(self.assembly), "--quiet", *only)
         shutil.rmtree(self.assembly, ignore_errors=True)  # the CLI keeps the assets of earlier synths
-        self._cdk("synth", arguments, offline_environment(self.inherited), _SYNTH_TIMEOUT_S)
+        self._cdk("synth", arguments, offline_environment(self.inherited) | self._home, _SYNTH_TIMEOUT_S)
 
     def bootstrap(self, target: Target) -> None:
         """Creates or updates the bootstrap stack of the target's account and region."""
@@ -86,8 +86,11 @@ class Cdk:
         run(Command(f"cdk {verb}", program, cwd or self.root, environment, self.logs / f"cdk-{verb}.log", timeout_s), self.on_line)
 
     def _variables(self, target: Target) -> dict[str, str]:
-        home = {"CDK_HOME": str(self.scratch)} if target.is_local else {}
-        return target.child_environment(self.inherited) | home
+        return target.child_environment(self.inherited) | (self._home if target.is_local else {})
+
+    @property
+    def _home(self) -> dict[str, str]:
+        return {"CDK_HOME": str(self.scratch)}
 
 
 def node() -> Path:

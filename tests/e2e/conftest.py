@@ -29,7 +29,13 @@ class Checkout:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Starts `shoal` with an environment that has no AWS settings and a home of its own."""
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.root / "home"), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.root / "home"),
+            "TMPDIR": str(self.root / "tmp"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
         command = [sys.executable, "-m", "cli", "--root", str(self.root), *arguments]
         return subprocess.Popen(command, cwd=self.root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -43,10 +49,11 @@ class Checkout:
         return dict(json.loads((self.root / output / "summary.json").read_text()))
 
     def leftovers(self, text: str) -> list[str]:
-        """What a demo whose output was `text` has left: processes, its port, its folder."""
+        """What a demo whose output was `text` has left: processes, temporary files, its port, its folder."""
         endpoint = re.search(r"http://localhost:\d+", text)
         assert endpoint, f"the demo did not say where its emulator is:\n{text}"
         left = [f"process {pid}" for pid in mentioning(str(self.root))]
+        left += [f"temporary file {path.name}" for path in (self.root / "tmp").iterdir()]
         left += [f"port of {endpoint[0]}"] if port_answers(endpoint[0]) else []
         return left + [str(path) for path in [self.root / ".shoal" / "demo"] if path.exists()]
 
@@ -67,6 +74,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
             (folder / entry.name).symlink_to(entry)
     (folder / ".shoal").mkdir()
     (folder / "home").mkdir()
+    (folder / "tmp").mkdir()
     (folder / ".shoal" / "runtimes").symlink_to(ROOT / ".shoal" / "runtimes")
     return Checkout(folder)
 
