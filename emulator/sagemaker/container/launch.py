@@ -20,6 +20,8 @@ from emulator.sagemaker.container.relay import Relay
 
 _SOURCE_ROOT = Path(__file__).resolve().parents[3]
 _MODULE = "emulator.sagemaker.container.pod"
+PLAIN_VARIABLE = "SHOAL_PLAIN_CONTAINERS"
+"""Environment variable that makes containers without namespaces even where the machine could make them."""
 LONGEST_LINE = 256 * 1024
 """CloudWatch Logs takes 256 KB an event; a longer line is cut into several."""
 
@@ -41,7 +43,9 @@ class Host:
 
 @functools.cache
 def isolation_refused() -> str | None:
-    """Why this machine cannot make namespaces, in its own words; None when it can."""
+    """Why there are no namespaces, in the machine's own words; None when it can make them."""
+    if os.environ.get(PLAIN_VARIABLE):
+        return f"{PLAIN_VARIABLE} is set"
     if sys.platform != "linux":
         return f"{sys.platform} has no Linux namespaces"
     tried = subprocess.run(_pod_command("--probe"), env=_pod_environment(), capture_output=True, text=True, check=False, timeout=60)
@@ -75,7 +79,7 @@ class Pod:
         outputs = [os.pipe() for _ in self._hosts]
         specification = self._write_specification(visible, emulator_port, [write_end for _, write_end in outputs])
         inherited = [theirs.fileno(), *(write_end for _, write_end in outputs)]
-        with theirs:
+        with theirs, (self._folder / "pod.log").open("wb") as own_output:
             self._process = subprocess.Popen(
                 _pod_command(str(specification), str(theirs.fileno())),
                 env=_pod_environment(),
@@ -83,7 +87,7 @@ class Pod:
                 start_new_session=True,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=(self._folder / "pod.log").open("wb"),
+                stderr=own_output,
             )
         self._control = ours
         self._registry.register(self._process.pid, f"containers of {self._folder.name}")

@@ -7,6 +7,7 @@ from emulator.sagemaker import names
 from emulator.sagemaker.core import Core
 from emulator.sagemaker.hosting import models
 from emulator.sagemaker.listing import Listing
+from emulator.sagemaker.references import check_keys
 from emulator.sagemaker.refusals import invalid, not_emulated
 from emulator.sagemaker.shapes import Document
 
@@ -44,6 +45,7 @@ class EndpointConfigs:
             raise not_emulated("a production variant without ModelName (inference components)")
         if self._core.store.get(models.KIND, variant["ModelName"]) is None:
             raise invalid(f'Could not find model "{self._core.arn("model", variant["ModelName"])}".')
+        check_keys(self._core, request.get("KmsKeyId"))
         document = self._document(request)
         self._core.store.create(KIND, request["EndpointConfigName"], document, _taken)
         return {"EndpointConfigArn": document["EndpointConfigArn"]}

@@ -8,6 +8,7 @@ from emulator.sagemaker.core import Core
 from emulator.sagemaker.hosting.artifacts import resolve_container
 from emulator.sagemaker.jobs.containers import image_for
 from emulator.sagemaker.listing import Listing
+from emulator.sagemaker.references import assume, check_network
 from emulator.sagemaker.refusals import invalid, not_emulated
 from emulator.sagemaker.shapes import Document
 
@@ -31,6 +32,8 @@ class Models:
             raise invalid("Either PrimaryContainer or Containers is required")
         if "ExecutionRoleArn" not in request:
             raise invalid("ExecutionRoleArn is required")
+        assume(self._core, request["ExecutionRoleArn"], f"SageMaker-{request['ModelName']}")
+        check_network(self._core, request.get("VpcConfig"))
         image_for(resolve_container(self._core, container)["Image"], "inference")
         name = request["ModelName"]
         document = {key: value for key, value in request.items() if key != "Tags"} | {

@@ -58,7 +58,9 @@ class Job:
         self.core.emit(self.kind.event, event_detail(document), document[f"{self.kind.prefix}Arn"])
 
     def check_not_stopped(self) -> None:
-        if self.stop.is_set():
+        """A stop may have come before this job's thread was known; the document has it in any case."""
+        if self.stop.is_set() or self.document()[f"{self.kind.prefix}Status"] == "Stopping":
+            self.stop.set()
             raise JobStoppedError
 
 

@@ -11,6 +11,7 @@ from emulator.sagemaker.jobs.processing_request import check_processing
 from emulator.sagemaker.jobs.processing_run import ProcessingRun
 from emulator.sagemaker.jobs.running import Running
 from emulator.sagemaker.listing import Listing
+from emulator.sagemaker.references import assume, check_keys, check_network
 from emulator.sagemaker.refusals import in_use, invalid
 from emulator.sagemaker.shapes import Document
 
@@ -27,6 +28,7 @@ class ProcessingJobs:
 
     def create(self, request: Document) -> Document:
         image = check_processing(request)
+        self._check_references(request)
         name, now = request["ProcessingJobName"], names.now()
         document = {key: value for key, value in request.items() if key != "Tags"} | {
             "_name": name,
@@ -40,6 +42,12 @@ class ProcessingJobs:
         job = Job(self._core, PROCESSING, name)
         self._running.start(job, ProcessingRun(job, image, self._machine).run)
         return {"ProcessingJobArn": document["ProcessingJobArn"]}
+
+    def _check_references(self, request: Document) -> None:
+        assume(self._core, request["RoleArn"], f"SageMaker-{request['ProcessingJobName']}")
+        check_network(self._core, request.get("NetworkConfig", {}).get("VpcConfig"))
+        volume_key = request["ProcessingResources"]["ClusterConfig"].get("VolumeKmsKeyId")
+        check_keys(self._core, request.get("ProcessingOutputConfig", {}).get("KmsKeyId"), volume_key)
 
     def describe(self, request: Document) -> Document:
         name = request["ProcessingJobName"]

@@ -16,6 +16,8 @@ def check_processing(request: Document) -> Image:
     """The image's entry; ValidationException for what is not emulated."""
     if reason := isolation_refused():
         raise not_emulated(f"processing jobs on this machine: they need files at /opt/ml/processing, and namespaces are refused ({reason})")
+    if request.get("ExperimentConfig"):
+        raise not_emulated("ExperimentConfig")
     cluster = request["ProcessingResources"]["ClusterConfig"]
     if cluster["InstanceCount"] != 1:
         raise not_emulated("processing jobs on more than one instance")

@@ -12,6 +12,7 @@ from emulator.sagemaker.jobs.running import Running
 from emulator.sagemaker.jobs.training_request import check_training
 from emulator.sagemaker.jobs.training_run import TrainingRun
 from emulator.sagemaker.listing import Listing
+from emulator.sagemaker.references import assume, check_keys, check_network
 from emulator.sagemaker.refusals import in_use, invalid
 from emulator.sagemaker.shapes import Document
 
@@ -28,7 +29,7 @@ class TrainingJobs:
 
     def create(self, request: Document) -> Document:
         image = check_training(request)
-        self._check_inputs(request)
+        self._check_references(request)
         name = request["TrainingJobName"]
         document = self._document(request)
         self._core.store.create(TRAINING.store, name, document, _taken)
@@ -36,9 +37,11 @@ class TrainingJobs:
         self._running.start(job, TrainingRun(job, image, self._machine).run)
         return {"TrainingJobArn": document["TrainingJobArn"]}
 
-    def _check_inputs(self, request: Document) -> None:
-        """AWS looks for the channels' objects already here, with the job's role."""
-        credentials = self._core.context.role_credentials(request["RoleArn"], f"SageMaker-{request['TrainingJobName']}"[:64])
+    def _check_references(self, request: Document) -> None:
+        """Role, network and keys exist, and so do the channels' objects, which AWS looks for already here with the job's role."""
+        credentials = assume(self._core, request["RoleArn"], f"SageMaker-{request['TrainingJobName']}")
+        check_network(self._core, request.get("VpcConfig"))
+        check_keys(self._core, request["OutputDataConfig"].get("KmsKeyId"), request["ResourceConfig"].get("VolumeKmsKeyId"))
         s3 = self._core.context.clients("s3", credentials)
         for channel in request.get("InputDataConfig", []):
             uri = channel["DataSource"]["S3DataSource"]["S3Uri"]

@@ -25,6 +25,7 @@ _REFUSED = (
     "ServerlessJobConfig",
     "ModelPackageConfig",
     "MlflowConfig",
+    "ExperimentConfig",
 )
 _RESOURCE_REFUSED = ("InstanceGroups", "KeepAlivePeriodInSeconds", "TrainingPlanArn", "InstancePlacementConfig")
 _MPI_LAUNCHERS: Mapping[str, str] = {

@@ -59,6 +59,7 @@ class TrainingRun:
     def _lifecycle(self) -> tuple[str, str, str]:
         """Status, secondary status and failure reason."""
         context = self._job.core.context
+        self._job.check_not_stopped()
         self._credentials = context.role_credentials(self._request["RoleArn"], f"SageMaker-{self._job.name}"[:64])
         self._s3 = context.clients("s3", self._credentials)
         self._paths.make(self._hosts)

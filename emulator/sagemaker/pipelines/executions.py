@@ -14,6 +14,7 @@ from emulator.sagemaker.pipelines.definition import parse
 from emulator.sagemaker.pipelines.execution import Execution
 from emulator.sagemaker.pipelines.parameters import values_of
 from emulator.sagemaker.pipelines.records import KIND, ExecutionRecord
+from emulator.sagemaker.references import assume
 from emulator.sagemaker.refusals import conflict, not_emulated, not_found
 from emulator.sagemaker.shapes import Document
 
@@ -56,7 +57,7 @@ class Executions:
         definition = parse(pipeline["PipelineDefinition"])
         values = values_of(definition.parameters, request.get("PipelineParameters", []))
         identifier = names.execution_id()
-        credentials = self._core.context.role_credentials(pipeline["RoleArn"], f"SageMaker-pipeline-{identifier}")
+        credentials = assume(self._core, pipeline["RoleArn"], f"SageMaker-pipeline-{identifier}")
         document = self._document(request, pipeline, identifier) | {"_parameters": values}
         self._core.store.create(KIND, document["_name"], document, _taken)
         self._core.store.change(pipelines.KIND, pipeline["_name"], lambda each: each.update(LastRunTime=document["CreationTime"]))

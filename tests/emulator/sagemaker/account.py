@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import tarfile
@@ -12,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-
-from emulator.server import Emulator
 
 PROGRAMS = Path(__file__).parent / "programs"
 ACCOUNT_ID = "123456789012"
@@ -31,13 +30,14 @@ _TRUST = {
 class Account:
     """One emulator's account, as its users see it."""
 
-    emulator: Emulator
+    endpoint: str
     state_dir: Path
     role: str
 
     @classmethod
-    def of(cls, emulator: Emulator, state_dir: Path) -> Account:
-        account = cls(emulator, state_dir, f"arn:aws:iam::{ACCOUNT_ID}:role/jobs")
+    def at(cls, endpoint: str, state_dir: Path, number: str = ACCOUNT_ID) -> Account:
+        """The account of an emulator, with the role `jobs`, a bucket, code and data."""
+        account = cls(endpoint, state_dir, f"arn:aws:iam::{number}:role/jobs")
         account.client("iam").create_role(RoleName="jobs", AssumeRolePolicyDocument=json.dumps(_TRUST))
         account.client("s3").create_bucket(Bucket=BUCKET)
         for program in ("train.py", "ranks.py"):
@@ -50,7 +50,7 @@ class Account:
         return boto3.client(  # type: ignore[call-overload]
             service,
             region_name="us-east-1",
-            endpoint_url=self.emulator.endpoint_url(),
+            endpoint_url=self.endpoint,
             aws_access_key_id="test",
             aws_secret_access_key="test",
         )
@@ -201,3 +201,12 @@ def until(look: Callable[[], Any], done: Callable[[Any], bool], timeout_s: float
             raise TimeoutError(str(seen))
         time.sleep(0.05)
     return seen
+
+
+def command_lines() -> list[str]:
+    """Of every process on this machine; one that ends meanwhile has none."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_bytes().replace(b"\x00", b" ").decode(errors="replace").strip())
+    return found

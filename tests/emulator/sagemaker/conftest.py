@@ -20,9 +20,16 @@ def runtime() -> Path:
 
 
 @pytest.fixture(scope="session")
-def account(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    state_dir = tmp_path_factory.mktemp("emulator")
-    emulator = Emulator(Options(state_dir, ACCOUNT_ID, "us-east-1", accelerators=2))
+def emulator(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    """An emulator in this process, so that a test can look into it."""
+    assert runtime.exists()
+    emulator = Emulator(Options(tmp_path_factory.mktemp("emulator"), ACCOUNT_ID, "us-east-1", accelerators=2))
     emulator.start()
-    yield Account.of(emulator, state_dir)
+    yield emulator
     emulator.close()
+
+
+@pytest.fixture(scope="session")
+def account(emulator: Emulator) -> Account:
+    """The emulator's account, as its users see it."""
+    return Account.at(emulator.endpoint_url(), emulator.options.state_dir)

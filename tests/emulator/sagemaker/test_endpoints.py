@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from emulator.server import Emulator
 from tests.emulator.sagemaker.account import INFERENCE_IMAGE, PROGRAMS, Account, archive, until
 
 GOOD_MODEL = archive({"model.txt": b"3", "code/inference.py": (PROGRAMS / "inference.py").read_bytes()})
@@ -89,17 +90,17 @@ def test_an_endpoint_that_is_being_created_cannot_be_deleted(account: Account) -
     assert settled(account, "early")["EndpointStatus"] == "InService"
 
 
-def test_a_deleted_endpoint_is_gone_with_its_process(account: Account) -> None:
+def test_a_deleted_endpoint_is_gone_with_its_process(account: Account, emulator: Emulator) -> None:
     deploy(account, "short", GOOD_MODEL)
     settled(account, "short")
-    before = set(account.emulator.registry.alive())
+    before = set(emulator.registry.alive())
     account.sagemaker.delete_endpoint(EndpointName="short")
     until(lambda: account.sagemaker.list_endpoints(NameContains="short")["Endpoints"], lambda found: not found)
     with pytest.raises(
         ClientError, match=r'ValidationException.*Could not find endpoint "arn:aws:sagemaker:us-east-1:123456789012:endpoint/short"'
     ):
         account.sagemaker.describe_endpoint(EndpointName="short")
-    assert len(before - set(account.emulator.registry.alive())) == 1
+    assert len(before - set(emulator.registry.alive())) == 1
 
 
 def test_an_update_that_fails_leaves_the_old_model_in_service(account: Account, endpoint: str) -> None:

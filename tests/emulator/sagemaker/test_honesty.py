@@ -13,13 +13,14 @@ from emulator.sagemaker.container.launch import Pod
 from emulator.sagemaker.jobs.supervision import Ended, Ending
 from emulator.sagemaker.service import SageMakerService
 from emulator.sagemaker.settings import Settings
+from emulator.server import Emulator
 from tests.emulator.sagemaker.account import BUCKET, Account, until
 
 
 @pytest.fixture
-def impatient(account: Account, tmp_path: Path) -> Iterator[SageMakerService]:
+def impatient(emulator: Emulator, tmp_path: Path) -> Iterator[SageMakerService]:
     """A second service behind the same endpoint that kills half a second after SIGTERM instead of 120."""
-    context = dataclasses.replace(account.emulator._context(), state_dir=tmp_path)
+    context = dataclasses.replace(emulator._context(), state_dir=tmp_path)
     service = SageMakerService(context, Settings(stop_grace_s=0.5))
     yield service
     service.close()

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from functools import partial
-from pathlib import Path
 
-from tests.emulator.sagemaker.account import BUCKET, Account, processing_input, until
+from tests.emulator.sagemaker.account import BUCKET, Account, command_lines, processing_input, until
 
 OUTPUT = "/opt/ml/processing/report"
-
-
-def command_lines() -> list[str]:
-    """Of every process on this machine; one that ends meanwhile has none."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            found.append(path.read_bytes().replace(b"\x00", b" ").decode(errors="replace").strip())
-    return found
 
 
 def test_inputs_are_at_their_local_paths_and_outputs_go_to_s3(account: Account) -> None:

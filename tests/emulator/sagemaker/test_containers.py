@@ -1,0 +1,156 @@
+"""Containers: what a process inside sees, that none outlives its pod, and what is left of it without namespaces."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import ClientError
+
+from emulator.processes import ProcessRegistry
+from emulator.sagemaker.container.launch import PLAIN_VARIABLE, Host, Pod, isolation_refused
+from emulator.sagemaker.jobs.paths import HostPaths
+from tests.emulator.sagemaker.account import Account, command_lines, until
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+needs_namespaces = pytest.mark.skipif(isolation_refused() is not None, reason="this machine makes no namespaces")
+
+
+class Greeter(BaseHTTPRequestHandler):
+    """Stands for the emulator's endpoint."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"greetings")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
+        """Nothing."""
+
+
+@contextmanager
+def pod_of(folder: Path, **scripts: str) -> Iterator[tuple[Pod, list[str]]]:
+    """A running pod with a host per script, and the lines they have written."""
+    lines: list[str] = []
+    hosts = []
+    for name, script in scripts.items():
+        HostPaths(folder / name).make(list(scripts))
+        hosts.append(Host(name, folder / name, ["/bin/sh", "-c", script], {"PATH": os.defpath}))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Greeter) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        pod = Pod(folder, hosts, ProcessRegistry(folder))
+        pod.start([Path(sys.base_prefix)], server.server_port, lambda host, line: lines.append(f"{host}: {line}"))
+        try:
+            yield pod, lines
+        finally:
+            pod.close()
+            server.shutdown()
+
+
+@needs_namespaces
+def test_each_host_has_its_name_its_files_and_its_processes(tmp_path: Path) -> None:
+    script = "hostname; touch /opt/ml/mark /tmp/mark; ls /opt/ml /tmp; ls -d /proc/[0-9]* | wc -l"
+    with pod_of(tmp_path, one=script, two=script) as (pod, lines):
+        assert pod.wait(10)
+        assert pod.exit_codes() == {"one": 0, "two": 0}
+    assert [line for line in lines if line.startswith("two: ")] == [
+        "two: two",
+        "two: /opt/ml:",
+        "two: mark",
+        "two: ",
+        "two: /tmp:",
+        "two: mark",
+        "two: 4",
+    ]
+    assert not Path("/opt/ml/mark").exists()
+
+
+@needs_namespaces
+def test_a_host_reaches_the_endpoint_and_the_emulator_reaches_the_host(tmp_path: Path) -> None:
+    python = f"{sys.base_prefix}/bin/python3"
+    ask = "import urllib.request as u; print(u.urlopen('http://localhost:' + open('/tmp/port').read()).read())"
+    serve = f"exec {python} -m http.server 8080"
+    with pod_of(tmp_path, one=f'while ! test -s /tmp/port; do sleep 0.05; done; {python} -c "{ask}"; {serve}') as (pod, lines):
+        port = json.loads((tmp_path / "pod.json").read_text())["port"]
+        (tmp_path / "one" / "tmp" / "port").write_text(str(port))
+        until(lambda: lines, lambda seen: "one: b'greetings'" in seen, timeout_s=10)
+        until(lambda: answers(pod), lambda answer: answer, timeout_s=10)
+
+
+def answers(pod: Pod) -> bool:
+    try:
+        with pod.dial(8080) as connection:
+            connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            return connection.recv(12) == b"HTTP/1.0 200"
+    except ConnectionError:
+        return False
+
+
+@needs_namespaces
+def test_sigterm_reaches_every_process_of_a_host(tmp_path: Path) -> None:
+    inner = 'trap "echo inner; exit 0" TERM; echo ready; while :; do sleep 0.05; done'
+    with pod_of(tmp_path, one=f"sh -c '{inner}' & trap 'wait; echo outer; exit 5' TERM; while :; do sleep 0.05; done") as (pod, lines):
+        until(lambda: lines, lambda seen: "one: ready" in seen, timeout_s=10)
+        pod.terminate()
+        assert pod.wait(10)
+        assert pod.exit_codes() == {"one": 5}
+    assert {"one: inner", "one: outer"} <= set(lines)
+
+
+@needs_namespaces
+def test_the_first_host_that_fails_ends_the_others(tmp_path: Path) -> None:
+    with pod_of(tmp_path, one="sleep 600", two="exit 9") as (pod, _):
+        assert pod.wait(10)
+        assert pod.exit_codes() == {"one": None, "two": 9}
+
+
+@contextmanager
+def served(state_dir: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """An emulator process; terminated at the end unless that happened before."""
+    command = [sys.executable, "-m", "emulator", "serve", "--port", "0", "--state-dir", str(state_dir), "--account", "111122223333"]
+    own = os.environ | environment
+    with subprocess.Popen([*command, "--region", "us-east-1"], cwd=REPOSITORY, env=own, stdout=subprocess.PIPE) as process:
+        yield process
+        process.terminate()
+
+
+def endpoint_of(process: subprocess.Popen[bytes]) -> str:
+    return str(json.loads(process.stdout.readline())["endpoint"]) if process.stdout else ""
+
+
+@pytest.fixture
+def plain_emulator(tmp_path: Path, runtime: Path) -> Iterator[str]:
+    """An emulator process that makes containers without namespaces; its endpoint."""
+    assert runtime.exists()
+    with served(tmp_path, **{PLAIN_VARIABLE: "1"}) as process:
+        yield endpoint_of(process)
+
+
+def test_a_job_runs_without_namespaces_too_and_its_log_says_so(plain_emulator: str, tmp_path: Path) -> None:
+    account = Account.at(plain_emulator, tmp_path, "111122223333")
+    job = account.train("plain", hyperparameters={"do": "succeed"})
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    assert any(
+        "No Linux namespaces here (SHOAL_PLAIN_CONTAINERS is set)" in line for line in account.log("/aws/sagemaker/TrainingJobs", "plain")
+    )
+    with pytest.raises(ClientError, match="does not emulate processing jobs on this machine: they need files at /opt/ml/processing"):
+        account.start_processing("plain", "true")
+
+
+def test_an_emulator_that_is_killed_takes_its_jobs_with_it(runtime: Path, tmp_path: Path) -> None:
+    """SIGKILL: no handler of ours runs, the kernel and the pod have to do it."""
+    assert runtime.exists()
+    with served(tmp_path) as process:
+        account = Account.at(endpoint_of(process), tmp_path, "111122223333")
+        account.start_processing("orphan", "setsid sleep 5151 & sleep 5252")
+        until(command_lines, lambda found: {"sleep 5151", "sleep 5252"} <= set(found))
+        process.kill()
+        until(command_lines, lambda found: not {"sleep 5151", "sleep 5252"} & set(found), timeout_s=10)
