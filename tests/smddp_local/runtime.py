@@ -31,8 +31,13 @@ class Runtime:
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         """A scrubbed environment: the runtime's commands on PATH, one thread per process, nothing of the caller's."""
-        path = f"{self.python.parent}:/usr/bin:/bin"
-        return {"PATH": path, "HOME": os.environ.get("HOME", "/"), "OMP_NUM_THREADS": "1", **(extra or {})}
+        return {
+            "PATH": f"{self.python.parent}:/usr/bin:/bin",
+            "HOME": os.environ.get("HOME", "/"),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **(extra or {}),
+        }
 
     def alone(self, *arguments: str | Path) -> list[str]:
         """The command of a single process."""

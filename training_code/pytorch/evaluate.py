@@ -53,7 +53,7 @@ def unpack(archive: Path, folder: Path) -> None:
         with tarfile.open(archive) as tar:
             tar.extractall(folder, filter="data")
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise ValueError(f"{archive} cannot be unpacked: {error}") from error
+        raise ValueError(f"{archive} cannot be unpacked: {' '.join(str(error).split())}") from error
 
 
 def measure(model: SavedModel, digits: Digits) -> dict[str, Any]:

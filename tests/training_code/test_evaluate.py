@@ -1,0 +1,78 @@
+"""The processing job's script measures what is in model.tar.gz, and refuses archives that are not a model."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.smddp_local.runtime import Outcome, Runtime
+from tests.training_code.conftest import Trained
+from tests.training_code.training import CODE, accuracies
+
+
+@pytest.fixture
+def evaluate(runtime: Runtime, dataset: Path, tmp_path: Path) -> Callable[[], Outcome]:
+    """Run evaluate.py on `tmp_path/model.tar.gz`."""
+    options = ("--model-dir", tmp_path, "--test-dir", dataset / "test", "--output-dir", tmp_path / "out")
+    return lambda: runtime.run(runtime.alone(CODE / "evaluate.py", *options), tmp_path)
+
+
+def pack(source: Path, archive: Path) -> None:
+    """What SageMaker does with the model folder."""
+    with tarfile.open(archive, "w:gz") as tar:
+        for entry in sorted(source.iterdir()):
+            tar.add(entry, entry.name)
+
+
+def test_the_report_holds_the_accuracy_that_training_measured(evaluate: Callable[[], Outcome], trained: Trained, tmp_path: Path) -> None:
+    pack(trained.job.model_dir, tmp_path / "model.tar.gz")
+    assert evaluate().returncode == 0
+    report: dict[str, Any] = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    assert report["metrics"]["accuracy"]["value"] == pytest.approx(accuracies(trained.outcome.output)[-1])
+    assert report["metrics"]["images"]["value"] == 1000
+    assert (report["model"]["training_job_name"], len(report["predictions_sample"])) == ("job-of-the-test", 10)
+
+
+def test_an_archive_that_reaches_outside_its_folder_is_refused(evaluate: Callable[[], Outcome], tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as tar:
+        tar.addfile(tarfile.TarInfo("../escaped"), io.BytesIO())
+    outcome = evaluate()
+    assert "model.tar.gz cannot be unpacked: '../escaped' would be extracted to" in outcome.output.splitlines()[-1]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "model.tar.gz does not exist"), (b"not an archive", "model.tar.gz cannot be unpacked")],
+)
+def test_a_missing_or_damaged_archive_is_named(
+    evaluate: Callable[[], Outcome], tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    if content:
+        (tmp_path / "model.tar.gz").write_bytes(content)
+    outcome = evaluate()
+    assert outcome.returncode == 1
+    assert message in outcome.output.splitlines()[-1]
+
+
+def test_damaged_weights_are_refused(evaluate: Callable[[], Outcome], trained: Trained, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.json").write_text("{}")
+    (tmp_path / "model" / "model.pt").write_bytes((trained.job.model_dir / "model.pt").read_bytes()[:5000])
+    pack(tmp_path / "model", tmp_path / "model.tar.gz")
+    outcome = evaluate()
+    assert outcome.returncode == 1
+    assert "holds a damaged model" in outcome.output
+
+
+def test_an_archive_without_a_model_is_refused(evaluate: Callable[[], Outcome], tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "model.bin").write_bytes(b"0")
+    pack(tmp_path / "other", tmp_path / "model.tar.gz")
+    assert "holds no model: model.pt is missing" in evaluate().output.splitlines()[-1]

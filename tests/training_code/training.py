@@ -1,0 +1,84 @@
+"""Runs training_code/pytorch as a training job would: a dataset and options come in, metrics and a model folder go out."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.smddp_local.runtime import ROOT, Outcome, Runtime, finish
+
+CODE = ROOT / "training_code" / "pytorch"
+PROGRESS = re.compile(
+    r"epoch=(\d+) step=(\d+)/(\d+) train_loss=(\d+\.\d+) learning_rate=(\d+\.\d+)"
+    r" images_per_second=(\d+\.\d+) elapsed_s=(\d+\.\d+) world_size=(\d+)$",
+    re.MULTILINE,
+)
+EPOCH = re.compile(r"epoch=(\d+) test_loss=(\d+\.\d+) test_accuracy=(\d\.\d+) elapsed_s=(\d+\.\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of train.py: its folders, its launcher and its options."""
+
+    runtime: Runtime
+    dataset: Path
+    folder: Path
+    launcher: str = "alone"
+    ranks: int = 1
+    options: Sequence[str] = ("--epochs", "2", "--log-every", "1", "--checkpoint-every", "3")
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def model_dir(self) -> Path:
+        """Where the job writes its model."""
+        return self.folder / "model"
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """Where the job writes its checkpoint."""
+        return self.folder / "checkpoints"
+
+    def start(self) -> subprocess.Popen[str]:
+        """Start it, as the toolkit does: folders by SM_* variables, hyperparameters on the command line."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        arguments = [str(CODE / "train.py"), *self.options]
+        command = self.runtime.alone(*arguments) if self.ranks == 1 else getattr(self.runtime, self.launcher)(self.ranks, *arguments)
+        variables = {
+            "SM_CHANNEL_TRAIN": str(self.dataset / "train"),
+            "SM_CHANNEL_TEST": str(self.dataset / "test"),
+            "SM_MODEL_DIR": str(self.model_dir),
+            "TRAINING_JOB_NAME": "job-of-the-test",
+        }
+        return self.runtime.launch(command, self.folder, variables | self.environment)
+
+    def run(self) -> Outcome:
+        """Start it and wait for its end."""
+        return finish(self.start())
+
+    def run_until(self, text: str, sent: signal.Signals) -> Outcome:
+        """Start it, send its whole process group a signal when it prints a line with `text`, wait for its end."""
+        process = self.start()
+        assert process.stdout
+        seen = []
+        for line in process.stdout:
+            seen.append(line)
+            if text in line:
+                os.killpg(process.pid, sent)
+                break
+        outcome = finish(process)
+        return Outcome(outcome.returncode, "".join(seen) + outcome.output)
+
+
+def losses(output: str) -> dict[tuple[int, int], float]:
+    """The training loss at each (epoch, step) that was printed."""
+    return {(int(match[1]), int(match[2])): float(match[4]) for match in PROGRESS.finditer(output)}
+
+
+def accuracies(output: str) -> list[float]:
+    """The test accuracy after each epoch."""
+    return [float(match[3]) for match in EPOCH.finditer(output)]
