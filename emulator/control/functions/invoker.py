@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -64,6 +64,7 @@ class Invoker:
     _idle: dict[str, list[Environment]] = field(default_factory=dict)
     _running: dict[int, Environment] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _deleted: set[str] = field(default_factory=set)
     _closing: threading.Event = field(default_factory=threading.Event)
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE, "lambda"))
 
@@ -80,13 +81,15 @@ class Invoker:
         self._write_log(function, environment, text)
         return Outcome(outcome.payload, outcome.error, text, outcome.duration_ms, outcome.max_memory_mb)
 
-    def invoke_later(self, function: Callable[[], Function], event: Any, failed: Callable[[str], None] | None = None) -> None:
-        """An asynchronous invocation with two retries; `failed(reason)` is called when all of them failed."""
-        self._pool.submit(self._invoke_with_retries, function, event, failed or (lambda _reason: None))
+    def invoke_later(self, function: Callable[[], Function], event: Any) -> Future[str]:
+        """An asynchronous invocation with two retries. The result is "" at its end, or the reason when all attempts failed."""
+        return self._pool.submit(self._invoke_with_retries, function, event)
 
-    def discard(self, name: str) -> None:
+    def discard(self, name: str, deleted: bool = False) -> None:
         """Stop the idle processes of a function that was changed or deleted."""
         with self._lock:
+            if deleted:
+                self._deleted.add(name)
             idle = self._idle.pop(name, [])
         for environment in idle:
             environment.stop()
@@ -105,21 +108,21 @@ class Invoker:
         for name in list(self._idle):
             self.discard(name)
 
-    def _invoke_with_retries(self, function: Callable[[], Function], event: Any, failed: Callable[[str], None]) -> None:
+    def _invoke_with_retries(self, function: Callable[[], Function], event: Any) -> str:
         reason = ""
         for delay_s in (0.0, *RETRY_DELAYS_S):
             if self._closing.wait(delay_s):
-                return
+                return "the emulator is stopping"
             try:
                 outcome = self.invoke(function(), event)
-            except Exception as error:  # noqa: BLE001 - nobody waits for this thread: the reason goes to the log and to `failed`
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is the reason of a failed attempt
                 reason = str(error)
             else:
                 if outcome.error is None:
-                    return
+                    return ""
                 reason = error_text(outcome)
             log.warning("asynchronous invocation failed: %s", reason)
-        failed(reason)
+        return reason
 
     def _take(self, function: Function) -> Environment:
         with self._lock:
@@ -146,6 +149,7 @@ class Invoker:
             environment.stop()
 
     def _start(self, function: Function) -> Environment:
+        self._deleted.discard(function.name)
         credentials = self.identity.service_credentials(function.settings["Role"], function.name, LAMBDA)
         stream = f"{datetime.now(UTC):%Y/%m/%d}/[$LATEST]{uuid.uuid4().hex}"
         home = Path(tempfile.mkdtemp(prefix=f"{function.name}-", dir=self._homes()))
@@ -193,6 +197,8 @@ class Invoker:
         now_ms = int(time.time() * 1000)
         events = [{"timestamp": now_ms, "message": line} for line in text.splitlines() if line]
         try:
+            if not environment.stream_made and function.name in self._deleted:
+                return  # AWS would make the log group anew, and nobody would ever delete it
             if not environment.stream_made:
                 ignore_existing(lambda: logs.create_log_group(logGroupName=function.log_group))
                 ignore_existing(lambda: logs.create_log_stream(logGroupName=function.log_group, logStreamName=environment.stream))

@@ -7,6 +7,7 @@ import base64
 import json
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -53,10 +54,10 @@ class Functions:
         error = error_text(outcome) if outcome.error is not None else None
         return LambdaResult(parsed(outcome.payload), error, tail(outcome.log))
 
-    def invoke_later(self, name_or_arn: str, event: Any, failed: Callable[[str], None] | None = None) -> None:
-        """Event invocation, with retries; `failed(reason)` when all attempts failed."""
+    def invoke_later(self, name_or_arn: str, event: Any) -> Future[str]:
+        """Event invocation, with retries. The result is "" at its end, or the reason when all attempts failed."""
         self.get(name_or_arn)
-        self.invoker.invoke_later(lambda: self.get(name_or_arn), event, failed)
+        return self.invoker.invoke_later(lambda: self.get(name_or_arn), event)
 
     def retag(self, name_or_arn: str, tags: Mapping[str, str]) -> None:
         """Give a function these tags."""
@@ -130,7 +131,7 @@ class Functions:
         function = self.get(call.parameters["FunctionName"])
         with self._lock:
             del self._functions[function.name]
-        self.invoker.discard(function.name)
+        self.invoker.discard(function.name, deleted=True)
         return {}
 
     def _invoke(self, call: ApiCall) -> Mapping[str, Any]:

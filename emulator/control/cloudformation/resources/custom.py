@@ -8,6 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent import futures
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,8 @@ from emulator.errors import AwsError
 
 PATH = "/_shoal/cloudformation/"
 TIMEOUT_S = 3600
-POLL_S = 0.2
+POLL_S = 0.1
+LOG_LIMIT_S = 5
 CUSTOM = ("Custom::", "AWS::CloudFormation::CustomResource")
 
 
@@ -95,17 +97,15 @@ class CustomResource(ResourceType):
         return self._outcome(request, response)
 
     def _wait(self, request: Request, event: Mapping[str, Any], waiting: Waiting) -> Mapping[str, Any]:
-        def failed(reason: str) -> None:
-            waiting.response = {"Status": "FAILED", "Reason": f"the function failed: {reason}"}
-            waiting.done.set()
-
         try:
-            self._functions.invoke_later(str(request["ServiceToken"]), event, failed)
+            invocation = self._functions.invoke_later(str(request["ServiceToken"]), event)
         except AwsError as error:
             raise ResourceError(f"the custom resource's function cannot be invoked: {error.message}") from error
         timeout_s = float(request.get("ServiceTimeout", TIMEOUT_S))
         deadline = time.monotonic() + timeout_s
         while not waiting.done.wait(POLL_S):
+            if invocation.done() and invocation.result():
+                return {"Status": "FAILED", "Reason": f"the function failed: {invocation.result()}"}
             if request.closing.is_set():
                 raise ResourceError("the emulator is stopping")
             if time.monotonic() > deadline:
@@ -113,6 +113,7 @@ class CustomResource(ResourceType):
                     f"CloudFormation did not receive a response from your Custom Resource within {timeout_s:.0f} seconds"
                     f" (function {request['ServiceToken']}): its log says more"
                 )
+        futures.wait([invocation], LOG_LIMIT_S)  # so that its log is written before anything of it is deleted
         return waiting.response
 
     @staticmethod
