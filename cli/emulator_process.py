@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from lifecycle.errors import CommandError, LeftBehindError, NotFoundError
-from lifecycle.processes import Command, is_alive, mentioning, start_detached, stop, tail_of
+from lifecycle.processes import Command, descendants, is_alive, start_detached, stop, tail_of
 from lifecycle.processes import run as run_command
 from lifecycle.target import Target, offline_environment
 
@@ -81,10 +81,11 @@ class EmulatorProcess:
     def shut_down(self) -> None:
         """Stops it and removes its state. Raises LeftBehindError if a process, the port or the directory is still there then."""
         running = self.find()
+        processes = {running.pid, *descendants(running.pid)} if running else set()
         if self.state.exists():
             down = ("down", "--state-dir", str(self.state))
             run_command(self._command("emulator down", down, _STOP_TIMEOUT_S, self.log.with_name("emulator-down.log")))
-        left = self._left(running)
+        left = self._left(running, processes)
         shutil.rmtree(self.state, ignore_errors=True)
         if self.state.exists():
             left.append(f"directory {self.state}")
@@ -96,18 +97,14 @@ class EmulatorProcess:
         if self.state.exists():
             self.shut_down()
 
-    def _left(self, running: Running | None) -> list[str]:
+    def _left(self, running: Running | None, processes: set[int]) -> list[str]:
         deadline = time.monotonic() + _EXIT_TIMEOUT_S
-        while (processes := self._processes(running)) and time.monotonic() < deadline:
+        while any(map(is_alive, processes)) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
-        left = [f"process {pid}" for pid in processes]
+        left = [f"process {pid}" for pid in sorted(processes) if is_alive(pid)]
         if running and port_answers(running.endpoint):
             left.append(f"port of {running.endpoint}")
         return left
-
-    def _processes(self, running: Running | None) -> set[int]:
-        ours = {running.pid} if running and is_alive(running.pid) else set()
-        return ours | set(mentioning(str(self.state)))
 
     def _command(self, what: str, arguments: tuple[str, ...], timeout_s: float, log: Path | None = None) -> Command:
         variables = offline_environment(self.inherited) | {"PYTHONDONTWRITEBYTECODE": "1"}

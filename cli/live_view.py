@@ -80,10 +80,10 @@ class LiveView:
             self._epoch = metrics
 
     def _render(self) -> RenderableType:
-        parts: list[RenderableType] = [self._phase_table()]
+        parts: list[RenderableType] = [self._phase_line()]
         if self._plan:
             parts.append(self._step_table())
-        if self._progress and self._training_runs():
+        if self._progress:
             parts.append(self._training(self._progress))
         if self._transfer:
             parts.append(_bar(f"{self._transfer.name}", self._transfer.done_bytes / 1e6, self._transfer.total_bytes / 1e6, "MB"))
@@ -91,13 +91,15 @@ class LiveView:
             parts.append(Text(self._detail.strip(), style="dim", no_wrap=True, overflow="ellipsis"))
         return Group(*parts)
 
-    def _phase_table(self) -> Table:
-        table = Table.grid(padding=(0, 2))
+    def _phase_line(self) -> Text:
+        """All phases in one flowing line, so that steps and progress stay visible in a small terminal."""
+        line = Text()
         for phase in self._phases:
             seconds = phase.seconds if phase.seconds is not None else time.monotonic() - phase.started_at
             status = "Executing" if phase.seconds is None else "Failed" if phase.failed else "Succeeded"
-            table.add_row(self._mark(status), phase.name, _time(seconds))
-        return table
+            name = phase.name.replace(" ", "\u00a0")
+            line.append_text(self._mark(status)).append(f"\u00a0{name}\u00a0").append(f"{seconds:.1f}\u00a0s   ", style="dim")
+        return line
 
     def _step_table(self) -> Table:
         table = Table.grid(padding=(0, 2))
@@ -105,11 +107,15 @@ class LiveView:
         planned = [started.get(name, Step(name, kind, NOT_STARTED)) for name, kind in self._plan]
         unplanned = [step for name, step in started.items() if name not in dict(self._plan)]
         for step in (*planned, *unplanned):
-            table.add_row("   ", self._mark(step.status), step.name, Text(step.type, style="dim"), _time(step.seconds()))
+            table.add_row(" ", self._mark(step.status), step.name, Text(step.type, style="dim"), _time(step.seconds()))
         return table
 
-    def _mark(self, status: str) -> RenderableType:
-        return Text.from_markup(_MARKS[status]) if status in _MARKS else self._spinner
+    def _mark(self, status: str) -> Text:
+        """A sign for a status; for one that goes on, the spinner's picture of this moment."""
+        if status in _MARKS:
+            return Text.from_markup(_MARKS[status])
+        frame = self._spinner.render(time.monotonic())
+        return frame if isinstance(frame, Text) else Text("-")
 
     def _training_runs(self) -> bool:
         return self._execution is not None and any(step.type == "Training" and not step.has_ended for step in self._execution.steps)
@@ -118,10 +124,11 @@ class LiveView:
         epochs = self._epochs or progress.epoch
         accuracy = f", test accuracy {self._epoch.test_accuracy:.2%} after epoch {self._epoch.epoch}" if self._epoch else ""
         line = (
-            f"      epoch {progress.epoch}/{self._epochs or '?'}, loss {progress.train_loss:.4f}{accuracy}, "
+            f"   epoch {progress.epoch}/{self._epochs or '?'}, loss {progress.train_loss:.4f}{accuracy}, "
             f"{progress.images_per_second:,.0f} images/s on {progress.world_size} ranks, {progress.elapsed_s:.0f} s"
         )
-        return Group(_bar("      training", progress.steps_done, epochs * progress.steps, "steps"), Text(line))
+        bar = [_bar("   training", progress.steps_done, epochs * progress.steps, "steps")] if self._training_runs() else []
+        return Group(*bar, Text(line))
 
 
 def _time(seconds: float | None) -> Text:

@@ -21,7 +21,7 @@ from cli.workspace import Workspace
 from config.errors import ConfigError
 from config.loader import environment_file, environment_names, load_environment
 from lifecycle.errors import AWS_ERRORS, LifecycleError, UsageError, refusal
-from pipelines.launch.resolve import resolve
+from pipelines.check import check as check_environment
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 _CHECKOUT = Path(__file__).resolve().parent.parent
@@ -72,13 +72,13 @@ def check(workspace: Workspace) -> None:
 def _is_valid(workspace: Workspace, name: str) -> bool:
     try:
         environment = load_environment(name, workspace.root)
-        launch = resolve(environment.training, environment.region, environment_file(name))
+        notices = check_environment(environment, root=workspace.root)
     except ConfigError as error:
         click.echo(str(error), err=True)
         return False
     training = environment.training
     click.echo(f"{environment_file(name)}: ok ({training.strategy} on {training.instance_count} x {training.instance_type})")
-    for notice in launch.notices:
+    for notice in notices:
         click.echo(f"{environment_file(name)}: notice: {notice}")
     return True
 

@@ -17,6 +17,7 @@ from lifecycle.errors import CommandError
 
 TAIL_LINES = 15
 _GRACE_S = 10.0
+_PROC = Path("/proc")
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,9 @@ def stop(process: subprocess.Popen[bytes], grace_s: float = _GRACE_S) -> None:
 
 def is_alive(pid: int) -> bool:
     """Whether the process exists (one that has ended and waits for its parent does not count)."""
-    status = Path("/proc") / str(pid) / "stat"
-    if Path("/proc/self/stat").exists():
+    if _PROC.exists():
         with suppress(OSError):
-            return status.read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+            return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
         return False
     try:
         os.kill(pid, 0)
@@ -106,15 +106,35 @@ def tail_of(log: Path, lines: int = TAIL_LINES) -> tuple[str, ...]:
     return tuple(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
 
 
+def descendants(ancestor: int) -> tuple[int, ...]:
+    """Ids of the process's children, their children, and so on, as they are now."""
+    children: dict[int, list[int]] = {}
+    for pid, parent in _parents():
+        children.setdefault(parent, []).append(pid)
+    found, queue = [], [ancestor]
+    while queue:
+        queue += (more := children.get(queue.pop(), []))
+        found += more
+    return tuple(found)
+
+
 def mentioning(text: str) -> tuple[int, ...]:
     """Ids of this user's other processes whose command line, folder or environment contains `text` (Linux; elsewhere: command lines)."""
-    proc = Path("/proc")
-    if (proc / "self" / "cmdline").exists():
-        ids = (int(entry.name) for entry in proc.iterdir() if entry.name.isdigit())
-        return tuple(pid for pid in ids if pid != os.getpid() and _mentions(proc / str(pid), text))
+    if _PROC.exists():
+        ids = (int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit())
+        return tuple(pid for pid in ids if pid != os.getpid() and _mentions(_PROC / str(pid), text))
     listing = subprocess.run(["ps", "-axo", "pid=,command="], check=True, capture_output=True, text=True).stdout
     rows = (line.split(None, 1) for line in listing.splitlines() if text in line)
     return tuple(int(row[0]) for row in rows if int(row[0]) != os.getpid())
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """Id and parent's id of every process."""
+    listing = subprocess.run(["ps", "-axo", "pid=,ppid="], check=True, capture_output=True, text=True).stdout if not _PROC.exists() else ""
+    yield from ((int(pid), int(parent)) for pid, parent in (line.split() for line in listing.splitlines()))
+    for status in _PROC.glob("[0-9]*/stat"):
+        with suppress(OSError):
+            yield int(status.parent.name), int(status.read_text().rpartition(")")[2].split()[1])
 
 
 def _mentions(process: Path, text: str) -> bool:

@@ -8,12 +8,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from cli.emulator_process import port_answers
 from lifecycle.processes import mentioning
+from lifecycle.target import Target
 from tests.e2e.conftest import Checkout
 
 PIPELINE = "shoal-mnist-dev"
@@ -28,6 +30,27 @@ def emulator(checkout: Checkout) -> Iterator[dict[str, str]]:
     assert deployed.exit_code == 0, deployed.output
     yield dict(re.findall(r"export (\w+)=(\S+)", started.output))
     checkout.run("local", "down")
+
+
+@contextmanager
+def serving(emulator: dict[str, str]) -> Iterator[None]:
+    """An endpoint that a user makes of the newest registered model package."""
+    client = Target("111122223333", "us-east-1", emulator["AWS_ENDPOINT_URL"]).client("sagemaker")
+    name = f"{PIPELINE}-by-hand"
+    packages = client.list_model_packages(ModelPackageGroupName=PIPELINE, SortBy="CreationTime", SortOrder="Descending")
+    package = packages["ModelPackageSummaryList"][0]["ModelPackageArn"]
+    container = client.describe_model_package(ModelPackageName=package)["InferenceSpecification"]["Containers"][0]
+    role = f"arn:aws:iam::111122223333:role/{PIPELINE}-us-east-1-endpoint"
+    primary = {key: container[key] for key in ("Image", "ModelDataUrl", "Environment")}
+    client.create_model(ModelName=name, ExecutionRoleArn=role, PrimaryContainer=primary)
+    variant = {"VariantName": "all", "ModelName": name, "InitialInstanceCount": 1, "InstanceType": "ml.m5.xlarge"}
+    client.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
+    client.create_endpoint(EndpointName=name, EndpointConfigName=name)
+    client.get_waiter("endpoint_in_service").wait(EndpointName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
+    yield
+    client.delete_endpoint(EndpointName=name)
+    client.delete_endpoint_config(EndpointConfigName=name)
+    client.delete_model(ModelName=name)
 
 
 def test_the_aws_cli_reads_what_was_deployed(emulator: dict[str, str]) -> None:
@@ -75,6 +98,20 @@ def test_an_execution_without_data_fails_and_is_told_by_run_and_status(emulator:
 def test_the_dataset_is_uploaded_once(emulator: dict[str, str], checkout: Checkout) -> None:
     assert "4 of 4 files uploaded" in checkout.run("data", "upload", "dev", "--local").output
     assert "0 of 4 files uploaded" in checkout.run("data", "upload", "dev", "--local").output
+
+
+def test_a_trained_model_can_be_served_and_invoked(emulator: dict[str, str], checkout: Checkout) -> None:
+    short = ("--parameter", "Epochs=1", "--parameter", "MinAccuracy=0.5", "--follow")
+    trained = checkout.run("run", "dev", "--local", *short)
+    assert trained.exit_code == 0, trained.output
+    with serving(emulator):
+        answer = json.loads(checkout.run("invoke", "dev", "--local", "--digit", "0").output)
+    assert (answer["label"], answer["digit"], len(answer["probabilities"])) == (7, 7, 10)
+
+
+def test_without_a_running_endpoint_there_is_nothing_to_invoke(emulator: dict[str, str], checkout: Checkout) -> None:
+    result = checkout.run("invoke", "dev", "--local", "--digit", "0")
+    assert (result.exit_code, "is in service" in result.output) == (2, True)
 
 
 def test_a_running_execution_is_stopped_by_destroy_and_nothing_is_left(emulator: dict[str, str], checkout: Checkout) -> None:

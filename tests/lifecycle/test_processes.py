@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lifecycle.errors import CommandError
-from lifecycle.processes import Command, is_alive, mentioning, run, start_detached, stop, tail_of
+from lifecycle.processes import Command, descendants, is_alive, mentioning, run, start_detached, stop, tail_of
 
 
 def command(tmp_path: Path, program: str, timeout_s: float = 20.0) -> Command:
@@ -69,6 +70,15 @@ def test_a_detached_child_lives_until_it_is_stopped(tmp_path: Path) -> None:
     assert process.pid in mentioning(str(tmp_path))
     stop(process)
     assert not is_alive(process.pid)
+
+
+def test_descendants_are_children_and_their_children(tmp_path: Path) -> None:
+    process = start_detached(forking(tmp_path))
+    while "up" not in (tmp_path / "log").read_text():
+        time.sleep(0.02)
+    (child,) = descendants(process.pid)
+    assert child in descendants(os.getpid())
+    stop(process)
 
 
 def test_a_child_that_ignores_the_request_is_killed(tmp_path: Path) -> None:

@@ -1,0 +1,89 @@
+"""Taking things down, against the emulator; whole environments are torn down in tests/e2e."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from config.names import Names
+from config.settings import Environment
+from lifecycle.errors import ProtectedError
+from lifecycle.events import Event, Note
+from lifecycle.execution import Pipeline
+from lifecycle.inventory import of_bootstrap
+from lifecycle.target import Target
+from lifecycle.teardown import Teardown, is_bootstrapped, refuse_if_protected, remove_bootstrap
+from tests.lifecycle.conftest import ACCOUNT, REGION, make_pipeline
+from tests.lifecycle.test_execution import gate
+
+
+def environment(name: str = "dev", protect: bool = False) -> Environment:
+    return Environment(name=name, project=f"t{time.monotonic_ns() % 10**9}", account=ACCOUNT, protect=protect)
+
+
+def teardown(target: Target, settings: Environment, events: list[Event]) -> Teardown:
+    return Teardown(target, Names(settings), events.append, poll_s=0.05)
+
+
+def test_a_protected_environment_is_refused() -> None:
+    with pytest.raises(ProtectedError, match=r"prod is protected .*set protect: false"):
+        refuse_if_protected(environment("prod", protect=True))
+
+
+def test_the_bootstrap_stack_of_an_aws_account_is_never_removed() -> None:
+    with pytest.raises(ProtectedError, match="shared by all its CDK apps"):
+        remove_bootstrap(Target(ACCOUNT, REGION))
+
+
+def test_an_account_that_was_not_bootstrapped_has_nothing_to_remove(target: Target) -> None:
+    remove_bootstrap(target)
+    assert (is_bootstrapped(target), of_bootstrap(target)) == (False, ())
+
+
+def test_executions_that_have_ended_are_not_stopped(target: Target) -> None:
+    settings, events = environment(), list[Event]()
+    pipeline = make_pipeline(target, [gate(met=True)], name=Names(settings).pipeline)
+    arn = pipeline.start({})
+    while not pipeline.look(arn).has_ended:
+        time.sleep(0.05)
+    teardown(target, settings, events).stop_executions()
+    assert events == []
+
+
+def test_log_groups_of_the_environment_are_removed_and_others_stay(target: Target) -> None:
+    settings, logs = environment(), target.client("logs")
+    mine, other = f"/aws/lambda/{Names(settings).function('teardown')}", f"/aws/lambda/other-{settings.project}"
+    for group in (mine, other):
+        logs.create_log_group(logGroupName=group)
+    teardown(target, settings, []).remove_log_groups()
+    left = {group["logGroupName"] for group in logs.describe_log_groups()["logGroups"]}
+    logs.delete_log_group(logGroupName=other)
+    assert (mine in left, other in left) == (False, True)
+
+
+def test_an_environment_without_a_pipeline_has_nothing_to_stop_or_to_remove(target: Target) -> None:
+    events: list[Event] = []
+    down = teardown(target, environment(), events)
+    down.stop_executions()
+    down.remove_endpoints()
+    assert events == []
+
+
+def test_what_an_execution_left_is_deleted_when_the_function_cannot(target: Target) -> None:
+    settings, events = environment(), list[Event]()
+    pipeline = make_pipeline(target, [gate(met=True)], name=Names(settings).pipeline)
+    model = f"pipelines-{pipeline.start({}).rpartition('/')[2]}-CreateModel-x"
+    make_model(target, pipeline, model)
+    teardown(target, settings, events).remove_endpoints()
+    assert [event.text for event in events if isinstance(event, Note)] == [f"deleting model {model}"]
+    assert target.client("sagemaker").list_models(NameContains=model)["Models"] == []
+
+
+def make_model(target: Target, pipeline: Pipeline, name: str) -> None:
+    """A model without data, which CreateModel accepts; nothing is started."""
+    image = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"
+    container: dict[str, Any] = {"Image": image, "Environment": {}}
+    role = f"arn:aws:iam::{ACCOUNT}:role/{pipeline.name}-role"
+    target.client("sagemaker").create_model(ModelName=name, ExecutionRoleArn=role, PrimaryContainer=container)
