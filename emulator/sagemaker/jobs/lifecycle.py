@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from emulator.sagemaker import names
 from emulator.sagemaker.core import Core, event_detail
+from emulator.sagemaker.jobs.supervision import Orders
 from emulator.sagemaker.shapes import Document
 
 FAILURE_REASON_LENGTH = 1024
@@ -37,12 +37,12 @@ PROCESSING = Kind("processing-job", "ProcessingJob", "SageMaker Processing Job S
 
 @dataclass(frozen=True)
 class Job:
-    """One job: its document in the store, and the order to stop it."""
+    """One job: its document in the store, and the orders it may get."""
 
     core: Core
     kind: Kind
     name: str
-    stop: threading.Event = field(default_factory=threading.Event)
+    orders: Orders = field(default_factory=Orders)
 
     def document(self) -> Document:
         return self.core.store.read(self.kind.store, self.name)
@@ -59,8 +59,8 @@ class Job:
 
     def check_not_stopped(self) -> None:
         """A stop may have come before this job's thread was known; the document has it in any case."""
-        if self.stop.is_set() or self.document()[f"{self.kind.prefix}Status"] == "Stopping":
-            self.stop.set()
+        if self.orders.stop.is_set() or self.document()[f"{self.kind.prefix}Status"] == "Stopping":
+            self.orders.stop.set()
             raise JobStoppedError
 
 

@@ -104,7 +104,7 @@ class ProcessingRun:
             syncs = [self._sync(each) for each in self._outputs() if each["S3Output"]["S3UploadMode"] == "Continuous"]
             pod.start(containers.visible(self._image), containers.endpoint_port(context), self._log.write)
             limit_s = self._request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", 86_400)
-            return supervise(pod, self._job.stop, limit_s, self._job.core.settings.stop_grace_s)
+            return supervise(pod, self._job.orders, limit_s, self._job.core.settings.stop_grace_s)
         finally:
             self._log.close()
             for sync in syncs:

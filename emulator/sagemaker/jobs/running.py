@@ -33,13 +33,14 @@ class Running:
         with self._lock:
             entry = self._jobs.get(name)
         if entry:
-            entry[0].stop.set()
+            entry[0].orders.stop.set()
 
     def close(self) -> None:
-        """Stop every job and wait for its end."""
+        """Kill what runs and wait for the end of each job's thread."""
         with self._lock:
             entries = list(self._jobs.values())
         for job, _ in entries:
-            job.stop.set()
+            job.orders.abandon.set()
+            job.orders.stop.set()
         for _, thread in entries:
             thread.join(timeout=30)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from emulator.sagemaker.container.launch import Pod
@@ -33,17 +33,32 @@ class Ending:
         return 0 if self.exit_codes and all(code == 0 for code in self.exit_codes.values()) else 137
 
 
-def supervise(pod: Pod, stop: threading.Event, deadline_s: float, grace_s: float) -> Ending:
+@dataclass(frozen=True)
+class Orders:
+    """What may come from outside: `stop` (SIGTERM, then the grace) and `abandon` (the emulator goes down: SIGKILL at once)."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    abandon: threading.Event = field(default_factory=threading.Event)
+
+
+def supervise(pod: Pod, orders: Orders, deadline_s: float, grace_s: float) -> Ending:
     """Wait for the end of `pod`; after a stop or `deadline_s`: SIGTERM, `grace_s` to end, SIGKILL. The pod is closed after it."""
     deadline = time.monotonic() + deadline_s
     how = Ended.BY_ITSELF
     try:
         while not pod.wait(_POLL_S):
-            if stop.is_set() or time.monotonic() >= deadline:
-                how = Ended.STOPPED if stop.is_set() else Ended.OUT_OF_TIME
+            if orders.stop.is_set() or time.monotonic() >= deadline:
+                how = Ended.STOPPED if orders.stop.is_set() else Ended.OUT_OF_TIME
                 pod.terminate()
-                pod.wait(grace_s)
+                _wait_out(pod, orders.abandon, grace_s)
                 break
     finally:
         pod.close()
     return Ending(how, pod.exit_codes())
+
+
+def _wait_out(pod: Pod, abandon: threading.Event, grace_s: float) -> None:
+    deadline = time.monotonic() + grace_s
+    while not abandon.is_set() and time.monotonic() < deadline:
+        if pod.wait(_POLL_S):
+            return

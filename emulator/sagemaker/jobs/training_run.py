@@ -139,7 +139,7 @@ class TrainingRun:
             syncs = self._sync_checkpoints()
             pod.start(containers.visible(self._image), containers.endpoint_port(context), self._saw_line)
             limit_s = self._request["StoppingCondition"].get("MaxRuntimeInSeconds", 86_400)
-            return supervise(pod, self._job.stop, limit_s, self._job.core.settings.stop_grace_s)
+            return supervise(pod, self._job.orders, limit_s, self._job.core.settings.stop_grace_s)
         finally:
             self._log.close()
             for sync in syncs:

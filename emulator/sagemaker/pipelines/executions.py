@@ -134,13 +134,13 @@ class Executions:
         return _PARAMETERS.page(entries, request)
 
     def close(self) -> None:
-        """Stop every execution; `join` waits for them."""
+        """Stop every execution; `join` waits for them, but not for a function that a Lambda step has called."""
         for execution in self._running.values():
             execution.stop()
 
     def join(self) -> None:
         for execution in self._running.values():
-            execution.join(timeout_s=30)
+            execution.join(timeout_s=5)
 
 
 def _taken(existing: Document) -> AwsError:

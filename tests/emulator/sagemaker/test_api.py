@@ -97,6 +97,22 @@ def test_tags_are_merged_and_deleted_by_key(account: Account) -> None:
     assert account.sagemaker.list_tags(ResourceArn=arn)["Tags"] == [{"Key": "a", "Value": "2"}]
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"RoleArn": "arn:aws:iam::123456789012:role/nobody"}, "Could not assume role arn:aws:iam::123456789012:role/nobody"),
+        ({"VpcConfig": {"Subnets": ["subnet-0123"], "SecurityGroupIds": ["sg-0123"]}}, "subnet-0123"),
+        ({"OutputDataConfig": {"S3OutputPath": "s3://bucket/out", "KmsKeyId": "alias/none"}}, "alias/none"),
+        ({"EnableNetworkIsolation": True}, "does not emulate EnableNetworkIsolation"),
+        ({"CheckpointConfig": {"S3Uri": "s3://bucket/c", "LocalPath": "/var/c"}}, "the container path /var/c"),
+    ],
+)
+def test_a_job_that_names_what_is_not_there_is_refused(account: Account, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ClientError, match="ValidationException") as refused:
+        account.sagemaker.create_training_job(**account.training("refused", **changes))
+    assert message in refused.value.response["Error"]["Message"]
+
+
 def register(account: Account, group: str) -> str:
     specification = {
         "Containers": [{"Image": INFERENCE_IMAGE, "ModelDataUrl": "s3://bucket/model.tar.gz"}],

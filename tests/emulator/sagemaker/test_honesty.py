@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,16 +37,15 @@ def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(account: Account, 
     assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxRuntimeExceeded")
 
 
-def test_closing_the_service_leaves_no_process(account: Account, impatient: SageMakerService, tmp_path: Path) -> None:
-    impatient.handle("CreateTrainingJob", account.training("open", hyperparameters={"do": "wait"}), "caller")
-    until(
-        lambda: impatient.handle("DescribeTrainingJob", {"TrainingJobName": "open"}, "caller"),
-        lambda each: each["SecondaryStatus"] == "Training",
-    )
-    running = ProcessRegistry(tmp_path).alive()
-    impatient.close()
-    assert len(running) == 1
-    assert [started_at(pid) for pid in running] == [None]
+def test_closing_the_service_kills_at_once_and_leaves_no_process(account: Account, emulator: Emulator, tmp_path: Path) -> None:
+    patient = SageMakerService(dataclasses.replace(emulator._context(), state_dir=tmp_path))
+    patient.handle("CreateTrainingJob", account.training("open", hyperparameters={"do": "hang"}), "caller")
+    log = tmp_path / "sagemaker-jobs" / "training-open" / "log.txt"
+    until(lambda: log.exists() and log.read_text(), lambda text: text and "hanging" in text)
+    running, began_at = ProcessRegistry(tmp_path).alive(), time.monotonic()
+    patient.close()
+    assert (len(running), [started_at(pid) for pid in running]) == (1, [None])
+    assert time.monotonic() - began_at < 10
 
 
 @pytest.mark.parametrize(

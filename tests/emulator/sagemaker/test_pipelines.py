@@ -63,6 +63,12 @@ def test_a_parameter_of_the_start_decides_the_branch_and_fail_says_why(account: 
     assert account.steps(execution)["TooLow"]["FailureReason"] == "below 0.99"
 
 
+def test_two_executions_at_once_do_not_touch_each_other(account: Account, gated: str) -> None:
+    start = partial(account.sagemaker.start_pipeline_execution, PipelineName=gated)
+    arns = [start(PipelineParameters=[{"Name": "Least", "Value": least}])["PipelineExecutionArn"] for least in ("0.9", "0.99")]
+    assert [account.execution_ended(arn)["PipelineExecutionStatus"] for arn in arns] == ["Succeeded", "Failed"]
+
+
 def test_parameters_of_an_execution_can_be_read_back(account: Account, gated: str) -> None:
     arn = account.execute(gated, PipelineParameters=[{"Name": "Least", "Value": "0.5"}])["PipelineExecutionArn"]
     answer = account.sagemaker.list_pipeline_parameters_for_execution(PipelineExecutionArn=arn)

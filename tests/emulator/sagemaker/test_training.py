@@ -133,7 +133,7 @@ def test_torchrun_runs_on_two_hosts(account: Account) -> None:
     torchrun = {"sagemaker_torch_distributed_enabled": "true"}
     job = account.train("two-hosts", "ranks.py", hyperparameters=torchrun, ResourceConfig=P4D | {"InstanceCount": 2})
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
-    assert account.model_files(job) == {"model.txt": "2 3"}
+    assert account.model_files(job) == {"model.txt": "4 10"}
 
 
 def test_mpi_on_two_hosts_is_refused_by_name(account: Account) -> None:
