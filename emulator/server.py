@@ -17,6 +17,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from emulator.context import ServiceContext
+from emulator.control import refusals
 from emulator.control.clients import Clients
 from emulator.control.cloudformation.service import CloudFormation
 from emulator.control.dispatcher import Dispatcher, Service
@@ -162,6 +163,7 @@ class Emulator:
     def _dispatcher(self) -> Dispatcher:
         tagging = Tagging(self.functions, self.sources)
         services = {
+            **{name: Service({}, guards=guards) for name, guards in refusals.GUARDS.items()},
             "sts": Service(self.identity.operations),
             "events": Service(self.events.operations, guards=self.events.guards),
             "lambda": Service({**self.functions.operations, **self.sources.operations, **tagging.operations}, complete=True),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emulator.control.identity import Identity
@@ -92,39 +92,35 @@ class Dispatcher:
             return self._finish(self.raw[call.service](environ, call, buffer_body(environ)), start_response)
         service = self.services.get(call.service)
         if service is None and call.service not in MOTO_SERVICES:
-            refused = AwsError("UnknownOperationException", f"Shoal's emulator does not emulate the service {call.service}", 400)
-            return self._finish(Reply(call, error_answer(refused, protocol_of(environ)), refused.code), start_response)
-        body = b"" if call.service == "s3" else buffer_body(environ)
+            return self._refuse(environ, start_response, call, f"Shoal's emulator does not emulate the service {call.service}")
+        streamed = call.service == "s3"  # objects go through as they come; what is in a request's path says enough
+        body = b"" if streamed else buffer_body(environ)
         operation, request = match_operation(call.service, environ)
         if operation is None:
-            return self._unmatched(environ, start_response, call, service)
-        parameters = dict(operation.path_parameters) if call.service == "s3" else operation.parse(request, body)
-        call = ApiCall(call.service, operation.name, call.region, call.caller_arn, parameters, call.access_key_id)
-        if call.service != "s3":
-            environ["wsgi.input"] = io.BytesIO(body)
-        return self._dispatch(environ, start_response, call, operation, service)
-
-    def _unmatched(self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall, service: Service | None) -> Iterable[bytes]:
-        if service is not None and service.complete:
-            refused = AwsError(
-                "UnknownOperationException", f"{call.service} has no operation {environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
-            )
-            return self._finish(Reply(call, error_answer(refused, protocol_of(environ)), refused.code), start_response)
-        return self._moto(environ, start_response, call)
-
-    def _dispatch(
-        self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall, operation: Operation, service: Service | None
-    ) -> Iterable[bytes]:
+            if service is not None and service.complete:
+                what = f"{call.service} has no operation {environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+                return self._refuse(environ, start_response, call, what)
+            return self._moto(environ, start_response, call)
+        call = replace(call, operation=operation.name, parameters=dict(operation.path_parameters))
+        if streamed and service is not None and call.operation in service.guards:
+            streamed, body = False, buffer_body(environ)
         try:
-            result = self._native(call, service)
+            call = call if streamed else replace(call, parameters=operation.parse(request, body))
+            result = self._native(call, service, operation)
             if result is not None:
                 return self._finish(Reply(call, operation.answer(result)), start_response)
         except AwsError as error:
             return self._finish(Reply(call, operation.error(error), error.code), start_response)
+        if not streamed:
+            environ["wsgi.input"] = io.BytesIO(body)
         return self._moto(environ, start_response, call)
 
+    def _refuse(self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall, reason: str) -> Iterable[bytes]:
+        refused = AwsError("UnknownOperationException", reason)
+        return self._finish(Reply(call, error_answer(refused, protocol_of(environ)), refused.code), start_response)
+
     @staticmethod
-    def _native(call: ApiCall, service: Service | None) -> Mapping[str, Any] | None:
+    def _native(call: ApiCall, service: Service | None, operation: Operation) -> Mapping[str, Any] | None:
         """The result of an operation that is answered here; None when it is moto's."""
         if service is None:
             return None
@@ -132,7 +128,10 @@ class Dispatcher:
         handler = service.operations.get(call.operation)
         if handler is None and service.complete:
             raise AwsError("UnknownOperationException", f"Shoal's emulator does not emulate {call.service} {call.operation}")
-        return handler(call) if handler else None
+        if handler is None:
+            return None
+        operation.check(call.parameters)
+        return handler(call)
 
     def _moto(self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall) -> Iterable[bytes]:
         status: list[int] = []

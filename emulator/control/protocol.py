@@ -98,6 +98,8 @@ class Operation:
 
     def parse(self, request: Request, body: bytes) -> dict[str, Any]:
         """Parameters as boto3 takes them; AwsError when the body is not what the protocol prescribes."""
+        if "json" in self.protocol:
+            _check_json(body)
         parser = PROTOCOL_PARSERS[self.protocol](self.model)
         try:
             parsed = parser.parse(
@@ -110,9 +112,17 @@ class Operation:
                     "url_params": dict(self.path_parameters),
                 }
             )
-        except (RequestParserError, ValueError) as error:
+        except (RequestParserError, ValueError, TypeError, AttributeError) as error:  # the parser trusts the types it is given
             raise AwsError("SerializationException", f"the request cannot be parsed: {error}") from error
         return dict(parsed)
+
+    def check(self, parameters: Mapping[str, Any]) -> None:
+        """AwsError ValidationException when parameters are missing, unknown or of a wrong type. boto3 checks too; others do not."""
+        if self.model.input_shape is not None:
+            given = {key: value for key, value in parameters.items() if value is not None}
+            report = ParamValidator().validate(given, self.model.input_shape)
+            if report.has_errors():
+                raise AwsError("ValidationException", report.generate_report())
 
     def answer(self, result: Mapping[str, Any]) -> Answer:
         """The result as the protocol writes it; a result that botocore's output shape does not allow is our fault, a 500."""
@@ -136,6 +146,14 @@ class Operation:
 
     def error(self, error: AwsError) -> Answer:
         return error_answer(error, self.protocol)
+
+
+def _check_json(body: bytes) -> None:
+    """moto's parser takes what is no JSON for an empty request."""
+    try:
+        json.loads(body or b"{}")
+    except ValueError as error:
+        raise AwsError("SerializationException", f"the request is not JSON: {error}") from error
 
 
 def match_operation(service: str, environ: dict[str, Any]) -> tuple[Operation | None, Request]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -128,8 +128,7 @@ class Sandbox:
     def _receive(self, timeout_s: float, late: str) -> dict[str, Any]:
         deadline = time.monotonic() + timeout_s
         while b"\n" not in self._unread:
-            ready, _, _ = select.select([self._answers], [], [], max(deadline - time.monotonic(), 0))
-            if not ready:
+            if not self._readable(deadline - time.monotonic()):
                 raise SandboxLostError("Sandbox.Timedout", late)
             chunk = os.read(self._answers, 65536)
             if not chunk:
@@ -137,6 +136,11 @@ class Sandbox:
             self._unread += chunk
         line, _, self._unread = self._unread.partition(b"\n")
         return dict(json.loads(line))
+
+    def _readable(self, timeout_s: float) -> bool:
+        with selectors.DefaultSelector() as selector:  # not select(): it takes no descriptors above 1023
+            selector.register(self._answers, selectors.EVENT_READ)
+            return bool(selector.select(max(timeout_s, 0)))
 
     def _exit(self) -> str:
         try:

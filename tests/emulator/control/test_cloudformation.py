@@ -225,7 +225,7 @@ def test_tags_of_a_stack_are_on_its_resources_and_follow_a_change(account: Accou
 
 
 def test_conditions_mappings_and_substitutions_are_resolved(account: Account) -> None:
-    sections = {
+    sections: dict[str, Any] = {
         "Parameters": {"Size": {"Type": "String", "Default": "small"}},
         "Conditions": {"Big": {"Fn::Equals": [{"Ref": "Size"}, "big"]}},
         "Mappings": {"Seconds": {"small": {"visible": "11"}, "big": {"visible": "99"}}},

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
 import pytest
 from botocore.exceptions import ClientError
 
@@ -59,3 +63,41 @@ def test_a_service_that_is_not_emulated_is_refused_by_name(account: Account) -> 
 def test_an_operation_that_is_not_emulated_is_refused_by_name(account: Account) -> None:
     with pytest.raises(ClientError, match="does not emulate lambda PutFunctionConcurrency"):
         account.client("lambda").put_function_concurrency(FunctionName="any", ReservedConcurrentExecutions=1)
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "parameters", "named"),
+    [
+        ("ec2", "run_instances", {"ImageId": "ami-1", "MinCount": 1, "MaxCount": 1}, "has no instances"),
+        (
+            "sns",
+            "subscribe",
+            {"TopicArn": "arn:aws:sns:us-east-1:111122223333:t", "Protocol": "https", "Endpoint": "x"},
+            "SQS only, not https",
+        ),
+        (
+            "s3",
+            "put_bucket_notification_configuration",
+            {"Bucket": "b-b-b", "NotificationConfiguration": {"EventBridgeConfiguration": {}}},
+            "sends no notifications of buckets",
+        ),
+    ],
+)
+def test_a_success_that_nothing_would_stand_behind_is_refused(
+    account: Account, service: str, operation: str, parameters: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ClientError, match=named):
+        getattr(account.client(service), operation)(**parameters)
+
+
+def test_motos_own_control_panel_is_closed(account: Account) -> None:
+    with pytest.raises(HTTPError, match="404"):
+        urlopen(f"{account.endpoint}/moto-api/reset", data=b"")
+
+
+@pytest.mark.parametrize("body", [b"{not json", b"{}", b'{"Entries": "none"}'])
+def test_a_request_that_is_not_what_the_api_takes_is_the_callers_fault(account: Account, body: bytes) -> None:
+    signed = {"Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/events/aws4_request"}
+    headers = {**signed, "X-Amz-Target": "AWSEvents.PutEvents", "Content-Type": "application/x-amz-json-1.1"}
+    with pytest.raises(HTTPError, match="400"):
+        urlopen(Request(account.endpoint, data=body, headers=headers))

@@ -29,7 +29,7 @@ class Bucket(ResourceType):
     type_name = "AWS::S3::Bucket"
     properties = names(
         "BucketName BucketEncryption VersioningConfiguration PublicAccessBlockConfiguration LoggingConfiguration LifecycleConfiguration"
-        " OwnershipControls NotificationConfiguration AccessControl CorsConfiguration Tags"
+        " OwnershipControls AccessControl CorsConfiguration Tags"
     )
     replaced_by = names("BucketName")
 
@@ -63,8 +63,6 @@ class Bucket(ResourceType):
             _lifecycle(s3, name, request.get("LifecycleConfiguration"))
         if request.changed("LoggingConfiguration"):
             _logging(s3, name, request)
-        if request.changed("NotificationConfiguration"):
-            _notification(s3, name, request.get("NotificationConfiguration") or {})
         if request.changed("CorsConfiguration"):
             _cors(s3, name, request.get("CorsConfiguration"))
         if request.changed("AccessControl") and request.get("AccessControl", "Private") != "Private":
@@ -165,16 +163,6 @@ def _logging(s3: Any, name: str, request: Request) -> None:
         if target["TargetBucket"] not in backend.buckets:
             raise
         backend.buckets[name].logging = target
-
-
-def _notification(s3: Any, name: str, wanted: Mapping[str, Any]) -> None:
-    others = sorted(set(wanted) - {"EventBridgeConfiguration"})
-    if others:
-        raise ResourceError(f"Shoal's emulator does not emulate {others[0]} in notifications of buckets")
-    configuration: dict[str, Any] = (
-        {"EventBridgeConfiguration": {}} if wanted.get("EventBridgeConfiguration", {}).get("EventBridgeEnabled") else {}
-    )
-    s3.put_bucket_notification_configuration(Bucket=name, NotificationConfiguration=configuration)
 
 
 def _cors(s3: Any, name: str, wanted: Mapping[str, Any] | None) -> None:
