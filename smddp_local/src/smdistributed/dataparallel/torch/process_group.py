@@ -59,7 +59,8 @@ class StrictProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore
         self.environment = environment
         self.gloo = gloo(store, rank, world_size, timeout, loopback=environment.single_host)
         # Collectives without a Python hook (functional ones, among others) go to the backend registered here.
-        self._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
+        if hasattr(self, "_set_default_backend"):  # torch 2.3 neither has nor needs it
+            self._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, self.gloo)
 
     def getBackendName(self) -> str:  # noqa: N802 - torch's name
