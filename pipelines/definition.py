@@ -14,7 +14,7 @@ from config.hyperparameters import as_text, parameter_name, parameter_type
 from config.loader import environment_file
 from config.names import Names
 from config.settings import Environment
-from pipelines.expressions import EXECUTION_ARN, EXECUTION_ID, Join, Parameter, Property, PropertyFile
+from pipelines.expressions import EXECUTION_ARN, Join, Parameter, Property, PropertyFile
 from pipelines.graph import Pipeline
 from pipelines.launch import resolve
 from pipelines.requests import EVALUATION_FILE, EVALUATION_OUTPUT, Infrastructure, Parameters, Requests
@@ -61,22 +61,15 @@ def build(environment: Environment, infrastructure: Infrastructure, *, teardown_
         "SmokeTest",
         {
             "endpoint_name": Property(create_endpoint.name, "EndpointName"),
-            "model_data_url": requests.model_data,
             "training_job_name": Property(train.name, "TrainingJobName"),
             "max_latency_ms": environment.endpoint.max_latency_ms,
-            "pipeline_execution_arn": EXECUTION_ARN,
         },
         function_arn=infrastructure.smoke_test_function_arn,
-        outputs={"status": "String", "answers": "String", "max_latency_ms": "Float"},
+        outputs={"status": "String", "answers": "String", "slowest_ms": "Float"},
     )
     teardown = Lambda(
         "Teardown",
-        {
-            "pipeline_name": requests.names.pipeline,
-            "execution_arn": EXECUTION_ARN,
-            "execution_id": EXECUTION_ID,
-            "endpoint_name": requests.endpoint_name,
-        },
+        {"pipeline_execution_arn": EXECUTION_ARN},
         depends_on=(After(step=smoke_test.name, trigger=Trigger.ANY if teardown_after_any else Trigger.COMPLETED),),
         function_arn=infrastructure.teardown_function_arn,
         outputs={"status": "String", "deleted": "String"},

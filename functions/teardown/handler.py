@@ -44,13 +44,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     if "Records" in event:
         unfinished = [record["messageId"] for record in event["Records"] if not _finish(record, context)]
         return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in unfinished]}
-    finished, deleted = tear_down(boto3.client("sagemaker"), _execution_arn(event), _deadline(context))
+    finished, deleted = tear_down(boto3.client("sagemaker"), event["pipeline_execution_arn"], _deadline(context))
     return {"status": "deleted" if finished else "pending", "deleted": json.dumps(deleted)}
-
-
-def _execution_arn(event: dict[str, Any]) -> str:
-    arn: str = event.get("pipeline_execution_arn") or event["execution_arn"]
-    return arn
 
 
 def tear_down(sagemaker: Any, execution_arn: str, deadline: float) -> tuple[bool, list[str]]:

@@ -22,7 +22,6 @@ RESOLVED = {
     "endpoint_name": "shoal-mnist-dev-abcdefghijkl",
     "training_job_name": JOB,
     "pipeline_execution_arn": f"{ARN}pipeline/shoal-mnist-dev/execution/abcdefghijkl",
-    "execution_arn": f"{ARN}pipeline/shoal-mnist-dev/execution/abcdefghijkl",
 }
 
 

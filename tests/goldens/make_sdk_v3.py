@@ -295,22 +295,15 @@ def lambda_steps(train: TrainingStep, endpoint: EndpointStep) -> tuple[LambdaSte
         lambda_func=Lambda(function_arn=INFRASTRUCTURE["smoke_test_function_arn"]),
         inputs={
             "endpoint_name": endpoint.properties.EndpointName,
-            "model_data_url": train.properties.ModelArtifacts.S3ModelArtifacts,
             "training_job_name": train.properties.TrainingJobName,
             "max_latency_ms": 5000,
-            "pipeline_execution_arn": ExecutionVariables.PIPELINE_EXECUTION_ARN,
         },
-        outputs=[LambdaOutput("status", text), LambdaOutput("answers", text), LambdaOutput("max_latency_ms", number)],
+        outputs=[LambdaOutput("status", text), LambdaOutput("answers", text), LambdaOutput("slowest_ms", number)],
     )
     teardown = LambdaStep(
         name="Teardown",
         lambda_func=Lambda(function_arn=INFRASTRUCTURE["teardown_function_arn"]),
-        inputs={
-            "pipeline_name": NAME,
-            "execution_arn": ExecutionVariables.PIPELINE_EXECUTION_ARN,
-            "execution_id": EXECUTION_ID,
-            "endpoint_name": Join(on="-", values=[NAME, EXECUTION_ID]),
-        },
+        inputs={"pipeline_execution_arn": ExecutionVariables.PIPELINE_EXECUTION_ARN},
         outputs=[LambdaOutput("status", text), LambdaOutput("deleted", text)],
         depends_on=[smoke_test],
     )
