@@ -28,7 +28,7 @@ def image_for(uri: str, use: str) -> Image:
         raise not_emulated(f"the image {uri} for {use}; images it has: {', '.join(image_patterns(use))}")
     if not found.runtime.is_built():
         name = found.runtime.name
-        raise invalid(f"The runtime {name} of image {uri} is not built: python -m emulator runtime build {name}")
+        raise invalid(f"The runtime {name} of image {uri} is not built from the present files: python -m emulator runtime build {name}")
     return found
 
 
