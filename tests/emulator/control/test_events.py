@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from emulator.control.functions.mappings import failures
 from tests.emulator.control.account import Account, eventually, unique
 
 REMEMBER = "def handler(event, context):\n    print('event', event['detail']['number'])\n"
@@ -133,3 +134,18 @@ def test_a_queue_that_shows_messages_again_before_the_function_ends_is_refused(a
     name = account.function("def handler(event, context):\n    pass\n", Timeout=60)
     with pytest.raises(ClientError, match="visibility timeout: 5 seconds is less than Function timeout: 60 seconds"):
         account.client("lambda").create_event_source_mapping(FunctionName=name, EventSourceArn=arn)
+
+
+@pytest.mark.parametrize(
+    ("payload", "failed"),
+    [
+        (None, set()),
+        ({"batchItemFailures": []}, set()),
+        ({"batchItemFailures": [{"itemIdentifier": "a"}]}, {"a"}),
+        ({"batchItemFailures": [{"itemIdentifier": "unknown"}]}, {"a", "b"}),
+        ({"batchItemFailures": [{"wrong": "a"}]}, {"a", "b"}),
+        ("text", {"a", "b"}),
+    ],
+)
+def test_a_partial_batch_response_that_lambda_cannot_read_fails_the_whole_batch(payload: Any, failed: set[str]) -> None:
+    assert failures(payload, [{"MessageId": "a"}, {"MessageId": "b"}]) == failed

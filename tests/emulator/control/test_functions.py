@@ -26,6 +26,12 @@ def test_what_a_function_prints_is_in_its_log_group_and_in_the_tail_of_the_answe
     assert any(line.startswith("REPORT RequestId:") for line in account.log(name))
 
 
+def test_the_report_counts_the_functions_own_memory_only(account: Account) -> None:
+    tail = base64.b64decode(account.invoke(account.function(ECHO))["LogResult"]).decode()
+    used_mb = int(tail.rpartition("Max Memory Used: ")[2].split()[0])
+    assert 5 < used_mb < 40
+
+
 def test_an_exception_is_an_unhandled_function_error_with_type_message_and_stack(account: Account) -> None:
     answer = account.invoke(account.function("def handler(event, context):\n    raise KeyError('no such digit')\n"))
     assert answer["FunctionError"] == "Unhandled"

@@ -75,6 +75,17 @@ def test_children_of_a_crashed_emulator_are_ended_by_down(served: tuple[subproce
     assert started_at(child) is None
 
 
+def test_a_start_after_a_crash_begins_empty(served: tuple[subprocess.Popen[str], dict[str, Any], Path]) -> None:
+    crashed, ready, state_dir = served
+    Account(ready["endpoint"], state_dir).client("s3").create_bucket(Bucket="before-the-crash")
+    crashed.kill()
+    crashed.wait(10)
+    process, ready = start(state_dir)
+    assert Account(ready["endpoint"], state_dir).client("s3").list_buckets()["Buckets"] == []
+    process.terminate()
+    assert process.wait(20) == 0
+
+
 def test_a_folder_with_somebodys_files_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     code, said = emulator("serve", "--state-dir", str(tmp_path))
