@@ -74,11 +74,12 @@ class State:
         """Ask the emulator to stop, wait, kill it when it does not, clean up; False when none was running."""
         running = self.running()
         if running:
-            os.kill(int(running["pid"]), signal.SIGTERM)
+            pid, begun = int(running["pid"]), running["process_started_at"]
+            os.kill(pid, signal.SIGTERM)
             deadline = time.monotonic() + limit_s
-            while self.running() and time.monotonic() < deadline:
+            while started_at(pid) == begun and time.monotonic() < deadline:
                 time.sleep(POLL_S)
-            if self.running():
-                os.kill(int(running["pid"]), signal.SIGKILL)
+            if started_at(pid) == begun:
+                os.kill(pid, signal.SIGKILL)
         self.clean()
         return running is not None

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,18 @@ ROOT = Path(__file__).resolve().parents[3]
 ACCOUNT_ID = "111122223333"
 REGION = "us-east-1"
 COUNTER = itertools.count()
+
+
+@contextmanager
+def running(state_dir: Path, environment: Mapping[str, str] | None = None) -> Iterator[Account]:
+    """The account of an emulator that is stopped at the end, whatever happens; it must end with exit code 0."""
+    process, ready = start(state_dir, environment=environment)
+    try:
+        yield Account(ready["endpoint"], state_dir)
+    finally:
+        process.terminate()
+        code = process.wait(20)
+    assert code == 0
 
 
 def start(state_dir: Path, *, environment: Mapping[str, str] | None = None) -> tuple[subprocess.Popen[str], dict[str, Any]]:

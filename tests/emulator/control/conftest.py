@@ -6,13 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.emulator.control.account import Account, start
+from tests.emulator.control.account import Account, running
 
 
 @pytest.fixture(scope="session")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    state_dir = tmp_path_factory.mktemp("emulator")
-    process, ready = start(state_dir)
-    yield Account(ready["endpoint"], state_dir)
-    process.terminate()
-    assert process.wait(20) == 0
+    with running(tmp_path_factory.mktemp("emulator")) as found:
+        yield found

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.emulator.control.account import ROOT, Account, start
+from tests.emulator.control.account import ROOT, Account, running
 
 APP = Path(__file__).parent / "cdk_app" / "app.py"
 CDK = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
@@ -101,9 +101,12 @@ def granted(account: Account) -> str:
 @pytest.fixture(scope="module")
 def lifecycle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lifecycle]:
     folder = tmp_path_factory.mktemp("cdk")
-    process, ready = start(folder / "state")
-    account = Account(ready["endpoint"], folder / "state")
-    assembly = str(folder / "cdk.out")
+    with running(folder / "state") as account:
+        yield lived(account, str(folder / "cdk.out"))
+
+
+def lived(account: Account, assembly: str) -> Lifecycle:
+    """Run the commands one after the other, and look after each."""
     environment = {**account.environment(), "CDK_OUTDIR": assembly, "JSII_NODE": node()}
     subprocess.run([sys.executable, str(APP)], env=environment, check=True, timeout=120)
     deploy = ("deploy", "--app", assembly, "--method=direct", "--require-approval", "never")
@@ -116,10 +119,8 @@ def lifecycle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lifecycle]:
     cdk(account, *deploy, "after/*")
     second = (account.invoke("checked-worker")["payload"], definition(account), granted(account))
     cdk(account, "destroy", "--app", assembly, "--force", "after/*")
-    both = tuple(zip(first, second, strict=True))
-    yield Lifecycle(bootstrapped, deployed, diff, both[0], both[1], both[2], contents(account), outputs)
-    process.terminate()
-    assert process.wait(20) == 0
+    answers, definitions, actions = zip(first, second, strict=True)
+    return Lifecycle(bootstrapped, deployed, diff, answers, definitions, actions, contents(account), outputs)
 
 
 def test_deploy_makes_the_stacks(lifecycle: Lifecycle) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from emulator.processes import ProcessRegistry, started_at
-from tests.emulator.control.account import ROOT, Account, eventually, start
+from tests.emulator.control.account import ROOT, Account, eventually, running, start
 
 
 def emulator(*arguments: str) -> tuple[int, str]:
@@ -80,10 +80,8 @@ def test_a_start_after_a_crash_begins_empty(served: tuple[subprocess.Popen[str],
     Account(ready["endpoint"], state_dir).client("s3").create_bucket(Bucket="before-the-crash")
     crashed.kill()
     crashed.wait(10)
-    process, ready = start(state_dir)
-    assert Account(ready["endpoint"], state_dir).client("s3").list_buckets()["Buckets"] == []
-    process.terminate()
-    assert process.wait(20) == 0
+    with running(state_dir) as account:
+        assert account.client("s3").list_buckets()["Buckets"] == []
 
 
 def test_a_folder_with_somebodys_files_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -107,10 +105,8 @@ def test_a_port_that_is_taken_is_one_sentence(served: tuple[subprocess.Popen[str
 
 def test_settings_of_the_users_aws_account_do_not_reach_it(tmp_path: Path) -> None:
     environment = {**os.environ, "AWS_PROFILE": "production", "AWS_ENDPOINT_URL": "http://localhost:1"}
-    process, ready = start(tmp_path / "state", environment=environment)
-    assert Account(ready["endpoint"], tmp_path / "state").answers()
-    process.terminate()
-    assert process.wait(20) == 0
+    with running(tmp_path / "state", environment) as account:
+        assert account.answers()
 
 
 def test_a_pid_that_belongs_to_another_program_now_is_left_alone(tmp_path: Path) -> None:
