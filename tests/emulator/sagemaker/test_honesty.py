@@ -70,6 +70,8 @@ def test_a_pod_that_was_killed_has_no_exit_codes_to_claim(account: Account, monk
 
 
 def test_an_upload_that_is_refused_fails_the_job(account: Account) -> None:
-    job = account.train("no-bucket", OutputDataConfig={"S3OutputPath": f"s3://{BUCKET}-that-nobody-made/out"})
-    assert job["TrainingJobStatus"] == "Failed"
-    assert "Could not upload to" in job["FailureReason"]
+    nowhere = {"S3Uri": f"s3://{BUCKET}-that-nobody-made/out", "LocalPath": "/opt/ml/processing/report", "S3UploadMode": "EndOfJob"}
+    outputs = {"Outputs": [{"OutputName": "report", "S3Output": nowhere}]}
+    job = account.process("no-bucket", "date > /opt/ml/processing/report/date", ProcessingOutputConfig=outputs)
+    assert job["ProcessingJobStatus"] == "Failed"
+    assert job["FailureReason"].startswith(f"ClientError: Could not upload to s3://{BUCKET}-that-nobody-made/out/date")
