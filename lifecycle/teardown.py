@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 from config.names import Names
 from config.settings import Environment
 from lifecycle import inventory
-from lifecycle.cdk import Cdk
+from lifecycle.cdk import TOOLKIT_STACK, Cdk
 from lifecycle.errors import LeftBehindError, ProtectedError, error_code
 from lifecycle.events import Note, Report
 from lifecycle.execution import Pipeline
@@ -158,7 +158,13 @@ def remove_bootstrap(target: Target) -> None:
 
 def is_bootstrapped(target: Target) -> bool:
     """Whether the account and region have the bootstrap stack."""
-    return any(resource.kind == "stack" for resource in inventory.of_bootstrap(target))
+    try:
+        stacks = target.client("cloudformation").describe_stacks(StackName=TOOLKIT_STACK)["Stacks"]
+    except ClientError as error:
+        if error_code(error) == "ValidationError":  # CloudFormation's word for a stack that does not exist
+            return False
+        raise
+    return any(stack["StackStatus"] != "DELETE_COMPLETE" for stack in stacks)
 
 
 def _empty_bucket(target: Target, bucket: str) -> None:
