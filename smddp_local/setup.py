@@ -1,8 +1,9 @@
 """Refuses to build or install into a Python that has AWS's own wheel; everything else is in pyproject.toml."""
 
-import importlib
 import importlib.metadata
 import sysconfig
+
+import setuptools
 
 # pip builds in an isolated environment, but with the target's interpreter: its own folders are the ones to look in.
 _FOLDERS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
@@ -10,5 +11,4 @@ _FOLDERS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
 if any(importlib.metadata.distributions(name="smdistributed-dataparallel", path=_FOLDERS)):
     raise SystemExit(f"smddp-local will not be installed over AWS's smdistributed-dataparallel, which is in {_FOLDERS[0]}")
 
-# By name: whatever in this folder is imported with a statement must exist where the package runs.
-importlib.import_module("setuptools").setup()
+setuptools.setup()

