@@ -13,7 +13,7 @@ from pipelines import shapes
 from pipelines.definition import Infrastructure, build
 from stacks.constructs import smoke_test, teardown_guard
 from stacks.constructs.code_archive import CodeArchive
-from stacks.constructs.job_roles import JobRoles
+from stacks.constructs.job_roles import JobRoles, Place
 from stacks.constructs.pipeline_role import PipelineRole
 from stacks.constructs.smoke_test import SmokeTest
 from stacks.constructs.teardown_guard import TeardownGuard
@@ -42,11 +42,13 @@ class PipelineStack(cdk.Stack):
         self._code = CodeArchive(self, "Code", source_dir=root / environment.training.source_dir)
         self._smoke_test = SmokeTest(self, "SmokeTest", names=names, functions=root / "functions")
         self._guard = TeardownGuard(self, "TeardownGuard", names=names, functions=root / "functions")
-        self._jobs = JobRoles(self, "JobRoles", names=names, key=data.key, vpc=network.vpc)
+        training = Place([network.training_subnet], [network.training_security_group])
+        hosting = Place(network.hosting_subnets, [network.hosting_security_group])
+        self._jobs = JobRoles(self, "JobRoles", names=names, key=data.key, training=training, hosting=hosting)
         definition = build(environment, self._infrastructure())
         shapes.check(definition)
         self._allow_pulls(definition)
-        role = self._pipeline_role()
+        role = self._pipeline_role(definition)
         self.pipeline = TrainingPipeline(
             self,
             "TrainingPipeline",
@@ -78,10 +80,11 @@ class PipelineStack(cdk.Stack):
         self._jobs.allow_pull(self._jobs.evaluation, images(definition, "Processing"))
         self._jobs.allow_pull(self._jobs.endpoint, images(definition, "Model"))
 
-    def _pipeline_role(self) -> PipelineRole:
+    def _pipeline_role(self, definition: dict[str, Any]) -> PipelineRole:
         role = PipelineRole(self, "PipelineRole", names=self._names)
         role.allow_jobs([self._network.training_subnet], [self._network.training_security_group])
         role.allow_hosting(self._network.hosting_subnets, [self._network.hosting_security_group])
+        role.allow_registered(images(definition, "RegisterModel"))
         role.allow_functions([self._names.function(purpose) for purpose in (smoke_test.PURPOSE, teardown_guard.PURPOSE)])
         role.allow_pass([self._jobs.training, self._jobs.evaluation, self._jobs.endpoint])
         role.allow_key(self._data.key)

@@ -1,9 +1,10 @@
-"""Names, the key and the VPC go in; the roles under which SageMaker runs training, evaluation and the endpoint come out."""
+"""Names, the key and places in the VPC go in; the roles under which SageMaker runs training, evaluation and the endpoint come out."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
@@ -29,6 +30,14 @@ _DESCRIBE_ACTIONS = (
 _ECR_IMAGE = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<repository>[^:@]+)")
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a job's network interfaces are."""
+
+    subnets: Sequence[ec2.ISubnet]
+    security_groups: Sequence[ec2.ISecurityGroup]
+
+
 class JobRoles(Construct):
     """`training`, `evaluation` and `endpoint`: each reads its inputs and writes its outputs, and nothing else.
 
@@ -42,15 +51,18 @@ class JobRoles(Construct):
         *,
         names: Names,
         key: kms.IKey,
-        vpc: ec2.IVpc,
+        training: Place,
+        hosting: Place,
     ) -> None:
         super().__init__(scope, construct_id)
         self._names = names
         self._key = key
-        self._vpc = vpc
         self.training = self._role("training", "Runs training jobs.", log_group="TrainingJobs")
         self.evaluation = self._role("evaluation", "Runs evaluation jobs.", log_group="ProcessingJobs")
         self.endpoint = self._role("endpoint", "Runs the temporary endpoint.", log_group="Endpoints")
+        self._allow_interfaces(self.training, training)
+        self._allow_interfaces_anywhere(self.evaluation)
+        self._allow_interfaces(self.endpoint, hosting)
         self._read(self.training, {"data": "datasets", "artifacts": "checkpoints"})
         self._write(self.training, ["training", "checkpoints"])
         self._read_code(self.training)
@@ -81,8 +93,8 @@ class JobRoles(Construct):
             when={"StringLike": {"cloudwatch:namespace": f"/aws/sagemaker/{log_group}*"}},
             because="PutMetricData has no resource type in IAM; the condition names the namespace.",
         )
-        self._allow_interfaces(role)
-        role.allow("UseKey", ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"], on=[self._key.key_arn])
+        role.allow("SeeVpc", _DESCRIBE_ACTIONS, on=["*"], because="EC2 Describe actions have no resource type in IAM.")
+        role.allow("UseKey", ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"], on=[self._key.key_arn])
         role.allow(
             "LendKeyToVolumes",
             ["kms:CreateGrant"],
@@ -91,15 +103,22 @@ class JobRoles(Construct):
         )
         return role
 
-    def _allow_interfaces(self, role: ActorRole) -> None:
+    def _allow_interfaces(self, role: ActorRole, place: Place) -> None:
+        # CreateNetworkInterface asks for the interface, the subnet and the groups. A condition on ec2:Vpc would fit the latter two
+        # only: the interface has no such key before it exists (service authorization reference, Amazon EC2).
+        subnets = [self._names.arn("ec2", f"subnet/{subnet.subnet_id}") for subnet in place.subnets]
+        groups = [self._names.arn("ec2", f"security-group/{group.security_group_id}") for group in place.security_groups]
         role.allow(
             "AttachToVpc",
             _INTERFACE_ACTIONS,
-            on=["*"],
-            when={"ArnEquals": {"ec2:Vpc": self._vpc.vpc_arn}},
-            because="SageMaker makes the network interfaces, so their ids are unknown; the condition names the VPC.",
+            on=[self._names.arn("ec2", "network-interface/*"), *subnets, *groups],
+            because="SageMaker makes the network interfaces, so their ids are unknown; subnets and security groups are named.",
         )
-        role.allow("SeeVpc", _DESCRIBE_ACTIONS, on=["*"], because="EC2 Describe actions have no resource type in IAM.")
+
+    def _allow_interfaces_anywhere(self, role: ActorRole) -> None:
+        # SageMaker developer guide, "CreateProcessingJob API: Execution Role Permissions": "Don't scope in the policy with any
+        # conditions or resource filters. Otherwise, the validation checks that occur during the creation of the processing job fail."
+        role.allow("AttachToVpc", _INTERFACE_ACTIONS, on=["*"], because="AWS refuses a processing job whose role names resources here.")
 
     def _read(self, role: ActorRole, prefixes: dict[str, str]) -> None:
         for purpose, prefix in prefixes.items():

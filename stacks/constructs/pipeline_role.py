@@ -6,7 +6,7 @@ pipeline gives. Source: SageMaker developer guide, "Define a pipeline: IAM acces
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aws_cdk import aws_ec2 as ec2
@@ -16,6 +16,7 @@ from constructs import Construct
 
 from config.names import Names
 from stacks.constructs.actor_role import ActorRole
+from stacks.constructs.job_roles import repository_arn
 
 # SageMaker names what a step creates `pipelines-<execution id>-<step>-<suffix>`, unless the definition names it.
 _GENERATED = "pipelines-*"
@@ -66,6 +67,13 @@ class PipelineRole(ActorRole):
             on=[self._names.arn("sagemaker", f"{kind}/{named}") for kind in ("endpoint", "endpoint-config")],
             because="Endpoints and their configurations are named after the pipeline and the execution.",
         )
+
+    def allow_registered(self, images: Iterable[str]) -> None:
+        """Let the pipeline look up `images`: the registry keeps the digest of a model package's image (AWS managed policy
+        AmazonSageMakerModelRegistryFullAccess)."""
+        repositories = sorted({arn for arn in map(repository_arn, images) if arn})
+        if repositories:
+            self.allow("LookUpImages", ["ecr:BatchGetImage", "ecr:DescribeImages"], on=repositories)
 
     def allow_functions(self, function_names: Sequence[str]) -> None:
         """Let Lambda steps call these functions."""

@@ -71,6 +71,12 @@ def test_the_pipeline_cannot_approve_its_own_model(pipeline: Template) -> None:
     assert "UpdateModelPackage" not in json.dumps(properties(pipeline, "AWS::IAM::Policy"))
 
 
+def test_the_pipeline_may_look_up_the_image_that_it_registers(pipeline: Template) -> None:
+    statement = statements(pipeline, PREFIX + "pipeline")["LookUpImages"]
+    assert statement["Action"] == ["ecr:BatchGetImage", "ecr:DescribeImages"]
+    assert statement["Resource"] == "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-inference"
+
+
 def test_no_policy_has_a_wildcard_action(pipeline: Template, data: Template, network: Template) -> None:
     actions = [
         action
@@ -88,9 +94,29 @@ def test_no_role_has_a_managed_policy(pipeline: Template, data: Template, networ
     assert not [entry["RoleName"] for entry in roles if "ManagedPolicyArns" in entry]
 
 
-def test_jobs_attach_to_this_vpc_only(pipeline: Template) -> None:
-    condition = statements(pipeline, PREFIX + "training")["AttachToVpc"]["Condition"]
-    assert "NetworkVpc" in json.dumps(condition["ArnEquals"]["ec2:Vpc"])
+@pytest.mark.parametrize(("actor", "place"), [("training", "Training"), ("endpoint", "Hosting")])
+def test_jobs_attach_to_their_own_subnets_and_security_group_only(pipeline: Template, actor: str, place: str) -> None:
+    interfaces, *places = statements(pipeline, PREFIX + actor)["AttachToVpc"]["Resource"]
+    assert interfaces == "arn:aws:ec2:us-east-1:111122223333:network-interface/*"
+    assert len(places) >= 2
+    assert all(f"Network{place}" in json.dumps(entry) or f"SecurityGroups{place}" in json.dumps(entry) for entry in places)
+
+
+@pytest.mark.parametrize("actor", JOBS)
+def test_nothing_restricts_the_interface_that_does_not_exist_yet(pipeline: Template, actor: str) -> None:
+    """IAM knows no ec2:Vpc for the network-interface of CreateNetworkInterface: with that condition no job could start."""
+    assert "Condition" not in statements(pipeline, PREFIX + actor)["AttachToVpc"]
+
+
+def test_the_evaluation_names_no_resources_for_interfaces_as_aws_demands(pipeline: Template) -> None:
+    assert statements(pipeline, PREFIX + "evaluation")["AttachToVpc"]["Resource"] == "*"
+
+
+@pytest.mark.parametrize("actor", ["training", "evaluation"])
+def test_a_job_that_encrypts_its_output_may_do_all_that_aws_lists(pipeline: Template, actor: str) -> None:
+    granted = statements(pipeline, PREFIX + actor)
+    assert {"kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"} <= {*granted["UseKey"]["Action"]}
+    assert granted["LendKeyToVolumes"]["Action"] == "kms:CreateGrant"
 
 
 @pytest.mark.parametrize(
