@@ -12,7 +12,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from cli.pictures import Pixels, draw_curve, draw_digits
 from lifecycle.errors import AWS_ERRORS, LifecycleError, refusal
 from lifecycle.execution import Execution
 from lifecycle.flow import Failure, Outcome
@@ -52,6 +51,8 @@ def clear(output: Path) -> None:
 
 def write_pictures(facts: Facts, root: Path, output: Path) -> None:
     """The digits that the smoke test sent with the answers it got, and the training curve."""
+    from cli.pictures import draw_curve, draw_digits  # only here: loading matplotlib would slow every other verb
+
     draw_digits(_images(root, facts.answers), facts.answers, output / DIGITS)
     draw_curve(facts.metrics, output / CURVE)
 
@@ -149,7 +150,7 @@ def _seconds(outcome: Outcome) -> dict[str, float]:
     return {name: round(seconds, 2) for name, seconds in outcome.seconds.items()}
 
 
-def _images(root: Path, answers: tuple[EndpointAnswer, ...]) -> list[Pixels]:
+def _images(root: Path, answers: tuple[EndpointAnswer, ...]) -> list[list[list[int]]]:
     """The smoke test's own images, in the order of its answers."""
     digits = json.loads((root / SMOKE_TEST_DIGITS).read_text(encoding="utf-8"))["digits"]
     if [digit["label"] for digit in digits] != [answer.label for answer in answers]:

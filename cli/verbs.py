@@ -18,7 +18,7 @@ from lifecycle.errors import LeftBehindError, NotFoundError, ParameterError
 from lifecycle.execution import Execution
 from lifecycle.flow import phase
 from lifecycle.follow import Follower
-from lifecycle.inventory import Owner, of_environment
+from lifecycle.inventory import Owner, neighbours, of_environment
 from lifecycle.logs import LogTail, location_of
 from lifecycle.teardown import is_bootstrapped, refuse_if_protected
 
@@ -192,7 +192,7 @@ def destroy(workspace: Workspace, environment: str, local: bool) -> None:
             cdk.synth(environment)
         with phase(f"destroy {environment} in {session.target.description}", view):
             teardown.destroy(cdk)
-        left = of_environment(session.target, Owner.of(session.names))
+        left = of_environment(session.target, Owner.of(session.names, others=neighbours(session.target, session.names)))
     if left:
         raise LeftBehindError(f"still there: {', '.join(map(str, left))}")
     click.echo(f"destroyed: nothing named {session.names.prefix} is left")
