@@ -6,6 +6,7 @@ keeps for ever by design (training jobs that ended, deleted stacks) are not in i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -36,19 +37,37 @@ class Owner:
     prefix: str
     execution_ids: tuple[str, ...] = ()
     tags: tuple[tuple[str, str], ...] = ()
+    others: tuple[str, ...] = ()
+    """Prefixes of other environments that begin with this one's, see `neighbours`."""
 
     @classmethod
-    def of(cls, names: Names, execution_ids: tuple[str, ...] = ()) -> Owner:
+    def of(cls, names: Names, execution_ids: tuple[str, ...] = (), others: tuple[str, ...] = ()) -> Owner:
         """Recognises what belongs to an environment."""
         environment = names.environment
-        return cls(names.prefix, execution_ids, (("shoal:project", environment.project), ("shoal:environment", environment.name)))
+        tags = (("shoal:project", environment.project), ("shoal:environment", environment.name))
+        return cls(names.prefix, execution_ids, tags, others)
 
     def owns(self, name: str) -> bool:
-        return name == self.prefix or name.startswith(f"{self.prefix}-") or any(mark in name for mark in self.execution_ids)
+        has_prefix = _starts(name, self.prefix) and not any(_starts(name, other) for other in self.others)
+        return has_prefix or any(mark in name for mark in self.execution_ids)
 
     @property
     def marks(self) -> tuple[str, ...]:
         return (self.prefix, *self.execution_ids)
+
+
+def _starts(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(f"{prefix}-")
+
+
+def neighbours(target: Target, names: Names) -> tuple[str, ...]:
+    """Prefixes of the environments in the account whose names go on where this one's ends, as `dev-b` does after `dev`.
+
+    Their stacks tell: `<prefix>-b-network`.
+    """
+    pattern = re.compile(rf"({re.escape(names.prefix)}-.+)-(network|data|pipeline)")
+    matches = (pattern.fullmatch(stack) for stack in _stacks(target, Owner(names.prefix)))
+    return tuple(sorted({match[1] for match in matches if match}))
 
 
 Lister = Callable[[Target, Owner], Iterable[str]]

@@ -68,7 +68,8 @@ class Teardown:
     def remove_log_groups(self) -> None:
         """Removes the log groups that services made by themselves under the environment's prefix."""
         logs = self.target.client("logs")
-        for group in inventory.of_environment(self.target, inventory.Owner.of(self.names), ["log group"]):
+        owner = inventory.Owner.of(self.names, others=inventory.neighbours(self.target, self.names))
+        for group in inventory.of_environment(self.target, owner, ["log group"]):
             with suppress(logs.exceptions.ResourceNotFoundException):
                 logs.delete_log_group(logGroupName=group.name)
 

@@ -34,6 +34,11 @@ def test_an_owner_knows_its_prefix_and_its_executions(name: str, owned: bool) ->
     assert Owner(PREFIX, ("abc123",)).owns(name) == owned
 
 
+@pytest.mark.parametrize(("name", "owned"), [(f"{PREFIX}-b", False), (f"{PREFIX}-b-teardown", False), (f"{PREFIX}-bucket", True)])
+def test_an_owner_leaves_a_neighbour_what_is_the_neighbours(name: str, owned: bool) -> None:
+    assert Owner(PREFIX, others=(f"{PREFIX}-b",)).owns(name) == owned
+
+
 def test_each_kind_is_found_and_gone_when_it_is_deleted(target: Target) -> None:
     prefix = f"shoal-{uuid.uuid4().hex[:8]}"
     sqs, logs, s3 = target.client("sqs"), target.client("logs"), target.client("s3")

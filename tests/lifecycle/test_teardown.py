@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -61,6 +62,24 @@ def test_log_groups_of_the_environment_are_removed_and_others_stay(target: Targe
     left = {group["logGroupName"] for group in logs.describe_log_groups()["logGroups"]}
     logs.delete_log_group(logGroupName=other)
     assert (mine in left, other in left) == (False, True)
+
+
+def test_log_groups_of_an_environment_whose_name_goes_on_stay(target: Target) -> None:
+    settings, logs, cloudformation = environment(), target.client("logs"), target.client("cloudformation")
+    neighbour = Names(settings.model_copy(update={"name": "dev-b"}))
+    group = f"/aws/sagemaker/Endpoints/{neighbour.pipeline}-abcdefabcdef"
+    logs.create_log_group(logGroupName=group)
+    template = {
+        "Resources": {"Log": {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": f"/shoal/{neighbour.prefix}/flow-logs"}}}
+    }
+    cloudformation.create_stack(StackName=neighbour.stack("network"), TemplateBody=json.dumps(template))
+    cloudformation.get_waiter("stack_create_complete").wait(StackName=neighbour.stack("network"), WaiterConfig={"Delay": 1})
+    teardown(target, settings, []).remove_log_groups()
+    left = {entry["logGroupName"] for entry in logs.describe_log_groups()["logGroups"]}
+    logs.delete_log_group(logGroupName=group)
+    cloudformation.delete_stack(StackName=neighbour.stack("network"))
+    cloudformation.get_waiter("stack_delete_complete").wait(StackName=neighbour.stack("network"), WaiterConfig={"Delay": 1})
+    assert {group, f"/shoal/{neighbour.prefix}/flow-logs"} <= left
 
 
 def test_an_environment_without_a_pipeline_has_nothing_to_stop_or_to_remove(target: Target) -> None:
