@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.smddp_local.runtime import Runtime, finish
-from tests.training_code.training import Job
+from tests.training_code.training import CODE, Job
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,17 @@ def test_a_missing_channel_names_its_variable(runtime: Runtime, tmp_path: Path) 
 def test_mpirun_without_smddprun_is_explained(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:
     job = Job(runtime, dataset, tmp_path, environment={"OMPI_COMM_WORLD_SIZE": "2"})
     assert "ValueError: mpirun started this process without smddprun" in job.run().output.splitlines()[-1]
+
+
+def test_a_rank_that_cannot_know_its_gpu_is_an_error(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:
+    job = Job(runtime, dataset, tmp_path, environment={"WORLD_SIZE": "2", "RANK": "1"})
+    assert "ValueError: the launcher gave this process a WORLD_SIZE but no LOCAL_RANK" in job.run().output.splitlines()[-1]
+
+
+def test_smddps_own_variable_counts_as_the_local_rank(runtime: Runtime, tmp_path: Path) -> None:
+    ask = "import ranks; print(ranks._local({'WORLD_SIZE': '8', 'RANK': '3', 'SMDATAPARALLEL_LOCAL_RANK': '3'}))"
+    outcome = runtime.run(runtime.alone("-c", ask), tmp_path, {"PYTHONPATH": str(CODE)})
+    assert outcome.output.splitlines()[-1] == "(3, 1)"
 
 
 def test_a_killed_rank_fails_the_job(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:

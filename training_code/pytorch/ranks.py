@@ -94,7 +94,11 @@ def _importable(module: str) -> bool:
 def _local(environ: Mapping[str, str]) -> tuple[int, int]:
     if "OMPI_COMM_WORLD_SIZE" in environ and "RANK" not in environ:
         raise ValueError("mpirun started this process without smddprun, so it has no RANK; is smddprun on PATH in the image?")
-    return int(environ.get("LOCAL_RANK", "0")), int(environ.get("LOCAL_WORLD_SIZE", "1"))
+    # AWS's guide reads LOCAL_RANK, transformers reads smddp's own variable: a rank that found neither would share GPU 0 with the others.
+    local_rank = environ.get("LOCAL_RANK") or environ.get("SMDATAPARALLEL_LOCAL_RANK")
+    if local_rank is None and int(environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError("the launcher gave this process a WORLD_SIZE but no LOCAL_RANK, so it cannot know its GPU")
+    return int(local_rank or "0"), int(environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def _device(local_rank: int) -> torch.device:
