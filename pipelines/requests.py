@@ -77,7 +77,7 @@ class Requests:
 
     @property
     def endpoint_name(self) -> Join:
-        """`<pipeline>-<execution id>`: whoever knows the execution can find its endpoint."""
+        """`<pipeline>-<execution id>`: whoever knows the execution can find its endpoint and its configuration."""
         return Join("-", (self.names.pipeline, EXECUTION_ID))
 
     @property
@@ -190,7 +190,7 @@ class Requests:
         }
 
     def endpoint_config(self) -> dict[str, Any]:
-        """CreateEndpointConfig; SageMaker appends an execution's own suffix to the name."""
+        """CreateEndpointConfig. SageMaker appends a suffix of its own to the name, which need not be the execution's id."""
         settings = self.environment.endpoint
         variant = {
             "VariantName": "AllTraffic",
@@ -200,7 +200,7 @@ class Requests:
             "InitialVariantWeight": 1.0,
         }
         key = {"KmsKeyId": self.infrastructure.kms_key_arn} if takes_volume_key(settings.instance_type) else {}
-        return {"EndpointConfigName": self.names.pipeline, "ProductionVariants": [variant], "Tags": self._tags(), **key}
+        return {"EndpointConfigName": self.endpoint_name, "ProductionVariants": [variant], "Tags": self._tags(), **key}
 
     def endpoint(self) -> dict[str, Any]:
         """CreateEndpoint."""

@@ -277,7 +277,10 @@ def endpoint_steps(session: PipelineSession, model: ModelStep) -> tuple[Endpoint
         "InitialVariantWeight": 1.0,
     }
     config_arguments = session.create_endpoint_config(
-        name=NAME, production_variants=[variant], kms_key=INFRASTRUCTURE["kms_key_arn"], tags=TAG_LIST
+        name=Join(on="-", values=[NAME, EXECUTION_ID]),
+        production_variants=[variant],
+        kms_key=INFRASTRUCTURE["kms_key_arn"],
+        tags=TAG_LIST,
     )
     config = EndpointConfigStep(name="CreateEndpointConfig", step_args=config_arguments)
     endpoint_arguments = session.create_endpoint(

@@ -71,8 +71,9 @@ def test_an_execution_writes_below_its_own_id_only() -> None:
     assert [target["Std:Join"]["Values"] for target in targets] == [[folder, EXECUTION_ID] for folder in folders]
 
 
-def test_the_endpoint_is_named_after_the_execution() -> None:
-    name = steps_by_name(definition())["CreateEndpoint"]["Arguments"]["EndpointName"]
+@pytest.mark.parametrize(("step", "key"), [("CreateEndpoint", "EndpointName"), ("CreateEndpointConfig", "EndpointConfigName")])
+def test_the_endpoint_and_its_configuration_are_named_after_the_execution(step: str, key: str) -> None:
+    name = steps_by_name(definition())[step]["Arguments"][key]
     assert name == {"Std:Join": {"On": "-", "Values": ["shoal-mnist-golden", EXECUTION_ID]}}
 
 

@@ -148,7 +148,7 @@ class Runner:
         return Done(package, {"RegisterModel": {"Arn": answer["ModelPackageArn"]}})
 
     def _endpoint_config(self, step: Step, arguments: Document, _report: Callable[[Document], None]) -> Done:
-        end = f"-{self.execution_id}"
+        end = f"-{names.suffix()}"  # "an execution-unique name suffix" (sagemaker-python-sdk pull request 6224)
         name = str(arguments.get("EndpointConfigName", step.name))[: _LONGEST_CONFIG_NAME - len(end)] + end
         answer = self._call("CreateEndpointConfig", **(arguments | {"EndpointConfigName": name}))
         described = self._call("DescribeEndpointConfig", EndpointConfigName=name)
