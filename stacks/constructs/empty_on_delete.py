@@ -65,7 +65,7 @@ class EmptyOnDelete(Construct):
             because="Every version in this environment's model package group.",
         )
         self._emptier.role.allow(
-            "ListPackages", ["sagemaker:ListModelPackages"], on=["*"], because="ListModelPackages has no resource type in IAM."
+            "ListPackages", ["sagemaker:ListModelPackages"], on=["*"], because="IAM cannot narrow ListModelPackages to a group."
         )
         self._resource(
             group, "Registry", "Custom::EmptyModelPackageGroup", {"ModelPackageGroupName": name, "ModelPackageGroupArn": group_arn}
