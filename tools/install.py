@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,9 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 BASE_LOCKS = ("requirements.txt", "requirements-local.txt")
-LAUNCHER = """#!{python}
+LAUNCHER = """#!/bin/sh
+'''exec' {python} "$0" "$@"
+' '''
 import sys
 
 sys.path.insert(0, {root!r})
@@ -101,8 +104,13 @@ def install_node_packages() -> None:
 def write_launcher() -> None:
     """Writes `.venv/bin/shoal`."""
     launcher = VENV / "bin" / "shoal"
-    launcher.write_text(LAUNCHER.format(python=PYTHON, root=str(ROOT)))
+    launcher.write_text(launcher_text(PYTHON, ROOT))
     launcher.chmod(0o755)
+
+
+def launcher_text(python: Path, root: Path) -> str:
+    """A script that is shell first and Python then: a `#!` line can neither name a path with a space in it nor a long one."""
+    return LAUNCHER.format(python=shlex.quote(str(python)), root=str(root))
 
 
 def build_runtimes() -> None:

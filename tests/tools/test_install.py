@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+from tools.install import launcher_text
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
@@ -49,3 +51,14 @@ def test_make_install_leaves_a_shoal_command_that_starts() -> None:
     result = _run(str(ROOT / ".venv" / "bin" / "shoal"), "--help")
     assert result.returncode == 0, result.stderr
     assert "demo" in result.stdout
+
+
+def test_the_shoal_command_starts_from_a_folder_with_a_space_in_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "my checkout's copy"
+    folder.mkdir()
+    (folder / ".venv").symlink_to(ROOT / ".venv")
+    launcher = folder / "shoal"
+    launcher.write_text(launcher_text(folder / ".venv" / "bin" / "python", ROOT))
+    launcher.chmod(0o755)
+    result = _run(str(launcher), "--help")
+    assert result.returncode == 0, result.stderr
