@@ -41,12 +41,17 @@ class ConfigError(Exception):
     def __init__(self, file: str, problems: Sequence[Problem], lines: dict[str, int] | None = None) -> None:
         self.file = file
         self.problems = tuple(problems)
-        self.lines = tuple(problem.line(file, (lines or {}).get(problem.key)) for problem in problems)
+        self.lines = tuple(problem.line(file, line_of(problem.key, lines or {})) for problem in problems)
         super().__init__("\n".join(self.lines))
 
 
 class LaunchError(ConfigError):
     """The training section asks for a combination of strategy, instance, image and launcher that cannot run."""
+
+
+def line_of(key: str, lines: dict[str, int]) -> int | None:
+    """The line of `key`; an item of a list stands where the list begins."""
+    return lines.get(key) or lines.get(key.partition("[")[0])
 
 
 def shorten(value: Any, limit: int = 80) -> str:

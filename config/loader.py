@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from config import document
-from config.errors import ConfigError, Problem, shorten
+from config.errors import ConfigError, Problem, line_of, shorten
 from config.mistakes import problems_of, without
 from config.rules import problems_between
 from config.settings import Environment
@@ -52,7 +52,7 @@ def load(path: Path, shown_as: str | None = None) -> Environment:
         raise ConfigError(file, [Problem("", message, "start with `name:`, `account:` and `region:`; see environments/dev.yaml")])
     environment, problems = _validate(parsed.data, path.stem)
     if environment is None or problems or parsed.problems:
-        in_file_order = sorted(parsed.problems + problems, key=lambda problem: parsed.lines.get(problem.key, 0))
+        in_file_order = sorted(parsed.problems + problems, key=lambda problem: line_of(problem.key, parsed.lines) or 0)
         raise ConfigError(file, in_file_order, parsed.lines)
     return environment
 

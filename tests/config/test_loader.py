@@ -46,6 +46,11 @@ def test_a_line_names_file_line_key_value_and_allowed_values(tmp_path: Path) -> 
     assert lines == [expected]
 
 
+def test_an_item_of_a_list_is_reported_at_the_line_of_the_list(tmp_path: Path) -> None:
+    lines = lines_of(tmp_path, HEAD + "network:\n  hosting_az_ids: [use1-az1, us-east-1a]\n")
+    assert [line.split(" = ")[0] for line in lines] == ["environments/test.yaml:5: network.hosting_az_ids[1]"]
+
+
 def test_rules_between_keys_are_reported_with_type_mistakes(tmp_path: Path) -> None:
     lines = lines_of(tmp_path, HEAD + "protect: maybe\ntraining: {spot: true}\n")
     assert [line.split(": ")[1].split(" =")[0] for line in lines] == ["training.max_wait_s", "protect"]
