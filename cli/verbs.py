@@ -121,7 +121,7 @@ def status(workspace: Workspace, environment: str, execution: str | None, local:
     session.pipeline.definition()
     summaries = session.pipeline.executions()
     if not summaries:
-        click.echo(f"pipeline {session.names.pipeline} has had no executions; start one with `shoal run {environment}`")
+        click.echo(f"pipeline {session.names.pipeline} has had no executions; start one with `shoal run {session.arguments}`")
         return
     table = Table("execution", "status", "started", box=None)
     for summary in summaries:
@@ -216,7 +216,7 @@ def _follow(session: Session, arn: str, parameters: dict[str, str]) -> None:
             follower = Follower(session.pipeline, arn, view, session.poll_s)
             execution = follower.follow()
     except KeyboardInterrupt:
-        arguments = f"{session.environment.name} {arn.rpartition('/')[2]}"
+        arguments = f"{session.arguments} {arn.rpartition('/')[2]}"
         click.echo(f"it goes on: `shoal status {arguments}`; to end it: `shoal stop {arguments}`", err=True)
         raise
     follower.raise_unless_succeeded(execution)

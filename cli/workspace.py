@@ -70,6 +70,12 @@ class Session:
         return Names(self.environment)
 
     @property
+    def arguments(self) -> str:
+        """What names this environment at this target on a command line, for messages that tell a command."""
+        flag = " --local" if self.target.is_local and self.environment.target is TargetKind.AWS else ""
+        return self.environment.name + flag
+
+    @property
     def pipeline(self) -> Pipeline:
         return Pipeline(self.target, self.names.pipeline)
 

@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
+from cli.workspace import Session, Workspace
+from config.loader import load_environment
+from config.settings import Target as TargetKind
+from lifecycle.target import Target
 from tests.lifecycle.conftest import ROOT
 
 
@@ -90,3 +94,13 @@ def test_every_verb_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     for name in group.commands:
         assert main([name, "--help"]) == 0
         assert capsys.readouterr().out.startswith("Usage: shoal")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "target", "arguments"),
+    [("http://localhost:1", "aws", "dev --local"), ("http://localhost:1", "local", "dev"), (None, "aws", "dev")],
+)
+def test_a_command_in_a_message_goes_where_the_verb_went(endpoint: str | None, target: str, arguments: str) -> None:
+    environment = load_environment("dev", ROOT).model_copy(update={"target": TargetKind(target)})
+    session = Session(Workspace(ROOT, {}), environment, Target(environment.account, environment.region, endpoint))
+    assert session.arguments == arguments
