@@ -24,7 +24,7 @@ from lifecycle.execution import Pipeline
 from lifecycle.flow import Outcome, Phase, run_phases
 from lifecycle.follow import Follower
 from lifecycle.inventory import Owner, Resource
-from lifecycle.report import accuracy_of, answers_of, made_by_steps, model_package_of
+from lifecycle.report import answers_of, evaluation_of, made_by_steps, model_package_of
 from lifecycle.target import Target
 from lifecycle.teardown import Teardown, refuse_if_protected, remove_bootstrap
 
@@ -195,7 +195,7 @@ def _collect(demo: Demo) -> None:
     execution = demo.facts.execution
     if execution is None:
         raise NotFoundError("there is no execution to report on")
-    demo.facts.accuracy = accuracy_of(demo.target, execution)
+    demo.facts.evaluation = evaluation_of(demo.target, execution)
     demo.facts.answers = answers_of(execution)
     demo.facts.package = model_package_of(demo.target, execution)
     write_pictures(demo.facts, demo.workspace.root, demo.output)

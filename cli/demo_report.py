@@ -17,7 +17,7 @@ from lifecycle.execution import Execution
 from lifecycle.flow import Failure, Outcome
 from lifecycle.inventory import Resource
 from lifecycle.metrics import Epoch, Progress
-from lifecycle.report import EndpointAnswer, ModelPackage, resource_rows, step_rows, throughput_of
+from lifecycle.report import EndpointAnswer, Evaluation, ModelPackage, resource_rows, step_rows, throughput_of
 
 SUMMARY, DIGITS, CURVE, LOGS = "summary.json", "digits.png", "training-curve.png", "logs"
 SMOKE_TEST_DIGITS = Path("functions/smoke_test/digits.json")
@@ -32,7 +32,7 @@ class Facts:
 
     execution: Execution | None = None
     metrics: list[Progress | Epoch] = field(default_factory=list)
-    accuracy: float | None = None
+    evaluation: Evaluation | None = None
     answers: tuple[EndpointAnswer, ...] = ()
     package: ModelPackage | None = None
     created: set[Resource] = field(default_factory=set)
@@ -74,7 +74,8 @@ def summary_of(facts: Facts, outcome: Outcome, output: Path) -> dict[str, Any]:
     return {
         "status": status_of(outcome),
         "failures": [{"phase": failure.phase, "message": message_of(failure)} for failure in outcome.failures],
-        "accuracy": facts.accuracy,
+        "accuracy": facts.evaluation.accuracy if facts.evaluation else None,
+        "images": facts.evaluation.images if facts.evaluation else None,
         "steps": step_rows(execution) if execution else [],
         "endpoint_answers": [asdict(answer) for answer in facts.answers],
         "images_per_second": throughput_of(facts.metrics),
@@ -105,7 +106,8 @@ def print_result(console: Console, facts: dict[str, Any], output: Path) -> None:
     """Shows the content of a summary: steps, accuracy, answers, what was created and that it is gone."""
     console.print(_step_table(facts["steps"]))
     if facts["accuracy"] is not None:
-        console.print(f"test accuracy   {facts['accuracy']:.2%} of 10,000 images")
+        of = f" of {facts['images']:,} images" if facts["images"] is not None else ""
+        console.print(f"test accuracy   {facts['accuracy']:.2%}{of}")
     if facts["images_per_second"] is not None:
         console.print(f"training        {facts['images_per_second']:,.0f} images/s on {facts['ranks']} ranks")
     if facts["model_package"]:

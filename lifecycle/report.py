@@ -43,8 +43,16 @@ class ModelPackage:
     approval_status: str
 
 
-def accuracy_of(target: Target, execution: Execution, step: str = "Evaluate") -> float:
-    """Test accuracy from the evaluation.json that the processing job left in S3. Raises LifecycleError if it is not there."""
+@dataclass(frozen=True)
+class Evaluation:
+    """What evaluation.json says: accuracy (0 to 1), and on how many images it was measured if it says so."""
+
+    accuracy: float
+    images: int | None
+
+
+def evaluation_of(target: Target, execution: Execution, step: str = "Evaluate") -> Evaluation:
+    """From the evaluation.json that the processing job left in S3. Raises LifecycleError if it is not there."""
     found = execution.step(step)
     arn = found.resource("ProcessingJob") if found else None
     if arn is None:
@@ -54,7 +62,9 @@ def accuracy_of(target: Target, execution: Execution, step: str = "Evaluate") ->
     uris = {output["OutputName"]: output["S3Output"]["S3Uri"] for output in job["ProcessingOutputConfig"]["Outputs"]}
     place = urlsplit(f"{uris['evaluation'].rstrip('/')}/evaluation.json")
     body = target.client("s3").get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))["Body"].read()
-    return float(json.loads(body)["metrics"]["accuracy"]["value"])
+    metrics = json.loads(body)["metrics"]
+    images = metrics.get("images", {}).get("value")
+    return Evaluation(float(metrics["accuracy"]["value"]), None if images is None else int(images))
 
 
 def answers_of(execution: Execution, step: str = "SmokeTest") -> tuple[EndpointAnswer, ...]:

@@ -13,7 +13,7 @@ from cli.demo_report import Facts, clear, message_of, print_result, summary_of_f
 from lifecycle.errors import ExecutionError, LifecycleError
 from lifecycle.flow import Failure, Outcome
 from lifecycle.inventory import Resource
-from lifecycle.report import EndpointAnswer
+from lifecycle.report import EndpointAnswer, Evaluation
 from tests.lifecycle.conftest import ROOT
 from tests.lifecycle.test_report import METRICS, SMOKE, TRAIN, execution
 
@@ -23,9 +23,8 @@ BAD = Outcome({}, (Failure("execute", ExecutionError("step Train failed", "Train
 
 @pytest.fixture
 def facts() -> Facts:
-    return Facts(
-        execution(TRAIN, SMOKE), list(METRICS), 0.9912, (EndpointAnswer(7, 7, 0.99),), None, {Resource("endpoint", "e")}, left_behind=()
-    )
+    evaluation, answers = Evaluation(0.9912, 1234), (EndpointAnswer(7, 7, 0.99),)
+    return Facts(execution(TRAIN, SMOKE), list(METRICS), evaluation, answers, None, {Resource("endpoint", "e")}, left_behind=())
 
 
 def written(facts: Facts, outcome: Outcome, folder: Path) -> dict[str, object]:
@@ -70,7 +69,9 @@ def test_the_result_shows_steps_accuracy_and_what_is_still_there(facts: Facts, t
     stream = io.StringIO()
     print_result(Console(file=stream, width=200), summary_of_file(tmp_path), tmp_path)
     shown = " ".join(stream.getvalue().split())
-    assert all(text in shown for text in ("Train Training Succeeded 9.5", "99.12%", "endpoint 1 0", "synth 5.0, deploy 4.0"))
+    assert all(
+        text in shown for text in ("Train Training Succeeded 9.5", "99.12% of 1,234 images", "endpoint 1 0", "synth 5.0, deploy 4.0")
+    )
 
 
 def test_answers_about_other_digits_than_the_smoke_tests_own_are_not_drawn(facts: Facts, tmp_path: Path) -> None:
