@@ -82,8 +82,8 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def isolate(account: str) -> None:
-    """Forget the user's AWS settings and set moto's: nothing in this process may reach AWS or read its credentials."""
-    for name in [name for name in os.environ if name.startswith(("AWS_", "MOTO_"))]:
+    """Forget the user's AWS settings and proxies and set moto's: nothing in this process may reach AWS or read its credentials."""
+    for name in [name for name in os.environ if name.startswith(("AWS_", "MOTO_")) or name.lower().endswith("_proxy")]:
         del os.environ[name]
     os.environ.update(
         {
@@ -94,6 +94,7 @@ def isolate(account: str) -> None:
             "MOTO_IAM_LOAD_MANAGED_POLICIES": "true",
             "MOTO_DISABLE_GLOBAL_CORS": "true",
             "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
+            "NO_PROXY": "*",  # it asks itself through loopback; a system may set a proxy without a variable
             "TZ": "UTC",
         }
     )
