@@ -76,6 +76,7 @@ class Cdk:
         program = (str(node()), str(cli(self.root)), verb, *arguments, *_FLAGS)
         environment = variables | {
             "JSII_NODE": str(node()),
+            "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(self.root / ".shoal" / "jsii"),  # by default in the user's home, which may be read-only
             "PATH": os.pathsep.join([str(node().parent), self.inherited.get("PATH", os.defpath)]),
             "CDK_DISABLE_CLI_TELEMETRY": "true",
             "CDK_DISABLE_VERSION_CHECK": "true",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,12 @@ def test_a_checkout_without_the_cli_says_what_to_do(tmp_path: Path) -> None:
 def test_a_synth_needs_no_credentials_and_writes_one_environment(tmp_path: Path) -> None:
     cdk(tmp_path).synth("dev")
     assert sorted(path.name for path in (tmp_path / "cdk.out").glob("assembly-*")) == ["assembly-dev"]
+
+
+def test_a_synth_needs_no_home_to_write_to(tmp_path: Path) -> None:
+    homeless = cdk(tmp_path)
+    replace(homeless, inherited={**homeless.inherited, "HOME": os.devnull}).synth("dev")
+    assert (tmp_path / "cdk.out" / "manifest.json").is_file()
 
 
 def test_a_synth_that_fails_shows_why(tmp_path: Path) -> None:
