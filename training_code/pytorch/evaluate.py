@@ -51,9 +51,21 @@ def unpack(archive: Path, folder: Path) -> None:
         raise ValueError(f"{archive} does not exist")
     try:
         with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
+            _extract(tar, folder)
     except (tarfile.TarError, EOFError, OSError) as error:
         raise ValueError(f"{archive} cannot be unpacked: {' '.join(str(error).split())}") from error
+
+
+def _extract(tar: tarfile.TarFile, folder: Path) -> None:
+    """All that the "data" filter allows; before Python 3.11.4, which lacks it: plain files and folders inside `folder`."""
+    if hasattr(tarfile, "data_filter"):
+        tar.extractall(folder, filter="data")
+        return
+    root = folder.resolve()
+    for member in tar:
+        if not (member.isfile() or member.isdir()) or not (root / member.name).resolve().is_relative_to(root):
+            raise tarfile.ExtractError(f"{member.name!r} is not a plain file or folder that stays inside {root}")
+        tar.extract(member, root)
 
 
 def measure(model: SavedModel, digits: Digits) -> dict[str, Any]:

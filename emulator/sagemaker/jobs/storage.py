@@ -124,9 +124,21 @@ def unpack(path: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     try:
         with tarfile.open(path, "r:gz") as tar:
-            tar.extractall(target, filter="data")
+            _extract(tar, target)
     except (tarfile.TarError, EOFError, OSError) as damaged:
         raise DataError(f"{type(damaged).__name__}: {damaged}") from damaged
+
+
+def _extract(tar: tarfile.TarFile, folder: Path) -> None:
+    """All that the "data" filter allows; before Python 3.11.4, which lacks it: plain files and folders inside `folder`."""
+    if hasattr(tarfile, "data_filter"):
+        tar.extractall(folder, filter="data")
+        return
+    root = folder.resolve()
+    for member in tar:
+        if not (member.isfile() or member.isdir()) or not (root / member.name).resolve().is_relative_to(root):
+            raise tarfile.ExtractError(f"{member.name!r} is not a plain file or folder that stays inside {root}")
+        tar.extract(member, root)
 
 
 class FolderSync:
