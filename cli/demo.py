@@ -95,6 +95,7 @@ def run_demo(
     """
     environment = load_environment(name, workspace.root)
     refuse_if_protected(environment)
+    dataset.require_known(environment.data.dataset, Names(environment).dataset_uri)
     dataset.verify(workspace.root / dataset.FOLDER)
     with only_one(demo_folder(workspace)):
         clear(output)

@@ -86,6 +86,7 @@ def data() -> None:
 def upload(workspace: Workspace, environment: str, local: bool) -> None:
     """Check the four MNIST files against their published md5 sums and upload those that are not there yet."""
     session = workspace.open(environment, local)
+    dataset.require_known(session.environment.data.dataset, session.names.dataset_uri)
     with open_view() as view:
         dataset.upload(session.target, workspace.root / dataset.FOLDER, session.names.dataset_uri, view)
 

@@ -72,7 +72,7 @@ class Data(Settings):
     """What training reads."""
 
     dataset: Slug = "mnist"
-    """Name of the dataset; it is the prefix in the data bucket and the argument of `shoal data upload`."""
+    """Name of the dataset; it is the prefix in the data bucket. `shoal data upload` brings mnist; others are copied there by you."""
     input_mode: InputMode = InputMode.FILE
     """How SageMaker brings the S3 channels to the container: copied before the start, or streamed."""
 

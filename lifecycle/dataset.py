@@ -60,6 +60,15 @@ def verify(folder: Path, files: tuple[DatasetFile, ...] = MNIST) -> None:
             )
 
 
+def require_known(name: str, uri: str) -> None:
+    """Raises DatasetError if the dataset `name`, expected at `uri`, is not the one that this module carries."""
+    if name != "mnist":
+        raise DatasetError(
+            f'data.dataset = "{name}": only mnist can be uploaded for you; copy your own files to {uri}/train/ and {uri}/test/, '
+            "for instance with `aws s3 sync`"
+        )
+
+
 def upload(target: Target, folder: Path, uri: str, report: Report) -> int:
     """Checks the four files and uploads those that S3 does not have yet to `uri`/CHANNEL/; returns how many were sent."""
     verify(folder)

@@ -63,3 +63,8 @@ def test_an_object_that_is_not_the_published_file_is_replaced(target: Target, bu
     s3.put_object(Bucket=bucket, Key=key, Body=b"something else")
     assert dataset.upload(target, FOLDER, f"s3://{bucket}/d", lambda _: None) == 1
     assert s3.head_object(Bucket=bucket, Key=key)["ContentLength"] == 10_008
+
+
+def test_another_dataset_than_mnist_is_refused_with_where_its_files_go() -> None:
+    with pytest.raises(DatasetError, match=r'data.dataset = "cifar10": only mnist .* s3://bucket/datasets/cifar10/train/'):
+        dataset.require_known("cifar10", "s3://bucket/datasets/cifar10")
