@@ -34,12 +34,15 @@ class Runtime:
     lock: Path
     local_packages: tuple[Path, ...]
     check: str
+    without_dependencies: tuple[str, ...] = ()
+    """Exact requirements of packages whose own requirements contradict the lock."""
 
     @property
     def base_version(self) -> str:
-        """Changes with the lock, the Python version and the machine; 12 hex digits, part of the folder's name."""
+        """Changes with the locked packages, the Python version and the machine; 12 hex digits, part of the folder's name."""
         digest = hashlib.sha256(f"{sys.version_info[:2]} {platform.machine()}".encode())
         digest.update(self.lock.read_bytes())
+        digest.update("\n".join(self.without_dependencies).encode())
         return digest.hexdigest()[:12]
 
     @property
@@ -111,7 +114,7 @@ def runtimes() -> dict[str, Runtime]:
 def _runtime(name: str) -> Runtime:
     entry = _catalog()["runtimes"][name]
     packages = tuple(REPOSITORY / package for package in entry["local_packages"])
-    return Runtime(name, REPOSITORY / entry["lock"], packages, entry["check"])
+    return Runtime(name, REPOSITORY / entry["lock"], packages, entry["check"], tuple(entry.get("without_dependencies", ())))
 
 
 def image(uri: str, use: str) -> Image | None:
