@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from config import document
-from config.errors import ConfigError, LaunchError, Problem
+from config.errors import ConfigError, Problem
 from config.loader import environment_file
 from config.names import Names
 from config.rules import is_placeholder_account
 from config.settings import Environment, Target
 from pipelines import shapes
-from pipelines.definition import build
 from pipelines.errors import DefinitionError
 from pipelines.launch import resolve, tables
+from pipelines.own_pipeline import definition_of
 from pipelines.requests import Infrastructure
 
 _INSTANCE_TYPE_SHAPES = {
@@ -40,9 +40,9 @@ def check(environment: Environment, file: str | None = None, root: Path | None =
         raise ConfigError(file, problems, _lines_of(root, file))
     try:
         launch = resolve(environment.training, environment.region, file)
-        shapes.check(build(environment, placeholder_infrastructure(environment)))
-    except LaunchError as error:
-        raise LaunchError(file, error.problems, _lines_of(root, file)) from error
+        definition_of(environment, placeholder_infrastructure(environment), root)
+    except ConfigError as error:
+        raise type(error)(file, error.problems, _lines_of(root, file)) from error
     except DefinitionError as error:
         advice = "correct the value it came from"
         raise ConfigError(file, [Problem("", f"SageMaker would refuse {mistake}", advice) for mistake in error.mistakes]) from error
