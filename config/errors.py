@@ -6,7 +6,7 @@ ConfigError           one environment file cannot be used
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,9 +28,8 @@ class Problem:
     related: tuple[str, ...] = field(default=(), compare=False)
     """Further keys that the rule read; if one of them is already known to be wrong, this problem is not reported."""
 
-    def line(self, file: str, number: int | None = None) -> str:
-        """`file:number: key = value: what is wrong; what to do`."""
-        place = f"{file}:{number}" if number else file
+    def line(self, place: str) -> str:
+        """`place: key = value: what is wrong; what to do`."""
         shown = f"{self.key} = {shorten(self.given)}" if self.given is not NOTHING else self.key
         return ": ".join(part for part in (place, shown, f"{self.message}; {self.advice}") if part)
 
@@ -38,10 +37,11 @@ class Problem:
 class ConfigError(Exception):
     """One environment file cannot be used; `str()` gives every problem of the file, one per line."""
 
-    def __init__(self, file: str, problems: Sequence[Problem], lines: dict[str, int] | None = None) -> None:
+    def __init__(self, file: str, problems: Sequence[Problem], places: Mapping[str, str] | None = None) -> None:
+        """`places` says where a key stands, as `file:line`; `file` is named for the others."""
         self.file = file
         self.problems = tuple(problems)
-        self.lines = tuple(problem.line(file, (lines or {}).get(problem.key)) for problem in problems)
+        self.lines = tuple(problem.line((places or {}).get(problem.key, file)) for problem in problems)
         super().__init__("\n".join(self.lines))
 
 

@@ -14,7 +14,9 @@ from pipelines.launch import tables
 
 KEY = "training.image_uri"
 _ECR = re.compile(r"^(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<repository>[^:@]+)")
-_AWS_TAG = re.compile(r"/pytorch-training:(?P<version>\d+\.\d+\.\d+)-(?P<device>gpu|cpu)-")
+_AWS_TAG = re.compile(r"/(?P<framework>pytorch|tensorflow)-training:(?P<version>\d+\.\d+\.\d+)-(?P<device>gpu|cpu)-")
+
+_TITLES = {"pytorch": "PyTorch", "tensorflow": "TensorFlow"}
 
 
 def problems_of(training: Training) -> Iterator[Problem]:
@@ -26,8 +28,11 @@ def problems_of(training: Training) -> Iterator[Problem]:
         message = "must be a full image URI with a tag or a digest, and not :latest"
         yield Problem(KEY, message, "write registry/repository:tag or registry/repository@sha256:...", uri)
     tag = _AWS_TAG.search(uri) if _is_from_aws(uri) else None
-    if tag and tag["version"] != training.framework_version:
-        message = f"is AWS's image of PyTorch {tag['version']}, but framework_version is {training.framework_version}"
+    if tag and tag["framework"] != training.framework:
+        message = f"is AWS's image of {tag['framework']}, but framework is {training.framework}"
+        yield Problem(KEY, message, f"set framework: {tag['framework']}, or take another image", uri)
+    elif tag and tag["version"] != training.framework_version:
+        message = f"is AWS's image of {_TITLES[tag['framework']]} {tag['version']}, but framework_version is {training.framework_version}"
         yield Problem(KEY, message, f"set framework_version: {tag['version']}, or take another image", uri)
     if tag and tag["device"] == "cpu" and tables.has_gpus(training.instance_type):
         message = f"is AWS's image for CPUs, but {training.instance_type} has GPUs"

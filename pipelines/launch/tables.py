@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,38 @@ class ImageTags:
     training_gpu: str
     training_cpu: str
     inference_cpu: str
+    end_of_patch: datetime.date | None
+    """The last day on which AWS patches these images; None where it is not known."""
+    source: str
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """How many training instances a strategy makes sense on."""
+
+    least: int = 1
+    most: int | None = None
+
+
+@dataclass(frozen=True)
+class StrategyRow:
+    """What a strategy starts, and where it can."""
+
+    launcher: str
+    starts: str
+    source: str
+    hosts: Hosts = Hosts()
+    since: Mapping[str, str] = field(default_factory=dict)
+    """Framework to the first version that has what the strategy needs."""
+
+
+@dataclass(frozen=True)
+class HorovodImages:
+    """Until which version, and in which images, AWS installs Horovod for a framework."""
+
+    last: str
+    devices: tuple[str, ...]
+    source: str
 
 
 @cache
@@ -53,15 +87,32 @@ def image_tags(framework: str) -> dict[str, ImageTags]:
     return {version: ImageTags(**row) for version, row in _table("images")[framework].items()}
 
 
+@cache
+def strategy(name: str) -> StrategyRow:
+    row = dict(_table("strategies")["strategies"][name])
+    return StrategyRow(**{**row, "hosts": Hosts(**row.get("hosts", {}))})
+
+
+@cache
+def horovod_images(framework: str) -> HorovodImages:
+    row = _table("strategies")["horovod"][framework]
+    return HorovodImages(row["last"], tuple(row["devices"]), row["source"])
+
+
+def ordered(version: str) -> tuple[int, ...]:
+    """`2.10.1` as numbers, so that versions compare."""
+    return tuple(int(part) for part in version.split("."))
+
+
 def registry(region: str) -> str | None:
     """The account that holds AWS's Deep Learning Containers in `region`, or None where there is none."""
     account: str | None = _table("registries")["registries"].get(region)
     return account
 
 
-def image_uri(region: str, purpose: str, tag: str) -> str:
+def image_uri(region: str, framework: str, purpose: str, tag: str) -> str:
     """URI of AWS's image for `purpose` (training, inference) in `region`, which must have a registry."""
-    repository = _table("images")["repositories"][purpose]
+    repository = _table("images")["repositories"][framework][purpose]
     return f"{registry(region)}.dkr.ecr.{region}.amazonaws.com/{repository}:{tag}"
 
 

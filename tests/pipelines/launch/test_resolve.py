@@ -91,14 +91,17 @@ def test_an_image_of_another_region_is_a_notice() -> None:
         ({"instance_type": "ml.g5.48xlarge"}, "smddp cannot run on this instance type"),
         ({"instance_type": "ml.m5.xlarge"}, "smddp cannot run on this instance type"),
         ({"instance_type": "ml.p3.16xlarge"}, "smddp cannot run on this instance type"),
-        ({"framework_version": "2.6.0"}, "no image of this PyTorch version contains smddp; these do: 2.1.0, 2.2.0, 2.3.0, 2.4.0, 2.5.1"),
-        ({"framework_version": "1.0.0"}, "is not in the table of images; known: 2.1.0"),
+        (
+            {"framework_version": "2.6.0"},
+            "no image of this PyTorch version contains smddp; these do: 2.0.1, 2.1.0, 2.2.0, 2.3.0, 2.4.0, 2.5.1",
+        ),
+        ({"framework_version": "1.0.0"}, "is not in the table of images; known: 2.0.1"),
         (
             {"instance_type": "ml.p3dn.24xlarge", "collective": Collective.ALLGATHER},
             'training.collective = "allgather": smddp accelerates only allreduce on ml.p3dn.24xlarge',
         ),
-        ({"fallback": Strategy.SMDDP}, "must differ from strategy and cannot be smddp"),
-        ({"strategy": Strategy.TORCHRUN, "fallback": Strategy.TORCHRUN}, "must differ from strategy and cannot be smddp"),
+        ({"fallback": Strategy.SMDDP}, "must be one that can run where smddp cannot; for pytorch: torchrun; use torchrun, or remove it"),
+        ({"strategy": Strategy.TORCHRUN, "fallback": Strategy.TORCHRUN}, "torchrun needs no fallback"),
         (
             {"image_uri": f"{REGISTRY}/pytorch-training:2.6.0-gpu-py312-cu126-ubuntu22.04-sagemaker"},
             "is AWS's image of PyTorch 2.6.0, but framework_version is 2.3.0; set framework_version: 2.6.0, or take another image",
