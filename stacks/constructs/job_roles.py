@@ -53,6 +53,8 @@ class JobRoles(Construct):
         self.endpoint = self._role("endpoint", "Runs the temporary endpoint.", log_group="Endpoints")
         self._read(self.training, {"data": "datasets", "artifacts": "checkpoints"})
         self._write(self.training, ["training", "checkpoints"])
+        # TensorFlow's training toolkit asks where the bucket of the hyperparameter `model_dir` lies, before it starts anything.
+        self.training.allow("LocateArtifacts", ["s3:GetBucketLocation"], on=[f"arn:aws:s3:::{names.bucket('artifacts')}"])
         self._read_code(self.training)
         self._read(self.evaluation, {"data": "datasets", "artifacts": "training"})
         self._write(self.evaluation, ["evaluation"])
