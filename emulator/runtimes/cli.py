@@ -27,7 +27,9 @@ def main(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m emulator runtime", description="Local runtimes that stand in for container images.")
     verbs = parser.add_subparsers(dest="verb", required=True)
-    build_verb = verbs.add_parser("build", help="build the runtime (all of them without NAME); does nothing when it is built")
+    build_verb = verbs.add_parser(
+        "build", help="build the runtime (without NAME: those that are not left to their first use); does nothing when it is built"
+    )
     build_verb.add_argument("name", nargs="?")
     python_verb = verbs.add_parser("python", help="print the path of a built runtime's interpreter")
     python_verb.add_argument("name")
@@ -40,7 +42,7 @@ def _chosen(name: str | None) -> list[Runtime]:
     known = runtimes()
     if name is not None and name not in known:
         raise EmulatorError(f"There is no runtime {name!r}; there are: {', '.join(known)}.")
-    return [known[name]] if name else list(known.values())
+    return [known[name]] if name else [runtime for runtime in known.values() if not runtime.on_first_use]
 
 
 def _build(runtime: Runtime, cache: Path | None) -> None:

@@ -90,7 +90,9 @@ def test_the_command_says_how_to_build_what_is_not_built(tmp_path: Path, capsys:
         ("pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker", "training", True),
         ("pytorch-training:2.3.0-cpu-py311-ubuntu20.04-sagemaker", "processing", True),
         ("pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker", "training", False),
-        ("tensorflow-training:2.11.0-gpu-py39-cu112-ubuntu20.04-sagemaker", "training", False),
+        ("tensorflow-training:2.11.0-gpu-py39-cu112-ubuntu20.04-sagemaker", "training", True),
+        ("tensorflow-inference:2.11.1-cpu", "inference", True),
+        ("mxnet-training:1.9.0-gpu-py38-cu112-ubuntu20.04-sagemaker", "training", False),
     ],
 )
 def test_an_image_is_known_for_its_uses_only(tag: str, use: str, known: bool) -> None:
