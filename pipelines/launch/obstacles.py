@@ -13,8 +13,8 @@ from config.strategies import strategies_of
 from pipelines.launch import own_image, tables
 from pipelines.launch.contract import Contract
 from pipelines.launch.mpi_options import mistakes_in
+from pipelines.launch.own_image import TITLES
 
-TITLES = {Framework.PYTORCH: "PyTorch", Framework.TENSORFLOW: "TensorFlow"}
 FALLBACKS = {
     Framework.PYTORCH: (Strategy.TORCHRUN,),
     Framework.TENSORFLOW: (Strategy.HOROVOD, Strategy.MULTI_WORKER_MIRRORED),
@@ -26,6 +26,8 @@ MAX_VALUE = 2500  # botocore, sagemaker HyperParameterValue; the value is sent a
 
 def blocking(training: Training) -> Iterator[Problem]:
     """Why the strategy cannot run on these instances with this version."""
+    if training.strategy not in strategies_of(training.framework):
+        return
     if training.strategy in SMDDP:
         yield from _no_smddp(training)
     if training.strategy is Strategy.MULTI_WORKER_MIRRORED:
@@ -49,7 +51,9 @@ def in_strategy(training: Training, strategy: Strategy) -> Iterator[Problem]:
 def in_images(training: Training, region: str) -> Iterator[Problem]:
     known = tables.image_tags(training.framework)
     if training.framework_version not in known:
-        message = f"is not in the table of images; known: {', '.join(known)}"
+        old = tables.python_too_old(training.framework, training.framework_version)
+        why = f"AWS's image of it has Python {old[0]}, and the training code needs {old[1]}" if old else "is not in the table of images"
+        message = f"{why}; known: {', '.join(known)}"
         yield Problem("training.framework_version", message, "choose one of them", training.framework_version)
     if tables.registry(region) is None:
         message = "has no registry of AWS's Deep Learning Containers, which evaluation and endpoint need"
@@ -80,7 +84,9 @@ def _no_smddp(training: Training) -> Iterator[Problem]:
     types = tables.smddp_instance_types()
     if instance_type not in types:
         names = ", ".join(name if "allgather" in kinds else f"{name} (AllReduce only)" for name, kinds in types.items())
-        message = f"smddp cannot run on this instance type; it runs only on {names}"
+        former = tables.former_smddp_instance_type(instance_type)
+        once = f" ({former} named it; today's does not)" if former else ""
+        message = f"smddp cannot run on this instance type{once}; it runs only on {names}"
         yield Problem("training.instance_type", message, f"choose one of them, {otherwise}", instance_type)
     elif training.collective not in types[instance_type]:
         message = f"smddp accelerates only {', '.join(types[instance_type])} on {instance_type}"

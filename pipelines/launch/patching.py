@@ -10,17 +10,18 @@ from collections.abc import Iterator
 
 from config.settings import Training
 from pipelines.launch import tables
-from pipelines.launch.obstacles import SMDDP, TITLES
+from pipelines.launch.obstacles import SMDDP
+from pipelines.launch.own_image import TITLES
 
 
 def warnings_of(training: Training, today: datetime.date) -> Iterator[str]:
-    """One line if the images of the framework version get no more patches from AWS, or if nobody here knows."""
+    """One line if the images of the framework version get no more patches from AWS, or if that is not known. None for own images."""
     tags = tables.image_tags(training.framework).get(training.framework_version)
-    if tags is None:
+    if tags is None or training.image_uri:
         return
     images = f"AWS's images of {TITLES[training.framework]} {training.framework_version}"
     if tags.end_of_patch is None:
-        yield f"training.framework_version: until when AWS patches {images} is not known here; see pipelines/launch/images.yaml"
+        yield f"training.framework_version: until when {images} get patches is not known here; see pipelines/launch/images.yaml"
     elif tags.end_of_patch < today:
         yield f"training.framework_version: {images} have had no patches since {tags.end_of_patch}; {_instead(training, today)}"
 

@@ -90,7 +90,7 @@ def resolve(training: Training, region: str, file: str = "") -> Launch:
         raise LaunchError(file, problems)
     images = _images(training, region)
     script = _entry_point(training, strategy)
-    notices += [*own_image.notices_of(training.image_uri or images[0], region), *_notices(training, contract, swapped)]
+    notices += [*own_image.notices_of(training, region, contract.label), *_notices(training, contract, swapped)]
     keys = _hyperparameters(training, region, contract, script)
     return Launch(contract, training.framework, script, *images, hyperparameters=keys, notices=tuple(notices))
 
@@ -152,6 +152,10 @@ def _notices(training: Training, contract: Contract, swapped: bool) -> Iterator[
         yield from _smddp_notices(training)
     if isinstance(contract, Horovod):
         yield from _horovod_notices(training)
+    if isinstance(contract, ParameterServer | Mirrored):
+        yield from _device_notices(training, contract)
+    if not training.image_uri and (notice := tables.image_tags(training.framework)[training.framework_version].notice):
+        yield f"training.framework_version: {notice}"
 
 
 def _smddp_notices(training: Training) -> Iterator[str]:
@@ -161,13 +165,21 @@ def _smddp_notices(training: Training) -> Iterator[str]:
         yield "training.instance_count is 1: smddp runs, but it is made for traffic between nodes and gains nothing on one"
 
 
+def _device_notices(training: Training, contract: Contract) -> Iterator[str]:
+    has_gpus = tables.has_gpus(training.instance_type)
+    if isinstance(contract, ParameterServer) and has_gpus:
+        yield "parameter_server has one worker on each instance: of several GPUs it uses one"
+    if isinstance(contract, Mirrored) and not has_gpus:
+        yield f"mirrored makes one replica per GPU, and {training.instance_type} has none: it trains with one replica"
+
+
 def _horovod_notices(training: Training) -> Iterator[str]:
     if training.image_uri:
         return
     images, device = tables.horovod_images(training.framework), "gpu" if tables.has_gpus(training.instance_type) else "cpu"
     too_new = tables.ordered(training.framework_version) > tables.ordered(images.last)
     if too_new or device not in images.devices:
-        title = obstacles.TITLES[training.framework]
+        title = own_image.TITLES[training.framework]
         which = f"AWS's {device.upper()} image of {title} {training.framework_version}"
         kinds = "" if len(images.devices) > 1 else f" {images.devices[0].upper()}"
         yield (

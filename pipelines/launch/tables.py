@@ -32,6 +32,7 @@ class ImageTags:
     end_of_patch: datetime.date | None
     """The last day on which AWS patches these images; None where it is not known."""
     source: str
+    notice: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,23 @@ def smddp_releases(framework: str) -> dict[str, SmddpRelease]:
 def smddp_instance_types() -> dict[str, tuple[str, ...]]:
     """Instance type to the collectives that smddp accelerates there."""
     return {name: tuple(row["collectives"]) for name, row in _table("smddp")["instance_types"].items()}
+
+
+def former_smddp_instance_type(name: str) -> str | None:
+    """Which page of AWS's was the last to name this instance type for smddp, if one did."""
+    row = _table("smddp")["former_instance_types"].get(name)
+    return str(row["until"]) if row else None
+
+
+def python_too_old(framework: str, version: str) -> tuple[str, str] | None:
+    """The Python of AWS's image and the one that the training code needs, if it is too old."""
+    python = _table("images")["too_old"][framework].get(version)
+    return (python, _table("images")["least_python"][framework]) if python else None
+
+
+def starts_toolkit(repository: str) -> bool:
+    """Whether images of this repository of AWS start SageMaker's training toolkit."""
+    return repository in _table("images")["with_toolkit"]
 
 
 @cache
