@@ -170,7 +170,7 @@ def _device_notices(training: Training, contract: Contract) -> Iterator[str]:
     if isinstance(contract, ParameterServer) and has_gpus:
         yield "parameter_server has one worker on each instance: of several GPUs it uses one"
     if isinstance(contract, Mirrored) and not has_gpus:
-        yield f"mirrored makes one replica per GPU, and {training.instance_type} has none: it trains with one replica"
+        yield f"mirrored makes one replica per GPU, and {training.instance_type} has none: the replicas share its cores"
 
 
 def _horovod_notices(training: Training) -> Iterator[str]:

@@ -120,7 +120,7 @@ def test_keras_3_is_a_notice() -> None:
 @pytest.mark.parametrize(
     ("keys", "notice"),
     [
-        ({"strategy": Strategy.MIRRORED, "instance_type": "ml.m5.xlarge"}, "ml.m5.xlarge has none: it trains with one replica"),
+        ({"strategy": Strategy.MIRRORED, "instance_type": "ml.m5.xlarge"}, "ml.m5.xlarge has none: the replicas share its cores"),
         ({"strategy": Strategy.PARAMETER_SERVER, "instance_count": 3}, "of several GPUs it uses one"),
     ],
 )
