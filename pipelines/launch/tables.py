@@ -88,10 +88,15 @@ def former_smddp_instance_type(name: str) -> str | None:
     return str(row["until"]) if row else None
 
 
+def least_python(framework: str) -> str:
+    """The oldest Python that the training code of this framework is written for."""
+    return str(_table("images")["least_python"][framework])
+
+
 def python_too_old(framework: str, version: str) -> tuple[str, str] | None:
     """The Python of AWS's image and the one that the training code needs, if it is too old."""
     python = _table("images")["too_old"][framework].get(version)
-    return (python, _table("images")["least_python"][framework]) if python else None
+    return (python, least_python(framework)) if python else None
 
 
 def starts_toolkit(repository: str) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import re
 
 from config.settings import Framework, Strategy, Training
 from pipelines.launch.patching import warnings_of
+from tests.pipelines.inputs import ROOT
 
 LAST_DAY = datetime.date(2025, 4, 24)  # of PyTorch 2.3
 LATER = datetime.date(2026, 11, 20)
@@ -38,3 +40,9 @@ def test_a_date_that_nobody_here_knows_is_said_to_be_unknown() -> None:
 
 def test_nothing_is_said_of_images_that_are_not_aws() -> None:
     assert list(warnings_of(Training(image_uri="mine/image:1"), LATER)) == []
+
+
+def test_nothing_that_makes_a_template_reads_the_clock() -> None:
+    clock = re.compile(r"\.(today|now|utcnow)\(|\btime\.(time|monotonic)\(")
+    sources = [path for package in ("config", "pipelines", "stacks") for path in (ROOT / package).rglob("*.py")]
+    assert [path.name for path in sources if clock.search(path.read_text(encoding="utf-8"))] == []

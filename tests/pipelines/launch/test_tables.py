@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import pytest
@@ -10,6 +11,7 @@ from config.regions import az_id_prefixes
 from config.settings import Framework, Strategy
 from pipelines import shapes
 from pipelines.launch import tables
+from tests.pipelines.inputs import ROOT
 
 FULL = re.compile(r"^[\d.]+-(gpu-py\d+-cu\d+|cpu-py\d+)-ubuntu2\d\.04-sagemaker$")
 
@@ -43,9 +45,17 @@ def test_the_image_that_answers_has_the_same_minor_version(framework: Framework)
 
 @pytest.mark.parametrize("framework", list(Framework))
 def test_every_image_has_a_python_that_the_training_code_runs_on(framework: Framework) -> None:
-    least = {"pytorch": 10, "tensorflow": 9}[framework]
+    _, least = tables.ordered(tables.least_python(framework))
     found = [re.search(r"-py3(\d+)-", tag) for row in tables.image_tags(framework).values() for tag in (row.training_gpu, row.training_cpu)]
     assert all(match and int(match[1]) >= least for match in found)
+
+
+@pytest.mark.parametrize("framework", list(Framework))
+def test_the_training_code_has_no_syntax_that_the_oldest_python_lacks(framework: Framework) -> None:
+    major, minor = tables.ordered(tables.least_python(framework))
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "training_code" / framework).glob("*.py")]
+    assert all(ast.parse(source, feature_version=(major, minor)) for source in sources)
+    assert sources
 
 
 @pytest.mark.parametrize("framework", list(Framework))
