@@ -3,12 +3,12 @@
 import importlib.metadata
 import sysconfig
 
-import setuptools
-
 # pip builds in an isolated environment, but with the target's interpreter: its own folders are the ones to look in.
 _FOLDERS = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 
 if any(importlib.metadata.distributions(name="smdistributed-dataparallel", path=_FOLDERS)):
     raise SystemExit(f"smddp-local will not be installed over AWS's smdistributed-dataparallel, which is in {_FOLDERS[0]}")
+
+import setuptools  # noqa: E402 - the refusal must not need it
 
 setuptools.setup()

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import horovod.torch as hvd
 import torch
@@ -18,7 +19,7 @@ def error_of(attempt: Callable[[], object]) -> str:
     return "ok"
 
 
-answer = {"too early": error_of(hvd.rank)}
+answer: dict[str, Any] = {"too early": error_of(hvd.rank)}
 hvd.init()
 hvd.init()
 rank, size = hvd.rank(), hvd.size()
@@ -38,7 +39,7 @@ def flat(model: torch.nn.Module) -> torch.Tensor:
 
 
 def same_everywhere(tensor: torch.Tensor) -> bool:
-    return torch.equal(hvd.allreduce(tensor, op=hvd.Min), hvd.allreduce(tensor, op=hvd.Max))
+    return bool(torch.equal(hvd.allreduce(tensor, op=hvd.Min), hvd.allreduce(tensor, op=hvd.Max)))
 
 
 model, alone = network(rank), network(0)  # ranks start apart on purpose

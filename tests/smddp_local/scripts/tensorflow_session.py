@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import smdistributed.dataparallel.tensorflow.keras as sdp
@@ -11,7 +12,7 @@ from smdistributed.dataparallel.tensorflow import BroadcastGlobalVariablesHook, 
 
 sdp.init()
 rank = sdp.rank()
-answer = {}
+answer: dict[str, Any] = {}
 
 with tf.Graph().as_default():
     weight = tf.compat.v1.get_variable("weight", initializer=tf.constant([10.0 * rank, 0.0]))

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import smdistributed.dataparallel.tensorflow as sdp
@@ -18,7 +19,7 @@ def error_of(attempt: Callable[[], object]) -> str:
     return "ok"
 
 
-answer = {"too early": error_of(sdp.rank)}
+answer: dict[str, Any] = {"too early": error_of(sdp.rank)}
 sdp.init()
 rank, size = sdp.rank(), sdp.size()
 answer |= {"twice": error_of(sdp.init), "place": [rank, size, sdp.local_rank(), sdp.local_size()]}
@@ -36,8 +37,8 @@ with tf.GradientTape() as whole:
 whole_gradients = whole.gradient(whole_loss, weights)
 
 
-@tf.function
-def step(images: tf.Tensor, labels: tf.Tensor, first_batch: bool) -> tuple[tf.Tensor, list[tf.Tensor]]:
+@tf.function  # type: ignore[untyped-decorator, unused-ignore] # untyped where TensorFlow is not installed
+def step(images: tf.Tensor, labels: tf.Tensor, first_batch: bool) -> Any:
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean((model(images, training=True) - labels) ** 2)
     tape = sdp.DistributedGradientTape(tape)
