@@ -56,7 +56,7 @@ def test_a_second_run_gives_the_same_weights_to_the_bit(alone: Trained, tensorfl
     ("options", "message"),
     [
         (("--batch-size", "5000"), "ValueError: global batch size 5000 is larger than the training set (2560 images)"),
-        (("--learning-rate", "1e30", "--log-every", "1"), "try a smaller --learning-rate"),
+        (("--learning-rate", "1e37", "--log-every", "1"), "try a smaller --learning-rate"),
         (("--epochs", "0"), "train.py: error: argument --epochs: 0 is not a positive number"),
     ],
 )
