@@ -16,11 +16,12 @@ import pytest
 from botocore.exceptions import ClientError
 
 from emulator.processes import ProcessRegistry
-from emulator.sagemaker.container.launch import PLAIN_VARIABLE, Host, Pod, isolation_refused
+from emulator.sagemaker.container.launch import PLAIN_VARIABLE, Host, Pod, isolation_refused, networks_refused
 from emulator.sagemaker.jobs.paths import HostPaths
 from tests.emulator.sagemaker.account import Account, command_lines, until
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+needs_networks = pytest.mark.skipif(networks_refused() is not None, reason="this machine gives hosts no networks of their own")
 needs_namespaces = pytest.mark.skipif(isolation_refused() is not None, reason="this machine makes no namespaces")
 
 
@@ -37,14 +38,17 @@ class Greeter(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def pod_of(folder: Path, **scripts: str) -> Iterator[tuple[Pod, list[str]]]:
-    """A running pod with a host per script, and the lines they have written."""
+def pod_of(folder: Path, addresses: dict[str, str] | None = None, **scripts: str) -> Iterator[tuple[Pod, list[str]]]:
+    """A running pod with a host per script, and the lines they have written; $PORT is the endpoint's."""
+    known = addresses or {}
     lines: list[str] = []
-    hosts = []
-    for name, script in scripts.items():
-        HostPaths(folder / name).make(list(scripts))
-        hosts.append(Host(name, folder / name, ["/bin/sh", "-c", script], {"PATH": os.defpath}))
+    for name in scripts:
+        HostPaths(folder / name).make(list(scripts), known)
     with ThreadingHTTPServer(("127.0.0.1", 0), Greeter) as server:
+        environment = {"PATH": os.defpath, "PORT": str(server.server_port)}
+        hosts = [
+            Host(name, folder / name, ["/bin/sh", "-c", script], environment, "/", known.get(name)) for name, script in scripts.items()
+        ]
         threading.Thread(target=server.serve_forever, daemon=True).start()
         pod = Pod(folder, hosts, ProcessRegistry(folder))
         pod.start([Path(sys.base_prefix)], server.server_port, lambda host, line: lines.append(f"{host}: {line}"))
@@ -83,6 +87,20 @@ def test_a_host_reaches_the_endpoint_and_the_emulator_reaches_the_host(tmp_path:
         (tmp_path / "one" / "tmp" / "port").write_text(str(port))
         until(lambda: lines, lambda seen: "one: b'greetings'" in seen, timeout_s=10)
         until(lambda: answers(pod), lambda answer: answer, timeout_s=10)
+
+
+@needs_networks
+def test_hosts_with_addresses_have_ports_and_a_loopback_of_their_own_and_reach_each_other(tmp_path: Path) -> None:
+    python = f"{sys.base_prefix}/bin/python3"
+    listen = f"{python} -c \"import socket; s = socket.create_server(('one', 7777)); print(s.accept()[1][0])\""
+    reach = "import socket as s; print(s.create_connection(('one', 7777)).getpeername()); s.create_server(('two', 7777))"
+    ask = "import os, urllib.request as u; print(u.urlopen('http://localhost:' + os.environ['PORT']).read())"
+    again = f'until {python} -c "{reach}"; do sleep 0.1; done; {python} -c "{ask}"'
+    with pod_of(tmp_path, {"one": "10.0.0.11", "two": "10.0.0.12"}, one=f'{listen} && {python} -c "{ask}"', two=again) as (pod, lines):
+        assert pod.wait(20)
+        assert pod.exit_codes() == {"one": 0, "two": 0}
+    said = {"one: 10.0.0.12", "one: b'greetings'", "two: ('10.0.0.11', 7777)", "two: b'greetings'"}
+    assert said <= set(lines)
 
 
 def answers(pod: Pod) -> bool:

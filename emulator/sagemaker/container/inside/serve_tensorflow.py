@@ -86,7 +86,7 @@ class Models:
             raise RefusedError("Failed to process element: a request is an object with either 'instances' or 'inputs'")
         signature = self._signature(versions[number], request.get("signature_name", "serving_default"))
         by_row = "instances" in request
-        outputs = call(signature, in_columns(signature, request["instances"]) if by_row else request["inputs"])
+        outputs = call(signature, in_columns(request["instances"]) if by_row else request["inputs"])
         return {"predictions": in_rows(outputs)} if by_row else {"outputs": in_one(outputs)}
 
     def _versions(self, name: str) -> dict[int, Any]:
@@ -106,15 +106,15 @@ def inputs_of(signature: Any) -> dict[str, Any]:
     return dict(signature.structured_input_signature[1])
 
 
-def in_columns(signature: Any, instances: Any) -> Any:
-    """A list of instances as one list per input; a signature with one input takes plain values too."""
+def in_columns(instances: Any) -> Any:
+    """A list of instances as one list per input, or as it is when they are plain values."""
     if not isinstance(instances, list) or not instances:
         raise RefusedError("'instances' must be a list that is not empty")
     if not isinstance(instances[0], dict) or set(instances[0]) == {"b64"}:
         return instances
     if any(not isinstance(each, dict) or set(each) != set(instances[0]) for each in instances):
         raise RefusedError("the instances must all have the same keys")
-    return {name: [each[name] for each in instances] for name in inputs_of(signature)}
+    return {name: [each[name] for each in instances] for name in instances[0]}
 
 
 def call(signature: Any, values: Any) -> dict[str, np.ndarray[Any, Any]]:
