@@ -1,7 +1,8 @@
 """Runs every example for real against an emulator of its own, and writes the notebook's outputs anew: `make examples`.
 
-Installs examples/requirements.txt into .shoal/examples/venv first (SageMaker's SDK v3 and its dependencies: about 1 GB). Works in a
-checkout of its own, .shoal/examples/checkout, so that it does not meet what a person runs in this one; standard library only.
+`python examples/run.py [script] [notebook] [sdk]` runs some of them. Installs examples/requirements.txt into .shoal/examples/venv first
+(SageMaker's SDK v3 and its dependencies: about 1 GB). Works in a checkout of its own, .shoal/examples/checkout, so that it does not
+meet what a person runs in this one; standard library only.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,27 +24,39 @@ WORK = ROOT / ".shoal" / "examples"
 CHECKOUT, PYTHON = WORK / "checkout", WORK / "venv" / "bin" / "python"
 _COPIED = {"app.py", "environments"}  # the app looks for the environments beside itself
 _NOT_LINKED = {".git", ".shoal", "cdk.out", "demo-out"} | _COPIED
+PARTS = ("script", "notebook", "sdk")
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """0 if every example did what it says."""
+    chosen = arguments or PARTS
+    if set(chosen) - set(PARTS):
+        print(f"examples: the parts are {', '.join(PARTS)}", file=sys.stderr)
+        return 2
     try:
         install()
         make_checkout()
         with emulator() as variables:
-            shoal("deploy", "dev", "--local")
-            shoal("data", "upload", "dev", "--local")
-            run("the script", [str(PYTHON), str(HERE / "train_without_pipeline.py")], variables)
-            run("the notebook", [str(PYTHON), "-m", "examples.make_notebook"], variables)
-            shoal("deploy", "sdk", "--local")
-            shoal("data", "upload", "sdk", "--local")
-            shoal("run", "sdk", "--local", "--follow")
-            shoal("destroy", "sdk", "--local")
-            shoal("destroy", "dev", "--local")
+            run_chosen(chosen, variables)
     except subprocess.CalledProcessError as error:
         print(f"examples: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def run_chosen(chosen: Sequence[str], variables: dict[str, str]) -> None:
+    """What is deployed goes with the emulator."""
+    if {"script", "notebook"} & set(chosen):
+        shoal("deploy", "dev", "--local")
+        shoal("data", "upload", "dev", "--local")
+    if "script" in chosen:
+        run("the script", [str(PYTHON), str(HERE / "train_without_pipeline.py")], variables)
+    if "notebook" in chosen:
+        run("the notebook", [str(PYTHON), "-m", "examples.make_notebook"], variables)
+    if "sdk" in chosen:
+        shoal("deploy", "sdk", "--local")
+        shoal("data", "upload", "sdk", "--local")
+        shoal("run", "sdk", "--local", "--follow")
 
 
 def install() -> None:
@@ -112,4 +125,4 @@ def run(what: str, command: list[str], variables: dict[str, str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

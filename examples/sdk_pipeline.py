@@ -57,7 +57,7 @@ def build(environment: Environment, infrastructure: Infrastructure) -> Pipeline:
     )
     channels = [InputData(channel_name=channel, data_source=f"{names.dataset_uri}/{channel}/") for channel in ("train", "test")]
     step = TrainingStep(name="Train", step_args=trainer.train(input_data_config=channels))
-    return Pipeline(name=names.pipeline, parameters=[epochs], steps=[step], sagemaker_session=session)
+    return Pipeline(name=names.pipeline, parameters=[epochs], steps=[step], sagemaker_session=session, pipeline_experiment_config=None)
 
 
 def _hyperparameters(environment: Environment, infrastructure: Infrastructure) -> dict[str, object]:

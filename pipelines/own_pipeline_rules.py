@@ -35,11 +35,10 @@ def check_form(definition: Mapping[str, Any]) -> None:
 def check_fit(definition: Mapping[str, Any], environment: Environment, infrastructure: Infrastructure) -> None:
     """Raises GraphError for what the environment's roles would refuse, and for what its teardown guard would not find."""
     defaults = {each["Name"]: each.get("DefaultValue") for each in definition.get("Parameters", [])}
-    mistakes = [
-        mistake
-        for step in _every_step(definition["Steps"])
-        for mistake in (*_name_mistakes(step, Names(environment), defaults), *_permission_mistakes(step, infrastructure))
-    ]
+    mistakes = list(_experiment_mistakes(definition))
+    for step in _every_step(definition["Steps"]):
+        names = Names(environment)
+        mistakes += [*_name_mistakes(step, names, defaults), *_group_mistakes(step, names), *_permission_mistakes(step, infrastructure)]
     if mistakes:
         raise GraphError(mistakes)
 
@@ -108,6 +107,12 @@ def _every_step(steps: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
             yield from _every_step(step["Arguments"].get(branch, []) if step["Type"] == "Condition" else [])
 
 
+def _experiment_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
+    """The SDK's `Pipeline` asks for an experiment and a trial per execution unless it is told not to."""
+    if definition.get("PipelineExperimentConfig"):
+        yield "PipelineExperimentConfig: the pipeline's role may make no experiments; leave it out (SDK: pipeline_experiment_config=None)"
+
+
 def _name_mistakes(step: Mapping[str, Any], names: Names, defaults: Mapping[str, Any]) -> Iterator[str]:
     """The guard finds what an execution left by ARNs, which are lower case, and touches only names of this pipeline."""
     key = _HOSTING_NAMES.get(step["Type"], "")
@@ -120,6 +125,12 @@ def _name_mistakes(step: Mapping[str, Any], names: Names, defaults: Mapping[str,
         yield f"{place}: {given!r} must be lower case, as ARNs are: the teardown guard would not find it"
     elif not given.startswith((prefix, GENERATED_PREFIX)):
         yield f"{place}: {given!r} must start with {prefix}, or the pipeline may not create it and the teardown guard may not delete it"
+
+
+def _group_mistakes(step: Mapping[str, Any], names: Names) -> Iterator[str]:
+    if step["Type"] == "RegisterModel" and step["Arguments"].get("ModelPackageGroupName") != names.model_package_group:
+        place = f"{step['Name']}.ModelPackageGroupName"
+        yield f"{place}: the pipeline may register models in the environment's own group only, {names.model_package_group}"
 
 
 def _known_text(value: Any, defaults: Mapping[str, Any]) -> str:

@@ -129,6 +129,10 @@ def test_a_function_that_cannot_be_used_is_one_line(tmp_path: Path, text: str, w
         ("step['Type'] = 'Condition'", "step Tiny: a Condition has the lists IfSteps and ElseSteps"),
         ("cluster['InstanceTyp'] = 'ml.m5.xlarge'", "Tiny.ProcessingResources.ClusterConfig.InstanceTyp: unknown field"),
         ("arguments['RoleArn'] = 'arn:aws:iam::111122223333:role/mine'", "Tiny.RoleArn: the pipeline may hand over only the roles"),
+        (
+            "definition['PipelineExperimentConfig'] = {'ExperimentName': 'mine'}",
+            "PipelineExperimentConfig: the pipeline's role may make no",
+        ),
         ("del arguments['NetworkConfig']", "Tiny.NetworkConfig.VpcConfig: is missing"),
     ],
 )
@@ -158,3 +162,9 @@ def test_an_endpoint_named_after_pipeline_and_execution_is_accepted(tmp_path: Pa
 def test_a_lambda_step_may_call_only_the_environments_functions(tmp_path: Path) -> None:
     calls = "step.update(Type='Lambda', FunctionArn='arn:aws:lambda:us-east-1:111122223333:function:mine', Arguments={})"
     assert "Tiny.FunctionArn: the pipeline may call only the functions" in line_about(tmp_path, TINY.replace("pass  # CHANGE", calls))
+
+
+def test_a_model_may_be_registered_only_in_the_environments_group(tmp_path: Path) -> None:
+    register = "step.update(Type='RegisterModel', Arguments={'ModelPackageGroupName': 'mine'})"
+    wanted = "Tiny.ModelPackageGroupName: the pipeline may register models in the environment's own group only, shoal-mnist-golden"
+    assert wanted in line_about(tmp_path, TINY.replace("pass  # CHANGE", register))
