@@ -99,7 +99,8 @@ def _not_found(module_name: str, error: ModuleNotFoundError) -> _UnusableError:
     """The module itself, or something that it imports."""
     if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
         path = module_name.replace(".", "/")
-        return _UnusableError(f"there is no module {module_name}", f"write {path}.py, its path from the repository root")
+        advice = "name the module, without .py" if path.endswith("/py") else f"write {path}.py, its path from the repository root"
+        return _UnusableError(f"there is no module {module_name}", advice)
     return _UnusableError(f"{module_name} imports {error.name}, which is not installed", "install it into .venv, or remove the import")
 
 

@@ -12,6 +12,7 @@ import pytest
 from config.errors import ConfigError
 from pipelines.check import check, placeholder_infrastructure
 from pipelines.own_pipeline import definition_of
+from tests.config.environment_file import lines_with
 from tests.pipelines.inputs import environment
 
 _COUNTER = itertools.count()
@@ -62,6 +63,13 @@ def test_without_the_key_the_definition_is_shoals_own() -> None:
     assert [step["Name"] for step in definition["Steps"]] == ["Train", "Evaluate", "AccuracyGate"]
 
 
+@pytest.mark.parametrize("name", ["digits", "Digits:build", "digits:Build", "../digits:build", "digits:build()", ":build"])
+def test_the_key_is_a_module_and_a_function_in_lower_case(tmp_path: Path, name: str) -> None:
+    (line,) = lines_with(tmp_path, {"pipeline": name})
+    assert line.startswith(f'environments/test.yaml:4: pipeline = "{name}": does not match the pattern')
+    assert "`module:function`, in lower case" in line
+
+
 def test_a_functions_dict_is_the_definition_with_the_environments_values_in_it(tmp_path: Path) -> None:
     (step,) = built(tmp_path, TINY)["Steps"]
     assert (step["Name"], step["Arguments"]["RoleArn"]) == (
@@ -94,6 +102,12 @@ def test_check_names_the_line_of_the_file(tmp_path: Path) -> None:
         ConfigError, match=r"environments/golden.yaml:2: pipeline = .* there is no module nowhere_at_all; write nowhere_at_all.py"
     ):
         check(environment().model_copy(update={"pipeline": "nowhere_at_all:build"}), root=tmp_path)
+
+
+def test_a_file_name_instead_of_a_module_is_told(tmp_path: Path) -> None:
+    given = environment().model_copy(update={"pipeline": f"{module(tmp_path, TINY)}.py:build"})
+    with pytest.raises(ConfigError, match=r"name the module, without \.py"):
+        definition_of(given, placeholder_infrastructure(given), tmp_path)
 
 
 @pytest.mark.parametrize(
