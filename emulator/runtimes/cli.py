@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> int:
     """Run the command line `arguments` (without `runtime`); 0, or 1 with one message on stderr."""
     options = _parser().parse_args(arguments)
     try:
-        for runtime in _chosen(options.name):
+        for runtime in chosen(options.name):
             _build(runtime, options.cache) if options.verb == "build" else _print_python(runtime, options.cache)
     except EmulatorError as failed:
         sys.stderr.write(f"{failed}\n")
@@ -38,7 +38,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _chosen(name: str | None) -> list[Runtime]:
+def chosen(name: str | None) -> list[Runtime]:
+    """The runtime of that name; without one, those that are not left to their first use."""
     known = runtimes()
     if name is not None and name not in known:
         raise EmulatorError(f"There is no runtime {name!r}; there are: {', '.join(known)}.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -19,8 +18,8 @@ from emulator.processes import ProcessRegistry
 from emulator.sagemaker.container.launch import PLAIN_VARIABLE, Host, Pod, isolation_refused, networks_refused
 from emulator.sagemaker.jobs.paths import HostPaths
 from tests.emulator.sagemaker.account import Account, command_lines, until
+from tests.emulator.sagemaker.served import endpoint_of, served
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 needs_networks = pytest.mark.skipif(networks_refused() is not None, reason="this machine gives hosts no networks of their own")
 needs_namespaces = pytest.mark.skipif(isolation_refused() is not None, reason="this machine makes no namespaces")
 
@@ -128,20 +127,6 @@ def test_the_first_host_that_fails_ends_the_others(tmp_path: Path) -> None:
     with pod_of(tmp_path, one="sleep 600", two="exit 9") as (pod, _):
         assert pod.wait(10)
         assert pod.exit_codes() == {"one": None, "two": 9}
-
-
-@contextmanager
-def served(state_dir: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """An emulator process; terminated at the end unless that happened before."""
-    command = [sys.executable, "-m", "emulator", "serve", "--port", "0", "--state-dir", str(state_dir), "--account", "111122223333"]
-    own = os.environ | environment
-    with subprocess.Popen([*command, "--region", "us-east-1"], cwd=REPOSITORY, env=own, stdout=subprocess.PIPE) as process:
-        yield process
-        process.terminate()
-
-
-def endpoint_of(process: subprocess.Popen[bytes]) -> str:
-    return str(json.loads(process.stdout.readline())["endpoint"]) if process.stdout else ""
 
 
 @pytest.fixture

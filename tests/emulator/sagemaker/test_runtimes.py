@@ -10,7 +10,7 @@ import pytest
 from emulator.errors import EmulatorError
 from emulator.runtimes import build as building
 from emulator.runtimes.catalog import Runtime, accelerators, image, image_patterns
-from emulator.runtimes.cli import main
+from emulator.runtimes.cli import chosen, main
 from emulator.sagemaker.jobs.containers import Machine
 
 
@@ -77,6 +77,10 @@ def test_a_runtime_that_does_not_import_is_not_built(cache: Path, tmp_path: Path
 def test_the_command_prints_the_interpreter_of_a_built_runtime(runtime: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["python", "pytorch"]) == 0
     assert capsys.readouterr().out == f"{runtime}\n"
+
+
+def test_without_a_name_the_command_builds_what_is_not_left_to_its_first_use() -> None:
+    assert [runtime.name for runtime in chosen(None)] == ["pytorch"]
 
 
 def test_the_command_says_how_to_build_what_is_not_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
