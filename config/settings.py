@@ -188,4 +188,4 @@ class Environment(Settings):
     endpoint: Endpoint = Endpoint()
     """The temporary endpoint."""
     pipeline: PipelineFunction | None = None
-    """Your own pipeline instead of Shoal's: `module:function`, importable from the repository root; see docs/own-pipeline.md."""
+    """Your own pipeline instead of Shoal's: `module:function` in lower case, from the repository root; see docs/own-pipeline.md."""

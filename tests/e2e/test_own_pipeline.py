@@ -57,7 +57,7 @@ def deployed(mine: Checkout) -> str:
     assert started.exit_code == 0, started.output
     result = mine.run("deploy", "mine", "--local")
     assert result.exit_code == 0, result.output
-    return re.findall(r"http://localhost:\d+", started.output)[0]
+    return str(re.findall(r"http://localhost:\d+", started.output)[0])
 
 
 def test_what_is_deployed_is_the_functions_definition(deployed: str) -> None:

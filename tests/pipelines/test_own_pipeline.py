@@ -67,7 +67,7 @@ def test_without_the_key_the_definition_is_shoals_own() -> None:
 def test_the_key_is_a_module_and_a_function_in_lower_case(tmp_path: Path, name: str) -> None:
     (line,) = lines_with(tmp_path, {"pipeline": name})
     assert line.startswith(f'environments/test.yaml:4: pipeline = "{name}": does not match the pattern')
-    assert "`module:function`, in lower case" in line
+    assert "`module:function` in lower case" in line
 
 
 def test_a_functions_dict_is_the_definition_with_the_environments_values_in_it(tmp_path: Path) -> None:
