@@ -9,7 +9,6 @@ Each stand-in and its reason (docs/verification.md lists them):
 - orted: a host that is not the first waits for mpirun's daemon to come and to end, by the name it has in Open MPI 4; in 5 it is prted.
 - gethostname.so: the toolkit preloads it into ranks so that they see SageMaker's host name. It reads /opt/ml and crashes without
   it, so it is left out only where the container has no /opt/ml of its own (SAGEMAKER_BASE_DIR set).
-- the end of a host with a parameter server: the toolkit leaves a process behind that never ends, and Python would wait for it.
 Everything else, mpirun, smddprun, torchrun, the user's script, is the real thing.
 """
 
@@ -17,8 +16,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import logging
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -91,19 +88,6 @@ def without_preload(runner: Any, method: str) -> None:
     setattr(runner, method, command)
 
 
-def train() -> None:
-    """The toolkit's `train`; raises SystemExit, unless a parameter server is left: then the process ends here."""
-    try:
-        importlib.import_module("sagemaker_training.cli.train").main()
-    except SystemExit as ended:
-        if multiprocessing.active_children():
-            logging.shutdown()
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(int(ended.code or 0))
-        raise
-
-
 def main() -> None:
     smdataparallel: Any = importlib.import_module("sagemaker_training.smdataparallel")
     mpi: Any = importlib.import_module("sagemaker_training.mpi")
@@ -117,7 +101,7 @@ def main() -> None:
     if _SECRET.exists():
         write_key()
     sys.argv[0] = "train"
-    train()
+    importlib.import_module("sagemaker_training.cli.train").main()
 
 
 if __name__ == "__main__":
