@@ -24,6 +24,7 @@ _SSH = """#!/bin/sh
 exec python -P {program} run "$@"
 """
 _SUBNET, _FIRST_HOST = "10.0.0", 11
+_LEAST_WAITING = 4
 
 
 def image_for(uri: str, use: str) -> Image:
@@ -65,9 +66,14 @@ def give_accelerators(paths: HostPaths, count: int) -> None:
 
 
 def threads(machine: Machine, ranks: int) -> dict[str, str]:
-    """Environment that keeps `ranks` processes from each taking every core (OpenMP, and TensorFlow's own two pools)."""
-    each = str(machine.threads(ranks))
-    return {"OMP_NUM_THREADS": each, "TF_NUM_INTRAOP_THREADS": each, "TF_NUM_INTEROP_THREADS": each}
+    """Environment that keeps `ranks` processes from each taking every core (OpenMP, and TensorFlow's own two pools).
+
+    TensorFlow's pool between operations also holds those that only wait for other hosts: with one thread, a worker that waits for a
+    parameter server stands still for ever.
+    """
+    each = machine.threads(ranks)
+    between = max(_LEAST_WAITING, each)
+    return {"OMP_NUM_THREADS": str(each), "TF_NUM_INTRAOP_THREADS": str(each), "TF_NUM_INTEROP_THREADS": str(between)}
 
 
 def addresses(hosts: Sequence[str]) -> dict[str, str]:

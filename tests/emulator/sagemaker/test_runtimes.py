@@ -11,7 +11,7 @@ from emulator.errors import EmulatorError
 from emulator.runtimes import build as building
 from emulator.runtimes.catalog import Runtime, accelerators, image, image_patterns
 from emulator.runtimes.cli import chosen, main
-from emulator.sagemaker.jobs.containers import Machine
+from emulator.sagemaker.jobs.containers import Machine, threads
 
 
 def small_runtime(folder: Path) -> Runtime:
@@ -120,3 +120,8 @@ def test_a_host_shows_the_accelerators_it_has_but_not_more_than_cores(
 ) -> None:
     assert Machine(cores, wanted).accelerators(instance_type, hosts) == devices
     assert accelerators(instance_type) >= min(devices, 1)
+
+
+def test_ranks_share_the_cores_but_tensorflow_keeps_threads_that_may_wait() -> None:
+    shares = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "4"}
+    assert threads(Machine(2, None), ranks=6) == shares
