@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ START_TIMEOUT_S = 600
 CONNECT_TIMEOUT_S = 2
 POLL_S = 0.5
 REFUSALS = 3
+LEAST_THREADS = 4
 
 
 def read(environ: Mapping[str, str]) -> tf.distribute.cluster_resolver.ClusterResolver:
@@ -44,7 +46,9 @@ def wait_for_servers(spec: tf.train.ClusterSpec) -> None:
 def serve(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
     """Be a worker or a parameter server until the chief's process is gone: TensorFlow's servers have no end of their own."""
     spec = resolver.cluster_spec()
-    server = tf.distribute.Server(spec, job_name=resolver.task_type, task_index=resolver.task_id, protocol=resolver.rpc_layer)
+    # Operations that wait for another server hold a thread of this pool, which has as many as the machine has cores.
+    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=max(LEAST_THREADS, os.cpu_count() or 1))
+    server = tf.distribute.Server(spec, resolver.task_type, resolver.task_id, protocol=resolver.rpc_layer, config=config)
     wait_until_up(spec.task_address("chief", 0), time.monotonic() + START_TIMEOUT_S)
     wait_until_down(spec.task_address("chief", 0))
     del server

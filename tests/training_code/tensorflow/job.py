@@ -55,9 +55,11 @@ class Job:
         return finish(self.start([*mpirun, *flags, str(self.runtime.python), "-m", "mpi4py", str(CODE / script), *OPTIONS]))
 
     def task(self, script: Path, cluster: Cluster, role: str, index: int, *options: str) -> subprocess.Popen[str]:
-        """One task of a cluster, with TF_CONFIG as the toolkit writes it."""
+        """One task of a cluster on hosts of one core, with TF_CONFIG as the toolkit writes it."""
         config = {"cluster": cluster, "environment": "cloud", "task": {"index": index, "type": role}}
-        return self.start(self.runtime.alone(script, *(options or OPTIONS)), {"TF_CONFIG": json.dumps(config)})
+        return self.start(
+            self.runtime.alone(script, *(options or OPTIONS)), {"TF_CONFIG": json.dumps(config), "TF_NUM_INTEROP_THREADS": "1"}
+        )
 
 
 def free_addresses(count: int) -> list[str]:
