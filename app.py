@@ -1,4 +1,7 @@
-"""The CDK entry: environment files in, a cloud assembly out. `cdk ... -c environment=dev` takes one environment instead of all."""
+"""The CDK entry: environment files in, a cloud assembly out.
+
+`cdk ... -c environment=dev` takes one environment instead of all, `-c strategy=horovod` lays environments/strategies/horovod.yaml over it.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ def main() -> int:
 
     # The CLI hands the feature flags over by itself; `python app.py` without the CLI gets the same ones.
     app = ShoalApp(context=json.loads((ROOT / "cdk.json").read_text())["context"])
-    chosen = app.node.try_get_context("environment")
+    chosen, strategy = (app.node.try_get_context(key) for key in ("environment", "strategy"))
     try:
         for name in [chosen] if chosen else environment_names(ROOT):
-            for notice in app.add_environment(load_environment(name, ROOT), root=ROOT):
+            for notice in app.add_environment(load_environment(name, ROOT, strategy), root=ROOT, strategy=strategy):
                 print(f"{name}: {notice}", file=sys.stderr)
     except ConfigError as error:
         print(error, file=sys.stderr)

@@ -29,14 +29,25 @@ from lifecycle.target import Target
 from lifecycle.teardown import Teardown, refuse_if_protected, remove_bootstrap
 
 
+@dataclass(frozen=True)
+class Choice:
+    """What a user asks a demo to run."""
+
+    environment: str
+    strategy: str | None = None
+    """An overlay in environments/strategies/, or the environment as it is."""
+    parameters: dict[str, str] = field(default_factory=dict)
+    """Pipeline parameters."""
+
+
 @dataclass
 class Demo:
     """The state that the phases share."""
 
     workspace: Workspace
+    choice: Choice
     environment: Environment
     output: Path
-    parameters: dict[str, str]
     report: Report
     facts: Facts = field(default_factory=Facts)
     running: Running | None = None
@@ -86,20 +97,19 @@ class Demo:
         self.report(event)
 
 
-def run_demo(
-    workspace: Workspace, name: str, output: Path, parameters: dict[str, str], report: Report, shield: Callable[[], None]
-) -> Outcome:
+def run_demo(workspace: Workspace, choice: Choice, output: Path, report: Report, shield: Callable[[], None]) -> Outcome:
     """Runs the job and cleans up, whatever happens; writes the report; returns how it went.
 
     Raises ConfigError and UsageError, before anything is started, for what cannot work.
     """
-    environment = load_environment(name, workspace.root)
+    environment = load_environment(choice.environment, workspace.root, choice.strategy)
     refuse_if_protected(environment)
     dataset.require_known(environment.data.dataset, Names(environment).dataset_uri)
     dataset.verify(workspace.root / dataset.FOLDER)
     with only_one(demo_folder(workspace)):
         clear(output)
-        demo = Demo(workspace, environment, output, parameters, report)
+        demo = Demo(workspace, choice, environment, output, report)
+        demo.facts.strategy = choice.strategy or environment.training.strategy
         started_at = time.monotonic()
         outcome = run_phases(PHASES, demo, report, shield)
         outcome.seconds["total"] = time.monotonic() - started_at
@@ -128,7 +138,9 @@ def only_one(folder: Path) -> Iterator[None]:
 
 
 def _build_runtimes(demo: Demo) -> None:
-    build_runtimes(demo.workspace.root, demo.workspace.environ, demo.logs / "runtimes.log", lambda line: demo.report(Detail(line)))
+    runtime = demo.environment.training.framework  # a runtime is named after its framework
+    log = demo.logs / "runtimes.log"
+    build_runtimes(demo.workspace.root, demo.workspace.environ, runtime, log, lambda line: demo.report(Detail(line)))
 
 
 def _start_emulator(demo: Demo) -> None:
@@ -168,7 +180,7 @@ def _remove_bootstrap(demo: Demo) -> None:
 
 
 def _synth(demo: Demo) -> None:
-    demo.cdk.synth(demo.environment.name)
+    demo.cdk.synth(demo.environment.name, demo.choice.strategy)
 
 
 def _deploy(demo: Demo) -> None:
@@ -186,8 +198,8 @@ def _upload(demo: Demo) -> None:
 
 def _execute(demo: Demo) -> None:
     pipeline = Pipeline(demo.target, demo.names.pipeline)
-    demo.report(planned(pipeline, demo.parameters))
-    arn = pipeline.start(demo.parameters)
+    demo.report(planned(pipeline, demo.choice.parameters))
+    arn = pipeline.start(demo.choice.parameters)
     follower = Follower(pipeline, arn, demo.observe, LOCAL_POLL_S, demo.logs)
     follower.raise_unless_succeeded(follower.follow())
 

@@ -38,6 +38,8 @@ class Facts:
     created: set[Resource] = field(default_factory=set)
     left_behind: tuple[Resource, ...] | None = None
     """None: it was not possible to look."""
+    strategy: str | None = None
+    """How training was distributed: the name of the overlay, or the environment's strategy."""
 
 
 def clear(output: Path) -> None:
@@ -73,6 +75,7 @@ def summary_of(facts: Facts, outcome: Outcome, output: Path) -> dict[str, Any]:
     execution = facts.execution
     return {
         "status": status_of(outcome),
+        "strategy": facts.strategy,
         "failures": [{"phase": failure.phase, "message": message_of(failure)} for failure in outcome.failures],
         "accuracy": facts.evaluation.accuracy if facts.evaluation else None,
         "images": facts.evaluation.images if facts.evaluation else None,

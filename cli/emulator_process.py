@@ -122,9 +122,9 @@ class EmulatorProcess:
         raise CommandError("the emulator's start", None, tail_of(self.log), self.log)
 
 
-def build_runtimes(root: Path, inherited: Mapping[str, str], log: Path, on_line: Callable[[str], None]) -> None:
-    """Builds what stands in for the container images; returns at once if it is there."""
-    command = (sys.executable, "-m", "emulator", "runtime", "build")
+def build_runtimes(root: Path, inherited: Mapping[str, str], runtime: str, log: Path, on_line: Callable[[str], None]) -> None:
+    """Builds what stands in for the container images of `runtime`; returns at once if it is there."""
+    command = (sys.executable, "-m", "emulator", "runtime", "build", runtime)
     run_command(Command("emulator runtime build", command, root, {**inherited, "PYTHONUNBUFFERED": "1"}, log, _BUILD_TIMEOUT_S), on_line)
 
 

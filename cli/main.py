@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import sys
 from pathlib import Path
@@ -13,15 +14,17 @@ import click
 from rich.console import Console
 
 from cli import local, verbs
-from cli.demo import run_demo
+from cli.demo import Choice, run_demo
 from cli.demo_report import message_of, print_result, summary_of_file
 from cli.interrupts import interrupted_once
+from cli.strategies import strategies
 from cli.view import open_view
 from cli.workspace import Workspace
 from config.errors import ConfigError
 from config.loader import environment_file, environment_names, load_environment
 from lifecycle.errors import AWS_ERRORS, LifecycleError, UsageError, refusal
 from pipelines.check import check as check_environment
+from pipelines.launch.patching import warnings_of
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 _CHECKOUT = Path(__file__).resolve().parent.parent
@@ -40,15 +43,16 @@ def shoal(context: click.Context, root: Path) -> None:
 
 @shoal.command()
 @click.argument("environment", metavar="[ENV]", default="dev")
+@click.option("--strategy", metavar="NAME", help="Another way to distribute the training; `shoal strategies` lists them.")
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), help="Where the report goes (demo-out).")
 @click.option("--parameter", "-p", "parameters", multiple=True, metavar="KEY=VALUE", help="A pipeline parameter; may be repeated.")
 @click.pass_obj
-def demo(workspace: Workspace, environment: str, output: Path | None, parameters: tuple[str, ...]) -> None:
+def demo(workspace: Workspace, environment: str, strategy: str | None, output: Path | None, parameters: tuple[str, ...]) -> None:
     """Run the whole of it on this machine: deploy ENV (dev), train on MNIST, evaluate, register, serve, and tear down."""
     folder = (output or workspace.root / "demo-out").resolve()
-    given = verbs.parse_parameters(parameters)
+    choice = Choice(environment, strategy, verbs.parse_parameters(parameters))
     with open_view() as view, interrupted_once() as shield:
-        outcome = run_demo(workspace, environment, folder, given, view, shield)
+        outcome = run_demo(workspace, choice, folder, view, shield)
     print_result(Console(soft_wrap=True), summary_of_file(folder), folder)
     for failure in outcome.failures:
         click.echo(f"shoal demo: {failure.phase}: {message_of(failure)}", err=True)
@@ -80,6 +84,8 @@ def _is_valid(workspace: Workspace, name: str) -> bool:
     click.echo(f"{environment_file(name)}: ok ({training.strategy} on {training.instance_count} x {training.instance_type})")
     for notice in notices:
         click.echo(f"{environment_file(name)}: notice: {notice}")
+    for warning in warnings_of(training, datetime.datetime.now(tz=datetime.UTC).date()):
+        click.echo(f"{environment_file(name)}: warning: {warning}")
     return True
 
 
@@ -87,6 +93,7 @@ for command in (local.local, verbs.synth, verbs.deploy, verbs.diff, verbs.data, 
     shoal.add_command(command)
 shoal.add_command(verbs.invoke_endpoint)
 shoal.add_command(verbs.destroy)
+shoal.add_command(strategies)
 
 
 def main(arguments: list[str] | None = None) -> int:

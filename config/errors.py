@@ -6,11 +6,12 @@ ConfigError           one environment file cannot be used
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 NOTHING = object()
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,8 @@ class Problem:
     related: tuple[str, ...] = field(default=(), compare=False)
     """Further keys that the rule read; if one of them is already known to be wrong, this problem is not reported."""
 
-    def line(self, file: str, number: int | None = None) -> str:
-        """`file:number: key = value: what is wrong; what to do`."""
-        place = f"{file}:{number}" if number else file
+    def line(self, place: str) -> str:
+        """`place: key = value: what is wrong; what to do`."""
         shown = f"{self.key} = {shorten(self.given)}" if self.given is not NOTHING else self.key
         return ": ".join(part for part in (place, shown, f"{self.message}; {self.advice}") if part)
 
@@ -38,10 +38,11 @@ class Problem:
 class ConfigError(Exception):
     """One environment file cannot be used; `str()` gives every problem of the file, one per line."""
 
-    def __init__(self, file: str, problems: Sequence[Problem], lines: dict[str, int] | None = None) -> None:
+    def __init__(self, file: str, problems: Sequence[Problem], places: Mapping[str, str] | None = None) -> None:
+        """`places` says where a key stands, as `file:line`; `file` is named for the others."""
         self.file = file
         self.problems = tuple(problems)
-        self.lines = tuple(problem.line(file, line_of(problem.key, lines or {})) for problem in problems)
+        self.lines = tuple(problem.line(standing(problem.key, places or {}, file)) for problem in problems)
         super().__init__("\n".join(self.lines))
 
 
@@ -49,9 +50,9 @@ class LaunchError(ConfigError):
     """The training section asks for a combination of strategy, instance, image and launcher that cannot run."""
 
 
-def line_of(key: str, lines: dict[str, int]) -> int | None:
-    """The line of `key`; an item of a list stands where the list begins."""
-    return lines.get(key) or lines.get(key.partition("[")[0])
+def standing(key: str, places: Mapping[str, Found], default: Found) -> Found:
+    """What `places` says of `key`; an item of a list stands where the list begins."""
+    return places.get(key, places.get(key.partition("[")[0], default))
 
 
 def shorten(value: Any, limit: int = 80) -> str:

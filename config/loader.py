@@ -1,4 +1,4 @@
-"""An environment file in, a frozen `Environment` out, or one `ConfigError` with every problem of the file, one line each.
+"""An environment file (and an overlay, if asked for) in, a frozen `Environment` out, or one `ConfigError` with every problem.
 
 Three readings, each reporting all it finds: the YAML text (`config.document`), the types and limits (`config.settings`), and the
 rules between keys (`config.rules`), which run on whatever part of the file was right.
@@ -7,18 +7,20 @@ rules between keys (`config.rules`), which run on whatever part of the file was 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from config import document
-from config.errors import ConfigError, Problem, line_of, shorten
+from config.errors import ConfigError, Problem, shorten, standing
 from config.mistakes import problems_of, without
 from config.rules import problems_between
 from config.settings import Environment
 
 FOLDER = "environments"
+OVERLAYS = "strategies"
 
 
 def environment_file(name: str) -> str:
@@ -26,35 +28,113 @@ def environment_file(name: str) -> str:
     return f"{FOLDER}/{name}.yaml"
 
 
+def strategy_file(name: str) -> str:
+    """Path of the overlay `name`, relative to the repository root."""
+    return f"{FOLDER}/{OVERLAYS}/{name}.yaml"
+
+
 def environment_names(root: Path) -> list[str]:
     """Names of the environments under `root`, sorted."""
     return sorted(path.stem for path in (root / FOLDER).glob("*.yaml"))
 
 
-def load_environment(name: str, root: Path) -> Environment:
-    """The environment `name` of the repository at `root`. Raises ConfigError, also when there is no such environment."""
-    path = root / environment_file(name)
-    if not path.is_file():
-        known = environment_names(root)
-        message = f"there is no environment {shorten(name)}; there are: {', '.join(known) or 'none'}"
-        raise ConfigError(environment_file(name), [Problem("", message, "name one of them, or write this file")])
-    return load(path, shown_as=environment_file(name))
+def strategy_names(root: Path) -> list[str]:
+    """Names of the overlays under `root`, sorted."""
+    return sorted(path.stem for path in (root / FOLDER / OVERLAYS).glob("*.yaml"))
+
+
+def load_environment(name: str, root: Path, strategy: str | None = None) -> Environment:
+    """The environment `name` of the repository at `root`, with the overlay `strategy` (a file in environments/strategies/) laid over it.
+
+    Raises ConfigError, also when there is no such environment or overlay.
+    """
+    return _environment(_sources(name, root, strategy), name)
 
 
 def load(path: Path, shown_as: str | None = None) -> Environment:
     """The environment in the file `path`. Raises ConfigError; its lines call the file `shown_as`, by default its path."""
-    file = shown_as or str(path)
-    parsed = document.parse(_read(path, file))
-    if parsed.problems and parsed.data is None:
-        raise ConfigError(file, parsed.problems, parsed.lines)
-    if not isinstance(parsed.data, dict):
-        message = "an environment file is a mapping of keys to values"
-        raise ConfigError(file, [Problem("", message, "start with `name:`, `account:` and `region:`; see environments/dev.yaml")])
-    environment, problems = _validate(parsed.data, path.stem)
-    if environment is None or problems or parsed.problems:
-        in_file_order = sorted(parsed.problems + problems, key=lambda problem: line_of(problem.key, parsed.lines) or 0)
-        raise ConfigError(file, in_file_order, parsed.lines)
+    return _environment([_Source(shown_as or str(path), path)], path.stem)
+
+
+def places(name: str, root: Path, strategy: str | None = None) -> dict[str, str]:
+    """Where each key of the environment stands, as `file:line`; empty for what cannot be read."""
+    try:
+        return _places([source.parse() for source in _sources(name, root, strategy)])
+    except ConfigError:
+        return {}
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A file, and what its user knows it as."""
+
+    file: str
+    path: Path
+
+    def parse(self) -> _Parsed:
+        return _Parsed(self.file, document.parse(_read(self.path, self.file)))
+
+
+@dataclass(frozen=True)
+class _Parsed:
+    """A file's content."""
+
+    file: str
+    document: document.Document
+
+    def place(self, key: str) -> str:
+        number = standing(key, self.document.lines, 0)
+        return f"{self.file}:{number}" if number else self.file
+
+
+def _sources(name: str, root: Path, strategy: str | None) -> list[_Source]:
+    """The environment's file, then the overlay's. Raises ConfigError with the names there are."""
+    asked = [("environment", name, environment_file(name), environment_names(root))]
+    if strategy is not None:
+        asked.append(("strategy", strategy, strategy_file(strategy), strategy_names(root)))
+    for kind, given, file, known in asked:
+        if not (root / file).is_file():
+            message = f"there is no {kind} {shorten(given)}; there are: {', '.join(known) or 'none'}"
+            raise ConfigError(file, [Problem("", message, "name one of them, or write this file")])
+    return [_Source(file, root / file) for _, _, file, _ in asked]
+
+
+def _environment(sources: list[_Source], stem: str) -> Environment:
+    """The environment that the files make together, later ones over earlier ones. Raises ConfigError with all mistakes."""
+    parsed = [source.parse() for source in sources]
+    for part in parsed:
+        if part.document.problems and part.document.data is None:
+            raise ConfigError(
+                part.file, part.document.problems, {problem.key: part.place(problem.key) for problem in part.document.problems}
+            )
+        if not isinstance(part.document.data, dict):
+            message = "an environment file is a mapping of keys to values"
+            raise ConfigError(part.file, [Problem("", message, "start with `name:`, `account:` and `region:`; see environments/dev.yaml")])
+    environment, found = _validate(_merged([part.document.data for part in parsed]), stem)
+    problems = [problem for part in parsed for problem in part.document.problems] + found
+    if environment is None or problems:
+        raise ConfigError(parsed[0].file, _in_file_order(problems, parsed), _places(parsed))
     return environment
+
+
+def _merged(layers: list[Any]) -> dict[str, Any]:
+    """The layers as one: mappings are merged key by key, of anything else the last one counts."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+            merged[key] = _merged([merged[key], value]) if both else value
+    return merged
+
+
+def _places(parsed: list[_Parsed]) -> dict[str, str]:
+    return {key: part.place(key) for part in parsed for key in part.document.lines}
+
+
+def _in_file_order(problems: list[Problem], parsed: list[_Parsed]) -> list[Problem]:
+    """Of the file that has the last word on a key, the line; those of overlays come last."""
+    order = {key: (index, line) for index, part in enumerate(parsed) for key, line in part.document.lines.items()}
+    return sorted(problems, key=lambda problem: standing(problem.key, order, (0, 0)))
 
 
 def _read(path: Path, file: str) -> str:

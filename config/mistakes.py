@@ -33,6 +33,8 @@ def problems_of(error: ValidationError, data: dict[str, Any]) -> list[Problem]:
     """One problem per wrong key of `data`; a union that matches none of its types counts once."""
     grouped: dict[str, list[tuple[tuple[int | str, ...], Details]]] = {}
     for details in error.errors():
+        if details["type"] == "default_factory_not_called":  # a default that rests on another key, which is wrong itself
+            continue
         place = _place(details, data)
         grouped.setdefault(_path(place), []).append((place, details))
     # A list with a wrong item also counts as too short; the item is what to correct.

@@ -6,14 +6,18 @@ Rules that need a compatibility table (does smddp run on this instance type?) li
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from config.strategies import Defaults, defaults
 
 InstanceType = Annotated[str, StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9]+$")]
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=24)]
 AccountId = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
+PipelineFunction = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*:[a-z_][a-z0-9_]*$")]
 AzId = Annotated[str, StringConstraints(pattern=r"^[a-z]{3,4}[0-9]-az[0-9]$")]
 
 
@@ -28,7 +32,13 @@ class Strategy(StrEnum):
     """How training is distributed; the launch contract turns it into hyperparameters."""
 
     SMDDP = "smddp"
+    PYTORCHDDP = "pytorchddp"
     TORCHRUN = "torchrun"
+    HOROVOD = "horovod"
+    PARAMETER_SERVER = "parameter_server"
+    MULTI_WORKER_MIRRORED = "multi_worker_mirrored"
+    MIRRORED = "mirrored"
+    NONE = "none"
 
 
 class Collective(StrEnum):
@@ -42,6 +52,7 @@ class Framework(StrEnum):
     """The framework of the training image."""
 
     PYTORCH = "pytorch"
+    TENSORFLOW = "tensorflow"
 
 
 class InputMode(StrEnum):
@@ -77,23 +88,32 @@ class Data(Settings):
     """How SageMaker brings the S3 channels to the container: copied before the start, or streamed."""
 
 
+def _defaults(given: Mapping[str, Any]) -> Defaults:
+    """What the keys before it say about a key that was left out; `given` lacks those that were wrong."""
+    return defaults(given.get("framework", Framework.PYTORCH), given.get("strategy", Strategy.SMDDP))
+
+
 class Training(Settings):
     """The training job."""
 
     framework: Framework = Framework.PYTORCH
     """Framework of the training image."""
-    framework_version: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")] = "2.3.0"
-    """Framework version; chooses the image from the compatibility table."""
-    image_uri: str | None = None
-    """Full image URI (with tag or digest) instead of the one the table gives."""
     strategy: Strategy = Strategy.SMDDP
     """How training is distributed."""
+    framework_version: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")] = Field(
+        default_factory=lambda given: _defaults(given).framework_version
+    )
+    """Framework version; chooses the image from the compatibility table. Left out, one whose image has what the strategy needs."""
+    image_uri: str | None = None
+    """Full image URI (with tag or digest) instead of the one the table gives."""
     collective: Collective = Collective.ALLREDUCE
     """The collective smddp accelerates; only read with strategy smddp."""
     fallback: Strategy | None = None
     """Strategy to swap to, with a notice, where `strategy` cannot run; without it that is an error."""
     custom_mpi_options: str = ""
     """Extra mpirun options, split at white space by the toolkit; only for launchers that use mpirun."""
+    processes_per_host: Annotated[int, Field(ge=1, le=128)] | None = None
+    """Ranks on each node, with strategy horovod; left out, one per GPU, or one."""
     instance_type: InstanceType = "ml.p4d.24xlarge"
     """SageMaker instance type of each training node."""
     instance_count: Annotated[int, Field(ge=1, le=128)] = 1
@@ -106,10 +126,10 @@ class Training(Settings):
     """Use managed spot capacity; the job then resumes from its checkpoint."""
     max_wait_s: Annotated[int, Field(ge=60, le=2_419_200)] | None = None
     """With spot: the longest total time, waiting included; at least max_runtime_s."""
-    source_dir: str = "training_code/pytorch"
-    """Folder whose files become the code archive, relative to the repository root."""
-    entry_point: str = "train.py"
-    """Script in source_dir that the toolkit starts on every rank."""
+    source_dir: str = Field(default_factory=lambda given: _defaults(given).source_dir)
+    """Folder whose files become the code archive, relative to the repository root. Left out, that of the framework."""
+    entry_point: str = Field(default_factory=lambda given: _defaults(given).entry_point)
+    """Script in source_dir that the toolkit starts on every rank. Left out, that of the framework and the strategy."""
     hyperparameters: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Command line arguments of the entry point (`name: value` becomes `--name value`)."""
     environment: dict[str, str] = Field(default_factory=dict)
@@ -167,3 +187,5 @@ class Environment(Settings):
     """The evaluation job and the accuracy gate."""
     endpoint: Endpoint = Endpoint()
     """The temporary endpoint."""
+    pipeline: PipelineFunction | None = None
+    """Your own pipeline instead of Shoal's: `module:function` in lower case, from the repository root; see docs/own-pipeline.md."""

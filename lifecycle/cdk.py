@@ -41,9 +41,13 @@ class Cdk:
     """For temporary files and, unless it speaks to AWS, for what the CLI keeps in the user's home."""
     on_line: Callable[[str], None] | None = None
 
-    def synth(self, environment: str | None = None) -> None:
-        """Writes the cloud assembly of one environment or of all; it needs neither network nor credentials, and is given none."""
-        only = ("-c", f"environment={environment}") if environment else ()
+    def synth(self, environment: str | None = None, strategy: str | None = None) -> None:
+        """Writes the cloud assembly of one environment or of all; it needs neither network nor credentials, and is given none.
+
+        `strategy` names an overlay in environments/strategies/ to lay over the environment.
+        """
+        context = {"environment": environment, "strategy": strategy}
+        only = tuple(word for key, value in context.items() if value for word in ("-c", f"{key}={value}"))
         app = ("--app", shlex.join([sys.executable, "app.py"]))
         arguments = (*app, "--output", str(self.assembly), "--quiet", *only)
         shutil.rmtree(self.assembly, ignore_errors=True)  # the CLI keeps the assets of earlier synths

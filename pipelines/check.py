@@ -9,16 +9,15 @@ import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
-from config import document
-from config.errors import ConfigError, LaunchError, Problem
-from config.loader import environment_file
+from config.errors import ConfigError, Problem
+from config.loader import environment_file, places
 from config.names import Names
 from config.rules import is_placeholder_account
 from config.settings import Environment, Target
 from pipelines import shapes
-from pipelines.definition import build
 from pipelines.errors import DefinitionError
 from pipelines.launch import resolve, tables
+from pipelines.own_pipeline import definition_of
 from pipelines.requests import Infrastructure
 
 _INSTANCE_TYPE_SHAPES = {
@@ -28,31 +27,28 @@ _INSTANCE_TYPE_SHAPES = {
 }
 
 
-def check(environment: Environment, file: str | None = None, root: Path | None = None) -> list[str]:
+def check(environment: Environment, root: Path | None = None, strategy: str | None = None) -> list[str]:
     """What the user should know although everything can run, one line each.
 
-    Raises ConfigError, whose lines open with `file` (by default the environment's place in the repository). With `root`, the
-    repository's folder, the scripts that the environment names must exist, and lines name the line of the file too.
+    Raises ConfigError. With `root`, the repository's folder, the scripts that the environment names must exist, and lines name the
+    line of the file (or of the overlay `strategy`) too.
     """
-    file = file or environment_file(environment.name)
-    problems = [*_unknown_instance_types(environment), *_other_architectures(environment), *_missing_scripts(environment, root)]
+    file = environment_file(environment.name)
+    where = places(environment.name, root, strategy) if root else {}
+    problems = [*_unknown_instance_types(environment), *_other_architectures(environment)]
+    problems += _missing_scripts(environment, root, environment.training.entry_point)
     if problems:
-        raise ConfigError(file, problems, _lines_of(root, file))
+        raise ConfigError(file, problems, where)
     try:
         launch = resolve(environment.training, environment.region, file)
-        shapes.check(build(environment, placeholder_infrastructure(environment)))
-    except LaunchError as error:
-        raise LaunchError(file, error.problems, _lines_of(root, file)) from error
+        _require_scripts(environment, root, launch.entry_point)
+        definition_of(environment, placeholder_infrastructure(environment), root)
+    except ConfigError as error:
+        raise type(error)(file, error.problems, where) from error
     except DefinitionError as error:
         advice = "correct the value it came from"
         raise ConfigError(file, [Problem("", f"SageMaker would refuse {mistake}", advice) for mistake in error.mistakes]) from error
     return [*_own_notices(environment), *launch.notices]
-
-
-def _lines_of(root: Path | None, file: str) -> dict[str, int]:
-    """Where each key stands, if the file is there to look."""
-    path = root / file if root else None
-    return document.parse(path.read_text(encoding="utf-8")).lines if path and path.is_file() else {}
 
 
 def _own_notices(environment: Environment) -> Iterator[str]:
@@ -77,21 +73,29 @@ def _other_architectures(environment: Environment) -> Iterator[Problem]:
     for section, instance_type in sections.items():
         if tables.is_arm(instance_type) or tables.has_other_accelerators(instance_type):
             kind = "an Arm processor" if tables.is_arm(instance_type) else "accelerators that are no GPUs"
-            message = f"has {kind}, for which AWS's PyTorch images in pipelines/launch/images.yaml are not made"
+            message = f"has {kind}, for which the images in pipelines/launch/images.yaml are not made"
             yield Problem(f"{section}.instance_type", message, "choose one such as ml.m5.xlarge, or with GPUs for training", instance_type)
 
 
-def _missing_scripts(environment: Environment, root: Path | None) -> Iterator[Problem]:
+def _require_scripts(environment: Environment, root: Path | None, entry_point: str) -> None:
+    """Raises ConfigError."""
+    if problems := _missing_scripts(environment, root, entry_point):
+        raise ConfigError(environment_file(environment.name), problems)
+
+
+def _missing_scripts(environment: Environment, root: Path | None, entry_point: str) -> list[Problem]:
+    """Those that the environment needs and the repository does not have; `entry_point` is the one that would run."""
     if root is None:
-        return
+        return []
     source_dir = environment.training.source_dir
     if not (root / source_dir).is_dir():
-        yield Problem("training.source_dir", "there is no such folder", "give a folder of the repository", source_dir)
-        return
-    scripts = {"training.entry_point": environment.training.entry_point, "evaluation.entry_point": environment.evaluation.entry_point}
-    for key, script in scripts.items():
-        if not (root / source_dir / script).is_file():
-            yield Problem(key, f"there is no such file in {source_dir}", "write it, or name one that is there", script)
+        return [Problem("training.source_dir", "there is no such folder", "give a folder of the repository", source_dir)]
+    scripts = {"training.entry_point": entry_point, "evaluation.entry_point": environment.evaluation.entry_point}
+    return [
+        Problem(key, f"there is no such file in {source_dir}", "write it, or name one that is there", script)
+        for key, script in scripts.items()
+        if not (root / source_dir / script).is_file()
+    ]
 
 
 def _unknown_instance_types(environment: Environment) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from config.names import Names
-from config.settings import Environment
+from config.settings import Environment, Framework
 from pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
 from pipelines.launch import Launch
 from pipelines.launch.tables import takes_volume_key
@@ -210,7 +210,10 @@ class Requests:
     def _hyperparameters(self) -> dict[str, Any]:
         """The launch contract's, with what is a parameter of the pipeline left open, and the script's own."""
         contract: dict[str, Any] = dict(self.launch.hyperparameters)
-        contract["sagemaker_instance_type"] = self.parameters.instance_type
+        if "sagemaker_instance_type" in contract:
+            contract["sagemaker_instance_type"] = self.parameters.instance_type
+        if self.launch.needs_model_dir:
+            contract["model_dir"] = self._artifacts("training", "model")
         contract["sagemaker_submit_directory"] = self.parameters.code_uri
         return contract | {name: parameter.as_text() for name, parameter in self.parameters.hyperparameters.items()}
 
@@ -226,12 +229,18 @@ class Requests:
         return {
             "Image": self.launch.inference_image_uri,
             "ModelDataUrl": self.model_data,
-            "Environment": {
-                "SAGEMAKER_PROGRAM": "inference.py",
-                "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
-                "SAGEMAKER_CONTAINER_LOG_LEVEL": "20",
-                "SAGEMAKER_REGION": self.environment.region,
-            },
+            "Environment": self._serving_environment(),
+        }
+
+    def _serving_environment(self) -> dict[str, str]:
+        """What SDK v2 sets for a model of the framework. TensorFlow Serving's container finds code/inference.py by itself."""
+        if self.launch.framework is Framework.TENSORFLOW:
+            return {"SAGEMAKER_TFS_NGINX_LOGLEVEL": "info"}
+        return {
+            "SAGEMAKER_PROGRAM": "inference.py",
+            "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
+            "SAGEMAKER_CONTAINER_LOG_LEVEL": "20",
+            "SAGEMAKER_REGION": self.environment.region,
         }
 
     def _training_vpc(self) -> dict[str, Any]:

@@ -23,11 +23,11 @@ class ShoalApp(cdk.App):
         if checked:
             cdk.Validations.of(self).add_plugins(AwsSolutionsChecks(self))
 
-    def add_environment(self, environment: Environment, *, root: Path) -> list[str]:
+    def add_environment(self, environment: Environment, *, root: Path, strategy: str | None = None) -> list[str]:
         """Add the stacks of one environment of the repository at `root`; returns what its owner should know.
 
-        Raises ConfigError when something in the environment would fail later.
+        `strategy` is the overlay that the environment was loaded with. Raises ConfigError when something in it would fail later.
         """
-        notices = check(environment, root=root)
+        notices = check(environment, root=root, strategy=strategy)
         EnvironmentStage(self, environment=environment, root=root)
         return notices

@@ -9,8 +9,8 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from config.names import Names
-from pipelines import shapes
-from pipelines.definition import Infrastructure, build
+from pipelines.definition import Infrastructure
+from pipelines.own_pipeline import definition_of
 from stacks.constructs import smoke_test, teardown_guard
 from stacks.constructs.code_archive import CodeArchive
 from stacks.constructs.job_roles import JobRoles, Place
@@ -45,8 +45,7 @@ class PipelineStack(cdk.Stack):
         training = Place([network.training_subnet], [network.training_security_group])
         hosting = Place(network.hosting_subnets, [network.hosting_security_group])
         self._jobs = JobRoles(self, "JobRoles", names=names, key=data.key, training=training, hosting=hosting)
-        definition = build(environment, self._infrastructure())
-        shapes.check(definition)
+        definition = definition_of(environment, self._infrastructure(), root)
         self._allow_pulls(definition)
         role = self._pipeline_role(definition)
         self.pipeline = TrainingPipeline(

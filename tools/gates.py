@@ -12,10 +12,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = str(ROOT / ".venv" / "bin" / "python")
+TENSORFLOW = "training_code/tensorflow"
+OPTIONS = ("--allow-untyped-decorators", "--cache-dir", ".mypy_cache/tensorflow")  # tf.function, where TensorFlow is not installed
 LINT: tuple[tuple[str, list[str]], ...] = (
     ("ruff check", [PYTHON, "-m", "ruff", "check", "."]),
     ("ruff format", [PYTHON, "-m", "ruff", "format", "--check", "."]),
     ("mypy", [PYTHON, "-m", "mypy"]),
+    ("mypy, TensorFlow", ["env", f"MYPYPATH={TENSORFLOW}", PYTHON, "-m", "mypy", *OPTIONS, TENSORFLOW]),
 )
 TESTS: tuple[tuple[str, list[str]], ...] = (
     ("environments", [PYTHON, "-m", "cli", "check"]),

@@ -55,8 +55,11 @@ def _install_locked(runtime: Runtime, folder: Path, progress: Progress) -> None:
     progress(f"{runtime.name}: making a virtual environment with Python {sys.version.split()[0]}")
     venv.create(folder, with_pip=True, symlinks=True)
     locked = sum(1 for line in runtime.lock.read_text().splitlines() if "==" in line)
-    progress(f"{runtime.name}: installing {locked} locked packages (torch among them: this takes a minute or two)")
+    progress(f"{runtime.name}: installing {locked} locked packages (a framework among them: this takes a minute or two)")
     _pip(folder, ["--requirement", str(runtime.lock)], progress)
+    if runtime.without_dependencies:
+        progress(f"{runtime.name}: installing without their dependencies: {', '.join(runtime.without_dependencies)}")
+        _pip(folder, ["--no-deps", *runtime.without_dependencies], progress)
     base_marker(folder).touch()
 
 

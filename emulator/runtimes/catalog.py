@@ -17,6 +17,8 @@ import yaml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CATALOG = REPOSITORY / "emulator" / "images.yaml"
+CATALOG_VARIABLE = "SHOAL_IMAGES"
+"""Environment variable that names another file than `emulator/images.yaml`; paths in it are relative to the repository or absolute."""
 CACHE_VARIABLE = "SHOAL_RUNTIMES"
 """Environment variable that moves the cache; without it, `.shoal/runtimes` in the repository."""
 
@@ -34,12 +36,17 @@ class Runtime:
     lock: Path
     local_packages: tuple[Path, ...]
     check: str
+    without_dependencies: tuple[str, ...] = ()
+    """Exact requirements of packages whose own requirements contradict the lock."""
+    on_first_use: bool = False
+    """Built when a job needs it, and not by `runtime build` without a name."""
 
     @property
     def base_version(self) -> str:
-        """Changes with the lock, the Python version and the machine; 12 hex digits, part of the folder's name."""
+        """Changes with the locked packages, the Python version and the machine; 12 hex digits, part of the folder's name."""
         digest = hashlib.sha256(f"{sys.version_info[:2]} {platform.machine()}".encode())
         digest.update(self.lock.read_bytes())
+        digest.update("\n".join(self.without_dependencies).encode())
         return digest.hexdigest()[:12]
 
     @property
@@ -77,6 +84,8 @@ class Image:
     uses: frozenset[str]
     runtime: Runtime
     environment: Mapping[str, str]
+    program: str
+    """What the container starts when nothing else is asked for: a file of `container/inside`."""
 
 
 def default_cache() -> Path:
@@ -100,7 +109,7 @@ def local_version_in(folder: Path) -> str | None:
 
 @functools.cache
 def _catalog() -> dict[str, Any]:
-    return dict(yaml.safe_load(CATALOG.read_text()))
+    return dict(yaml.safe_load(Path(os.environ.get(CATALOG_VARIABLE) or CATALOG).read_text()))
 
 
 def runtimes() -> dict[str, Runtime]:
@@ -111,14 +120,15 @@ def runtimes() -> dict[str, Runtime]:
 def _runtime(name: str) -> Runtime:
     entry = _catalog()["runtimes"][name]
     packages = tuple(REPOSITORY / package for package in entry["local_packages"])
-    return Runtime(name, REPOSITORY / entry["lock"], packages, entry["check"])
+    apart = tuple(entry.get("without_dependencies", ()))
+    return Runtime(name, REPOSITORY / entry["lock"], packages, entry["check"], apart, entry["build"] == "on first use")
 
 
 def image(uri: str, use: str) -> Image | None:
     """The entry for an image URI and a use (training, processing, inference); None when there is none."""
     for entry in _catalog()["images"]:
         if fnmatch.fnmatchcase(uri, entry["image"]) and use in entry["uses"]:
-            return Image(entry["image"], frozenset(entry["uses"]), _runtime(entry["runtime"]), entry["environment"])
+            return Image(entry["image"], frozenset(entry["uses"]), _runtime(entry["runtime"]), entry["environment"], entry["program"])
     return None
 
 

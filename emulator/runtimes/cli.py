@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> int:
     """Run the command line `arguments` (without `runtime`); 0, or 1 with one message on stderr."""
     options = _parser().parse_args(arguments)
     try:
-        for runtime in _chosen(options.name):
+        for runtime in chosen(options.name):
             _build(runtime, options.cache) if options.verb == "build" else _print_python(runtime, options.cache)
     except EmulatorError as failed:
         sys.stderr.write(f"{failed}\n")
@@ -27,7 +27,9 @@ def main(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m emulator runtime", description="Local runtimes that stand in for container images.")
     verbs = parser.add_subparsers(dest="verb", required=True)
-    build_verb = verbs.add_parser("build", help="build the runtime (all of them without NAME); does nothing when it is built")
+    build_verb = verbs.add_parser(
+        "build", help="build the runtime (without NAME: those that are not left to their first use); does nothing when it is built"
+    )
     build_verb.add_argument("name", nargs="?")
     python_verb = verbs.add_parser("python", help="print the path of a built runtime's interpreter")
     python_verb.add_argument("name")
@@ -36,11 +38,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _chosen(name: str | None) -> list[Runtime]:
+def chosen(name: str | None) -> list[Runtime]:
+    """The runtime of that name; without one, those that are not left to their first use."""
     known = runtimes()
     if name is not None and name not in known:
         raise EmulatorError(f"There is no runtime {name!r}; there are: {', '.join(known)}.")
-    return [known[name]] if name else list(known.values())
+    return [known[name]] if name else [runtime for runtime in known.values() if not runtime.on_first_use]
 
 
 def _build(runtime: Runtime, cache: Path | None) -> None:

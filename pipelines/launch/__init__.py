@@ -1,6 +1,30 @@
 """The launch contract: how the training section of an environment becomes images and hyperparameters, checked against AWS's tables."""
 
-from pipelines.launch.contract import Contract, SmddpAllGather, SmddpAllReduce, Torchrun
+from pipelines.launch.contract import (
+    Contract,
+    Horovod,
+    Mirrored,
+    MultiWorkerMirrored,
+    ParameterServer,
+    PytorchDdp,
+    SingleProcess,
+    SmddpAllGather,
+    SmddpAllReduce,
+    Torchrun,
+)
 from pipelines.launch.resolve import Launch, resolve
 
-__all__ = ["Contract", "Launch", "SmddpAllGather", "SmddpAllReduce", "Torchrun", "resolve"]
+__all__ = [
+    "Contract",
+    "Horovod",
+    "Launch",
+    "Mirrored",
+    "MultiWorkerMirrored",
+    "ParameterServer",
+    "PytorchDdp",
+    "SingleProcess",
+    "SmddpAllGather",
+    "SmddpAllReduce",
+    "Torchrun",
+    "resolve",
+]

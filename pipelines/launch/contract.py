@@ -1,8 +1,8 @@
 """How a distributed training starts, one value per strategy: settings in, the toolkit's hyperparameters out.
 
 SageMaker's API has no field for it. The training toolkit inside the image reads hyperparameters that start with `sagemaker_`;
-these are the ones that SDK v2's `PyTorch(distribution=...)` emits (`tests/goldens/make_sdk_v2.py` compares). Which launcher goes with
-which collective: https://docs.aws.amazon.com/sagemaker/latest/dg/data-parallel-framework-estimator.html
+these are the ones that SDK v2's `PyTorch(distribution=...)` and `TensorFlow(distribution=...)` emit; `tests/goldens/make_sdk_v2.py`
+asks it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ class Contract(Protocol):
     """What it is called in messages."""
     launcher: ClassVar[str]
     """The program that starts the ranks."""
+    names_instance_type: ClassVar[bool]
+    """Whether `sagemaker_instance_type` goes with it, by which the toolkit chooses settings for the network."""
 
     def hyperparameters(self) -> dict[str, str]:
         """The toolkit's hyperparameters except `sagemaker_instance_type`, values encoded as JSON."""
@@ -27,10 +29,11 @@ class Contract(Protocol):
 
 @dataclass(frozen=True)
 class SmddpAllReduce:
-    """smddp under mpirun: its AllReduce, NCCL's AllGather. SDK v2: `smdistributed.dataparallel` or `pytorchddp`."""
+    """smddp under mpirun: its AllReduce, NCCL's AllGather. SDK v2: `smdistributed.dataparallel`."""
 
     label: ClassVar[str] = "smddp with AllReduce"
     launcher: ClassVar[str] = "mpirun"
+    names_instance_type: ClassVar[bool] = True
     custom_mpi_options: str = ""
 
     def hyperparameters(self) -> dict[str, str]:
@@ -41,11 +44,19 @@ class SmddpAllReduce:
 
 
 @dataclass(frozen=True)
+class PytorchDdp(SmddpAllReduce):
+    """The same under another name. SDK v2: `pytorchddp`, which it rewrites to `smdistributed.dataparallel`."""
+
+    label: ClassVar[str] = "pytorchddp"
+
+
+@dataclass(frozen=True)
 class SmddpAllGather:
     """smddp under torchrun: its AllGather (for FSDP and the like), NCCL's AllReduce. SDK v2: `torch_distributed`."""
 
     label: ClassVar[str] = "smddp with AllGather"
     launcher: ClassVar[str] = "torchrun"
+    names_instance_type: ClassVar[bool] = True
 
     def hyperparameters(self) -> dict[str, str]:
         return {"sagemaker_torch_distributed_enabled": "true"}
@@ -57,6 +68,70 @@ class Torchrun:
 
     label: ClassVar[str] = "torchrun"
     launcher: ClassVar[str] = "torchrun"
+    names_instance_type: ClassVar[bool] = True
 
     def hyperparameters(self) -> dict[str, str]:
         return {"sagemaker_torch_distributed_enabled": "true"}
+
+
+@dataclass(frozen=True)
+class Horovod:
+    """Horovod under plain mpirun. SDK v2: `mpi`. Without `processes_per_host` the toolkit starts one rank per GPU, or one."""
+
+    label: ClassVar[str] = "horovod"
+    launcher: ClassVar[str] = "mpirun"
+    names_instance_type: ClassVar[bool] = False
+    custom_mpi_options: str = ""
+    processes_per_host: int | None = None
+
+    def hyperparameters(self) -> dict[str, str]:
+        ranks = {"sagemaker_mpi_num_of_processes_per_host": str(self.processes_per_host)} if self.processes_per_host else {}
+        return {"sagemaker_mpi_enabled": "true", **ranks, "sagemaker_mpi_custom_mpi_options": json.dumps(self.custom_mpi_options)}
+
+
+@dataclass(frozen=True)
+class ParameterServer:
+    """Asynchronous, TensorFlow only: a parameter server on every host. SDK v2: `parameter_server`."""
+
+    label: ClassVar[str] = "parameter_server"
+    launcher: ClassVar[str] = "python"
+    names_instance_type: ClassVar[bool] = False
+
+    def hyperparameters(self) -> dict[str, str]:
+        return {"sagemaker_parameter_server_enabled": "true"}
+
+
+@dataclass(frozen=True)
+class MultiWorkerMirrored:
+    """Synchronous, TensorFlow only: TensorFlow's own collectives between hosts. SDK v2: `multi_worker_mirrored_strategy`."""
+
+    label: ClassVar[str] = "multi_worker_mirrored"
+    launcher: ClassVar[str] = "python"
+    names_instance_type: ClassVar[bool] = False
+
+    def hyperparameters(self) -> dict[str, str]:
+        return {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
+
+
+@dataclass(frozen=True)
+class Mirrored:
+    """One process whose script copies the model to every GPU of the host. The toolkit needs to know nothing of it."""
+
+    label: ClassVar[str] = "mirrored"
+    launcher: ClassVar[str] = "python"
+    names_instance_type: ClassVar[bool] = False
+
+    def hyperparameters(self) -> dict[str, str]:
+        return {}
+
+
+@dataclass(frozen=True)
+class SingleProcess:
+    """One process on one host. SDK v2: no `distribution`."""
+
+    label: ClassVar[str] = "none"
+    launcher: ClassVar[str] = "python"
+    names_instance_type: ClassVar[bool] = False
+
+    def hyperparameters(self) -> dict[str, str]:
+        return {}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,39 @@ class ImageTags:
     training_gpu: str
     training_cpu: str
     inference_cpu: str
+    end_of_patch: datetime.date | None
+    """The last day on which AWS patches these images; None where it is not known."""
+    source: str
+    notice: str = ""
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """How many training instances a strategy makes sense on."""
+
+    least: int = 1
+    most: int | None = None
+
+
+@dataclass(frozen=True)
+class StrategyRow:
+    """What a strategy starts, and where it can."""
+
+    launcher: str
+    starts: str
+    source: str
+    hosts: Hosts = Hosts()
+    since: Mapping[str, str] = field(default_factory=dict)
+    """Framework to the first version that has what the strategy needs."""
+
+
+@dataclass(frozen=True)
+class HorovodImages:
+    """Until which version, and in which images, AWS installs Horovod for a framework."""
+
+    last: str
+    devices: tuple[str, ...]
+    source: str
 
 
 @cache
@@ -47,10 +82,49 @@ def smddp_instance_types() -> dict[str, tuple[str, ...]]:
     return {name: tuple(row["collectives"]) for name, row in _table("smddp")["instance_types"].items()}
 
 
+def former_smddp_instance_type(name: str) -> str | None:
+    """Which page of AWS's was the last to name this instance type for smddp, if one did."""
+    row = _table("smddp")["former_instance_types"].get(name)
+    return str(row["until"]) if row else None
+
+
+def least_python(framework: str) -> str:
+    """The oldest Python that the training code of this framework is written for."""
+    return str(_table("images")["least_python"][framework])
+
+
+def python_too_old(framework: str, version: str) -> tuple[str, str] | None:
+    """The Python of AWS's image and the one that the training code needs, if it is too old."""
+    python = _table("images")["too_old"][framework].get(version)
+    return (python, least_python(framework)) if python else None
+
+
+def starts_toolkit(repository: str) -> bool:
+    """Whether images of this repository of AWS start SageMaker's training toolkit."""
+    return repository in _table("images")["with_toolkit"]
+
+
 @cache
 def image_tags(framework: str) -> dict[str, ImageTags]:
     """Framework version to the tags of its images."""
     return {version: ImageTags(**row) for version, row in _table("images")[framework].items()}
+
+
+@cache
+def strategy(name: str) -> StrategyRow:
+    row = dict(_table("strategies")["strategies"][name])
+    return StrategyRow(**{**row, "hosts": Hosts(**row.get("hosts", {}))})
+
+
+@cache
+def horovod_images(framework: str) -> HorovodImages:
+    row = _table("strategies")["horovod"][framework]
+    return HorovodImages(row["last"], tuple(row["devices"]), row["source"])
+
+
+def ordered(version: str) -> tuple[int, ...]:
+    """`2.10.1` as numbers, so that versions compare."""
+    return tuple(int(part) for part in version.split("."))
 
 
 def registry(region: str) -> str | None:
@@ -59,9 +133,9 @@ def registry(region: str) -> str | None:
     return account
 
 
-def image_uri(region: str, purpose: str, tag: str) -> str:
+def image_uri(region: str, framework: str, purpose: str, tag: str) -> str:
     """URI of AWS's image for `purpose` (training, inference) in `region`, which must have a registry."""
-    repository = _table("images")["repositories"][purpose]
+    repository = _table("images")["repositories"][framework][purpose]
     return f"{registry(region)}.dkr.ecr.{region}.amazonaws.com/{repository}:{tag}"
 
 

@@ -65,6 +65,8 @@ class JobRoles(Construct):
         self._allow_interfaces(self.endpoint, hosting)
         self._read(self.training, {"data": "datasets", "artifacts": "checkpoints"})
         self._write(self.training, ["training", "checkpoints"])
+        # TensorFlow's training toolkit asks where the bucket of the hyperparameter `model_dir` lies, before it starts anything.
+        self.training.allow("LocateArtifacts", ["s3:GetBucketLocation"], on=[f"arn:aws:s3:::{names.bucket('artifacts')}"])
         self._read_code(self.training)
         self._read(self.evaluation, {"data": "datasets", "artifacts": "training"})
         self._write(self.evaluation, ["evaluation"])

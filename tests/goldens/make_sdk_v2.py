@@ -19,18 +19,33 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 REGION = "us-east-1"
-IMAGE = f"763104351884.dkr.ecr.{REGION}.amazonaws.com/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker"
+REGISTRY = f"763104351884.dkr.ecr.{REGION}.amazonaws.com"
+IMAGES = {
+    "pytorch": f"{REGISTRY}/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker",
+    "tensorflow": f"{REGISTRY}/tensorflow-training:2.11.0-gpu-py39-cu112-ubuntu20.04-sagemaker",
+}
 OPTIONS = "-verbose --NCCL_DEBUG VERSION"
-CASES: dict[str, dict[str, Any]] = {
-    "smdistributed": {"smdistributed": {"dataparallel": {"enabled": True}}},
-    "smdistributed with custom_mpi_options": {"smdistributed": {"dataparallel": {"enabled": True, "custom_mpi_options": OPTIONS}}},
-    "pytorchddp": {"pytorchddp": {"enabled": True}},
-    "pytorchddp with custom_mpi_options": {"pytorchddp": {"enabled": True, "custom_mpi_options": OPTIONS}},
-    "torch_distributed": {"torch_distributed": {"enabled": True}},
-    "smdistributed and torch_distributed": {
-        "smdistributed": {"dataparallel": {"enabled": True}},
-        "torch_distributed": {"enabled": True},
-    },
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "smdistributed": ("pytorch", {"smdistributed": {"dataparallel": {"enabled": True}}}),
+    "smdistributed with custom_mpi_options": (
+        "pytorch",
+        {"smdistributed": {"dataparallel": {"enabled": True, "custom_mpi_options": OPTIONS}}},
+    ),
+    "pytorchddp": ("pytorch", {"pytorchddp": {"enabled": True}}),
+    "pytorchddp with custom_mpi_options": ("pytorch", {"pytorchddp": {"enabled": True, "custom_mpi_options": OPTIONS}}),
+    "torch_distributed": ("pytorch", {"torch_distributed": {"enabled": True}}),
+    "smdistributed and torch_distributed": (
+        "pytorch",
+        {"smdistributed": {"dataparallel": {"enabled": True}}, "torch_distributed": {"enabled": True}},
+    ),
+    "mpi": ("pytorch", {"mpi": {"enabled": True}}),
+    "mpi with processes and options": ("pytorch", {"mpi": {"enabled": True, "processes_per_host": 4, "custom_mpi_options": OPTIONS}}),
+    "nothing": ("pytorch", {}),
+    "tensorflow: smdistributed": ("tensorflow", {"smdistributed": {"dataparallel": {"enabled": True, "custom_mpi_options": OPTIONS}}}),
+    "tensorflow: mpi": ("tensorflow", {"mpi": {"enabled": True, "processes_per_host": 8, "custom_mpi_options": OPTIONS}}),
+    "tensorflow: parameter_server": ("tensorflow", {"parameter_server": {"enabled": True}}),
+    "tensorflow: multi_worker_mirrored_strategy": ("tensorflow", {"multi_worker_mirrored_strategy": {"enabled": True}}),
+    "tensorflow: nothing": ("tensorflow", {}),
 }
 
 
@@ -38,26 +53,28 @@ def refuse(*_: object, **__: object) -> NoReturn:
     raise OSError("this script sends nothing")
 
 
-def hyperparameters(distribution: dict[str, Any]) -> dict[str, str]:
-    """What `PyTorch(distribution=...)` would send in CreateTrainingJob."""
+def hyperparameters(framework: str, distribution: dict[str, Any]) -> dict[str, str]:
+    """What `PyTorch(distribution=...)` or `TensorFlow(distribution=...)` would send in CreateTrainingJob."""
     import boto3
     from sagemaker.pytorch import PyTorch
     from sagemaker.session import Session
+    from sagemaker.tensorflow import TensorFlow
 
     boto = boto3.Session(aws_access_key_id="golden", aws_secret_access_key="golden", region_name=REGION)
     opt_out = {"SchemaVersion": "1.0", "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}}}
-    estimator = PyTorch(
-        entry_point="train.py",
-        source_dir="s3://code/sourcedir.tar.gz",
-        role="arn:aws:iam::111122223333:role/training",
-        image_uri=IMAGE,
-        instance_count=2,
-        instance_type="ml.p4d.24xlarge",
-        output_path="s3://artifacts/training",
-        hyperparameters={"epochs": 2, "batch-size": 256, "learning-rate": 0.003, "optimizer": "adam"},
-        distribution=distribution,
-        sagemaker_session=Session(boto, default_bucket="code", sagemaker_config=opt_out),
-    )
+    given: dict[str, Any] = {
+        "entry_point": "train.py",
+        "source_dir": "s3://code/sourcedir.tar.gz",
+        "role": "arn:aws:iam::111122223333:role/training",
+        "image_uri": IMAGES[framework],
+        "instance_count": 2,
+        "instance_type": "ml.p4d.24xlarge",
+        "output_path": "s3://artifacts/training",
+        "hyperparameters": {"epochs": 2, "batch-size": 256, "learning-rate": 0.003, "optimizer": "adam"},
+        "distribution": distribution,
+        "sagemaker_session": Session(boto, default_bucket="code", sagemaker_config=opt_out),
+    }
+    estimator = TensorFlow(framework_version="2.11.0", py_version="py39", **given) if framework == "tensorflow" else PyTorch(**given)
     estimator._prepare_for_training("job-1")
     emitted: dict[str, str] = estimator.hyperparameters()
     return emitted
@@ -70,7 +87,10 @@ def main() -> None:
     golden = {
         "made_by": "tests/goldens/make_sdk_v2.py",
         "versions": {"python": platform.python_version(), **{name: version(name) for name in ("sagemaker", "boto3", "botocore")}},
-        "cases": {name: {"distribution": case, "hyperparameters": hyperparameters(case)} for name, case in CASES.items()},
+        "cases": {
+            name: {"framework": framework, "distribution": case, "hyperparameters": hyperparameters(framework, case)}
+            for name, (framework, case) in CASES.items()
+        },
     }
     target = Path(__file__).with_name("sdk_v2.json")
     target.write_text(json.dumps(golden, indent=2) + "\n", encoding="utf-8")

@@ -13,6 +13,7 @@ import pytest
 
 from config.errors import LaunchError
 from config.hyperparameters import PIPELINE_PARAMETERS
+from config.settings import Framework, Strategy, Training
 from pipelines import shapes
 from pipelines.definition import build
 from tests.pipelines.inputs import GOLDENS, ROOT, definition, environment, golden, infrastructure, steps_by_name
@@ -162,3 +163,30 @@ def test_building_takes_milliseconds() -> None:
     for _ in range(10):
         build(given, into)
     assert (time.perf_counter() - started) / 10 < 0.05
+
+
+def test_tensorflow_has_its_images_its_model_dir_and_its_servers_environment() -> None:
+    changed = environment().model_copy(update={"training": Training(framework=Framework.TENSORFLOW)})
+    steps = steps_by_name(build(changed, infrastructure()))
+    assert steps["Train"]["Arguments"]["HyperParameters"]["model_dir"] == {
+        "Std:Join": {
+            "On": "/",
+            "Values": [
+                "s3://shoal-mnist-golden-artifacts-111122223333-us-east-1/training",
+                {"Get": "Execution.PipelineExecutionId"},
+                "model",
+            ],
+        }
+    }
+    container = steps["CreateModel"]["Arguments"]["PrimaryContainer"]
+    assert container["Image"].endswith("/tensorflow-inference:2.11.1-cpu-py39-ubuntu20.04-sagemaker")
+    assert container["Environment"] == {"SAGEMAKER_TFS_NGINX_LOGLEVEL": "info"}
+
+
+def test_only_launchers_that_read_it_are_told_the_instance_type() -> None:
+    def hyperparameters(strategy: Strategy) -> dict[str, Any]:
+        changed = environment().model_copy(update={"training": Training(strategy=strategy)})
+        return dict(build(changed, infrastructure())["Steps"][0]["Arguments"]["HyperParameters"])
+
+    assert hyperparameters(Strategy.TORCHRUN)["sagemaker_instance_type"] == {"Get": "Parameters.InstanceType"}
+    assert "sagemaker_instance_type" not in hyperparameters(Strategy.HOROVOD)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,8 @@ SCRIPTS = Path(__file__).with_name("scripts")
 # The launcher module needs no torch: its tests import it from the checkout.
 sys.path.append(str(SOURCE))
 
+# What the TensorFlow images of the time had; Keras 3 is TensorFlow's default since 2.16.
+LEGACY_KERAS = {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
 Probe = Callable[..., dict[str, Any]]
 
 
@@ -29,14 +30,29 @@ def runtime() -> Runtime:
 
 @pytest.fixture(scope="session")
 def probe(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Probe:
-    """Run a script of `scripts/` on two ranks and return the JSON object that its rank 0 writes to the path it is given."""
+    """Run a script of `scripts/` as ranks and return the JSON object that its rank 0 writes to the path it is given."""
 
-    def run(script: str, launcher: str, **environment: str) -> dict[str, Any]:
+    def run(script: str, launcher: str, ranks: int = 2, **environment: str) -> dict[str, Any]:
         folder = tmp_path_factory.mktemp(script)
-        command = getattr(runtime, launcher)(2, SCRIPTS / f"{script}.py", folder / "answer.json")
-        outcome = runtime.run(command, folder, environment)
-        assert outcome.returncode == 0, outcome.output
-        answer: dict[str, Any] = json.loads((folder / "answer.json").read_text())
-        return answer | {"output": outcome.output}
+        command = getattr(runtime, launcher)(ranks, SCRIPTS / f"{script}.py", folder / "answer.json")
+        return runtime.answer(command, folder, environment)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def tensorflow_runtime() -> Runtime:
+    """The Python environment that stands in for the TensorFlow training image."""
+    return find_runtime("tensorflow")
+
+
+@pytest.fixture(scope="session")
+def tensorflow_probe(tensorflow_runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Probe:
+    """As `probe`, under mpirun, with legacy Keras."""
+
+    def run(script: str, ranks: int = 2, **environment: str) -> dict[str, Any]:
+        folder = tmp_path_factory.mktemp(script)
+        command = tensorflow_runtime.mpirun(ranks, SCRIPTS / f"{script}.py", folder / "answer.json")
+        return tensorflow_runtime.answer(command, folder, LEGACY_KERAS | environment)
 
     return run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEADLINE_S = 120
@@ -49,6 +51,10 @@ class Runtime:
         flags = ["-mca", "pml", "ob1", "-mca", "btl", "^openib", "-x", "SMDATAPARALLEL_USE_SINGLENODE=1"]
         return [*mpirun, *flags, "smddprun", str(self.python), "-m", "mpi4py", *map(str, arguments)]
 
+    def mpi(self, ranks: int, *arguments: str | Path) -> list[str]:
+        """The command that the training toolkit builds for Horovod: no smddprun."""
+        return [part for part in self.mpirun(ranks, *arguments) if part != "smddprun"]
+
     def torchrun(self, ranks: int, *arguments: str | Path) -> list[str]:
         """The command of torchrun on one host, with a free port of its own."""
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
@@ -66,6 +72,13 @@ class Runtime:
             start_new_session=True,
         )
 
+    def answer(self, command: Sequence[str], cwd: Path, extra: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """Run a command whose last argument is where it writes a JSON object; that object, and the output as `output`."""
+        outcome = self.run(command, cwd, extra)
+        assert outcome.returncode == 0, outcome.output
+        answer: dict[str, Any] = json.loads(Path(command[-1]).read_text())
+        return answer | {"output": outcome.output}
+
     def run(self, command: Sequence[str], cwd: Path, extra: Mapping[str, str] | None = None) -> Outcome:
         """Start the command and wait for its end."""
         return finish(self.launch(command, cwd, extra))
@@ -82,12 +95,17 @@ def finish(process: subprocess.Popen[str]) -> Outcome:
     return Outcome(process.returncode, output)
 
 
-def find_runtime() -> Runtime:
-    """The interpreter in SHOAL_RUNTIME_PYTHON, else the one that the emulator built."""
-    named = os.environ.get("SHOAL_RUNTIME_PYTHON")
+def find_runtime(name: str = "pytorch") -> Runtime:
+    """The interpreter in SHOAL_RUNTIME_PYTHON (SHOAL_TENSORFLOW_RUNTIME_PYTHON), else the emulator's, built if need be."""
+    named = os.environ.get("SHOAL_RUNTIME_PYTHON" if name == "pytorch" else f"SHOAL_{name.upper()}_RUNTIME_PYTHON")
     if named:
         return Runtime(Path(named))
-    asked = subprocess.run([sys.executable, "-m", "emulator", "runtime", "python", "pytorch"], cwd=ROOT, capture_output=True, text=True)
-    if asked.returncode:
-        raise RuntimeError(f"these tests need the PyTorch runtime: {asked.stdout}{asked.stderr}")
-    return Runtime(Path(asked.stdout.strip()))
+    _emulator("runtime", "build", name)
+    return Runtime(Path(_emulator("runtime", "python", name).strip()))
+
+
+def _emulator(*arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-m", "emulator", *arguments], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"these tests need a runtime: {done.stdout}{done.stderr}")
+    return done.stdout

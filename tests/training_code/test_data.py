@@ -11,6 +11,19 @@ from tests.smddp_local.runtime import Runtime
 from tests.training_code.training import CODE
 
 SCRIPT = Path(__file__).with_name("scripts") / "bad_files.py"
+DAMAGES = [
+    ("nothing", "2560 digits"),
+    ("missing", "train-labels-idx1-ubyte does not exist; the folder holds train-images-idx3-ubyte"),
+    ("empty", "train-images-idx3-ubyte is empty: 0 bytes, the header alone has 16"),
+    ("no entries", "train-labels-idx1-ubyte is empty: it holds 0 entries"),
+    ("truncated", "train-images-idx3-ubyte is truncated: 2007039 bytes for shape (2560, 28, 28)"),
+    ("too long", "train-images-idx3-ubyte is too long: 2007041 bytes"),
+    ("wrong magic", "is not the expected idx file: magic number 0x00000801, not 0x00000803"),
+    ("gzip", "(it is gzip-compressed: unpack it first)"),
+    ("label", "label 10 is outside 0..9"),
+    ("fewer labels", "2560 images but 7 labels"),
+    ("other size", "images are 14x28 pixels, not 28x28"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -24,19 +37,7 @@ def answers(runtime: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFa
 
 @pytest.mark.parametrize(
     ("damage", "message"),
-    [
-        ("nothing", "2560 digits"),
-        ("missing", "train-labels-idx1-ubyte does not exist; the folder holds train-images-idx3-ubyte"),
-        ("empty", "train-images-idx3-ubyte is empty: 0 bytes, the header alone has 16"),
-        ("no entries", "train-labels-idx1-ubyte is empty: it holds 0 entries"),
-        ("truncated", "train-images-idx3-ubyte is truncated: 2007039 bytes for shape (2560, 28, 28)"),
-        ("too long", "train-images-idx3-ubyte is too long: 2007041 bytes"),
-        ("wrong magic", "is not the expected idx file: magic number 0x00000801, not 0x00000803"),
-        ("gzip", "(it is gzip-compressed: unpack it first)"),
-        ("label", "label 10 is outside 0..9"),
-        ("fewer labels", "2560 images but 7 labels"),
-        ("other size", "images are 14x28 pixels, not 28x28"),
-    ],
+    DAMAGES,
 )
 def test_what_is_wrong_with_a_file_is_said(answers: dict[str, str], damage: str, message: str) -> None:
     assert message in answers[damage]

@@ -47,6 +47,21 @@ def test_an_archive_that_reaches_outside_its_folder_is_refused(evaluate: Callabl
     assert not (tmp_path / "out").exists()
 
 
+def test_pythons_without_extraction_filters_are_as_careful(runtime: Runtime, tmp_path: Path) -> None:
+    archives = {"good": tarfile.TarInfo("model.json"), "escapes": tarfile.TarInfo("../escaped"), "links": tarfile.TarInfo("link")}
+    archives["links"].type, archives["links"].linkname = tarfile.SYMTYPE, "/etc/passwd"
+    for name, member in archives.items():
+        with tarfile.open(tmp_path / f"{name}.tar.gz", "w:gz") as tar:
+            tar.addfile(member, io.BytesIO())
+    script = Path(__file__).parent / "scripts" / "unpack_on_old_python.py"
+    outcome = runtime.run(runtime.alone(script, CODE, *(tmp_path / f"{name}.tar.gz" for name in archives)), tmp_path)
+    assert outcome.output.splitlines() == [
+        "good.tar.gz: unpacked ['model.json']",
+        "escapes.tar.gz: '../escaped' would be extracted to outside the folder",
+        "links.tar.gz: 'link' is neither a file nor a folder",
+    ]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [(None, "model.tar.gz does not exist"), (b"not an archive", "model.tar.gz cannot be unpacked")],

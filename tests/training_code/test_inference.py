@@ -13,7 +13,7 @@ from tests.smddp_local.runtime import Runtime
 from tests.training_code.conftest import Trained
 from tests.training_code.mnist import DATA
 
-SCRIPT = Path(__file__).with_name("scripts") / "requests.py"
+SCRIPT = Path(__file__).with_name("scripts") / "send_requests.py"
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ EPOCH = re.compile(r"epoch=(\d+) test_loss=(\d+\.\d+) test_accuracy=(\d\.\d+) el
 
 @dataclass(frozen=True)
 class Job:
-    """One run of train.py: its folders, its launcher and its options."""
+    """One run of a script, train.py unless said: its folders, its launcher and its options."""
 
     runtime: Runtime
     dataset: Path
@@ -32,6 +32,7 @@ class Job:
     ranks: int = 1
     options: Sequence[str] = ("--epochs", "2", "--log-every", "1", "--checkpoint-every", "3")
     environment: dict[str, str] = field(default_factory=dict)
+    script: str = "train.py"
 
     @property
     def model_dir(self) -> Path:
@@ -46,7 +47,7 @@ class Job:
     def start(self) -> subprocess.Popen[str]:
         """Start it, as the toolkit does: folders by SM_* variables, hyperparameters on the command line."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        arguments = [str(CODE / "train.py"), *self.options]
+        arguments = [str(CODE / self.script), *self.options]
         command = self.runtime.alone(*arguments) if self.ranks == 1 else getattr(self.runtime, self.launcher)(self.ranks, *arguments)
         variables = {
             "SM_CHANNEL_TRAIN": str(self.dataset / "train"),

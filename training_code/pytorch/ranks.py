@@ -63,8 +63,8 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
     if chosen == "smddp":
         importlib.import_module(SMDDP_MODULE)  # registers the backend; under mpirun the stand-in also sets RANK and its like
     local_rank, local_world_size = _local(environ)
-    device = _device(local_rank)
-    _share_cores(device, local_world_size, environ)
+    device = choose_device(local_rank)
+    share_cores(device, local_world_size, environ)
     _join(chosen, environ)
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size(), local_rank, chosen, device)
@@ -101,14 +101,15 @@ def _local(environ: Mapping[str, str]) -> tuple[int, int]:
     return int(local_rank or "0"), int(environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
-def _device(local_rank: int) -> torch.device:
+def choose_device(local_rank: int) -> torch.device:
+    """The GPU of this rank of the host, made current; without GPUs the CPU."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank)
 
 
-def _share_cores(device: torch.device, local_world_size: int, environ: Mapping[str, str]) -> None:
+def share_cores(device: torch.device, local_world_size: int, environ: Mapping[str, str]) -> None:
     """Give each rank of a host its share of the cores: ranks that each start a thread per core slow each other down."""
     if device.type == "cpu" and "OMP_NUM_THREADS" not in environ:
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // local_world_size))

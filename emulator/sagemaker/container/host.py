@@ -9,29 +9,62 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from emulator.sagemaker.container import namespaces
+from emulator.sagemaker.container import namespaces, network
 
 _TMP = Path("/tmp")  # noqa: S108 (the container's own)
 _OPT = Path("/opt")
 _INSIDE = Path(__file__).parent / "inside"
+_LONGEST_INTERFACE = 15
+"""IFNAMSIZ without its final zero."""
 
 Host = dict[str, Any]
 
 
-def run_isolated(each: Host, visible: list[str]) -> int:
-    """Exit code of the host's command, run in mounts, a hostname and a process table of its own."""
+def run_isolated(each: Host, visible: list[str], pod: socket.socket | None = None) -> int:
+    """Exit code of the host's command, run in mounts, a hostname and a process table of its own.
+
+    With `pod`, in a network of its own too, which the pod joins to its bridge (see `network_of`).
+    """
     namespaces.die_with_parent()
-    namespaces.unshare(namespaces.NEW_MOUNTS | namespaces.NEW_HOSTNAME | namespaces.NEW_PIDS)
+    own = namespaces.NEW_MOUNTS | namespaces.NEW_HOSTNAME | namespaces.NEW_PIDS
+    namespaces.unshare(own | (namespaces.NEW_NETWORK if pod else 0))
+    if pod:
+        _enter_network(each, pod)
     first = os.fork()
     if first == 0:
         os._exit(_first_process(each, visible))
     signal.signal(signal.SIGTERM, lambda _number, _frame: os.kill(first, signal.SIGTERM))
     return _wait_for(first)
+
+
+def _enter_network(each: Host, pod: socket.socket) -> None:
+    """Say that our network exists, wait for the link into it, and hand the pod a listener for the emulator's port."""
+    with pod:
+        pod.send(b"alone")
+        if pod.recv(16) != b"joined":
+            raise ConnectionAbortedError(f"{each['name']}: the pod ended before it had joined this host's network")
+        network.bring_up("lo")
+        network.give_address(network.INTERFACE, each["address"])
+        network.bring_up(network.INTERFACE)
+        with socket.create_server(("127.0.0.1", each["port"]), backlog=128) as listener:
+            socket.send_fds(pod, [b"listening"], [listener.fileno()])
+
+
+def network_of(each: Host, pid: int, host: socket.socket) -> int:
+    """In the pod: join the network of the host whose process is `pid`; a socket that listens there for the emulator's port."""
+    if host.recv(16) == b"alone":
+        network.join_bridge(f"to-{each['name']}"[:_LONGEST_INTERFACE], pid)
+        host.send(b"joined")
+        _, descriptors, _, _ = socket.recv_fds(host, 16, 1)
+        if descriptors:
+            return descriptors[0]
+    raise ConnectionAbortedError(f"{each['name']}: the host ended before it had a network")
 
 
 def _first_process(each: Host, visible: list[str]) -> int:

@@ -22,6 +22,8 @@ _SOURCE_ROOT = Path(__file__).resolve().parents[3]
 _MODULE = "emulator.sagemaker.container.pod"
 PLAIN_VARIABLE = "SHOAL_PLAIN_CONTAINERS"
 """Environment variable that makes containers without namespaces even where the machine could make them."""
+SHARED_NETWORK_VARIABLE = "SHOAL_SHARED_NETWORK"
+"""Environment variable that makes the hosts of a job share one network even where each could have its own."""
 LONGEST_LINE = 256 * 1024
 """CloudWatch Logs takes 256 KB an event; a longer line is cut into several."""
 
@@ -39,6 +41,8 @@ class Host:
     command: Sequence[str]
     environment: Mapping[str, str]
     working_directory: str = "/"
+    address: str | None = None
+    """Its own IPv4 address on the pod's bridge; the hosts of a pod either all have one, or share one loopback interface."""
 
 
 @functools.cache
@@ -48,7 +52,19 @@ def isolation_refused() -> str | None:
         return f"{PLAIN_VARIABLE} is set"
     if sys.platform != "linux":
         return f"{sys.platform} has no Linux namespaces"
-    tried = subprocess.run(_pod_command("--probe"), env=_pod_environment(), capture_output=True, text=True, check=False, timeout=60)
+    return _probed("--probe")
+
+
+@functools.cache
+def networks_refused() -> str | None:
+    """Why hosts cannot have networks of their own, in the machine's own words; None when they can."""
+    if os.environ.get(SHARED_NETWORK_VARIABLE):
+        return f"{SHARED_NETWORK_VARIABLE} is set"
+    return isolation_refused() or _probed("--probe-networks")
+
+
+def _probed(what: str) -> str | None:
+    tried = subprocess.run(_pod_command(what), env=_pod_environment(), capture_output=True, text=True, check=False, timeout=60)
     return None if tried.returncode == 0 else (tried.stderr.strip().splitlines() or ["no reason given"])[-1]
 
 
@@ -61,7 +77,7 @@ def _pod_environment() -> dict[str, str]:
 
 
 class Pod:
-    """Running containers that share a network. `close()` ends every process in them; it is safe to call twice."""
+    """Running containers that reach each other. `close()` ends every process in them; it is safe to call twice."""
 
     def __init__(self, folder: Path, hosts: Sequence[Host], registry: ProcessRegistry) -> None:
         self._folder = folder
@@ -70,7 +86,7 @@ class Pod:
         self._exit_codes = folder / "exit-codes.json"
         self._dialling = threading.Lock()
         self._readers: list[threading.Thread] = []
-        self._relay: Relay | None = None
+        self._relays: list[Relay] = []
 
     def start(self, visible: Sequence[Path], emulator_port: int, on_line: Callable[[str, str], None]) -> None:
         """Start every host. `on_line(host, line)` is called from a thread per host for each line of output."""
@@ -104,6 +120,7 @@ class Pod:
                 "command": list(host.command),
                 "environment": dict(host.environment),
                 "working_directory": host.working_directory,
+                "address": host.address,
                 "output_fd": output,
             }
             for host, output in zip(self._hosts, outputs, strict=True)
@@ -124,9 +141,9 @@ class Pod:
         return path
 
     def _connect_relay(self, emulator_port: int) -> None:
-        message, descriptors, _, _ = socket.recv_fds(self._control, 64, 1)
+        message, descriptors, _, _ = socket.recv_fds(self._control, 64, len(self._hosts))
         if message == b"relay":
-            self._relay = Relay(socket.socket(fileno=descriptors[0]), emulator_port)
+            self._relays = [Relay(socket.socket(fileno=descriptor), emulator_port) for descriptor in descriptors]
         elif message != b"direct":
             self.close()
             raise PodError((self._folder / "pod.log").read_text(errors="replace").strip() or "the pod ended before it began")
@@ -161,7 +178,7 @@ class Pod:
             self._control.send(b"terminate")
 
     def dial(self, port: int) -> socket.socket:
-        """A connection to `port` of the pod's loopback interface; ConnectionError when nobody listens there."""
+        """A connection to `port` of the loopback interface that the hosts share; ConnectionError when nobody listens there."""
         with self._dialling:
             try:
                 self._control.send(f"dial {port}".encode())
@@ -181,6 +198,6 @@ class Pod:
         self._process.wait()
         for reader in self._readers:
             reader.join(timeout=10)
-        if self._relay:
-            self._relay.close()
+        for relay in self._relays:
+            relay.close()
         self._registry.forget(self._process.pid)

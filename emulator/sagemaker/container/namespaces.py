@@ -1,14 +1,12 @@
 """The few Linux system calls that a container is made of, which Python 3.11 lacks. Each raises OSError when refused.
 
-Manual pages: unshare(2), mount(2), mount_setattr(2), sethostname(2), prctl(2), netdevice(7), user_namespaces(7).
+Manual pages: unshare(2), mount(2), mount_setattr(2), sethostname(2), prctl(2), user_namespaces(7).
 """
 
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import os
-import socket
 import struct
 from pathlib import Path
 
@@ -22,7 +20,6 @@ NEW_NETWORK = 0x40000000
 _BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
 _PR_SET_PDEATHSIG, _SIGKILL = 1, 9
 _AT_FDCWD, _AT_RECURSIVE, _ATTR_READ_ONLY, _SYS_MOUNT_SETATTR = -100, 0x8000, 0x1, 442
-_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -83,10 +80,3 @@ def set_hostname(name: str) -> None:
 def die_with_parent() -> None:
     """The kernel kills this process when the one that forked it ends, however it ends."""
     _checked(_libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "prctl")
-
-
-def bring_loopback_up() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        request = struct.pack("16sh22x", b"lo", 0)
-        flags = struct.unpack("16sh22x", fcntl.ioctl(control, _SIOCGIFFLAGS, request))[1]
-        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", flags | _IFF_UP))

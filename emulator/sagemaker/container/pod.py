@@ -1,9 +1,11 @@
 """Runs the hosts of one job in namespaces of their own: `python -m emulator.sagemaker.container.pod SPEC CONTROL_FD`.
 
-SPEC is the JSON of `launch.PodSpec`; each host's output goes to its `output_fd`; exit codes go to SPEC's `exit_codes` file.
-All hosts share one network with nothing but a loopback interface, on which the emulator's port is relayed (so two jobs may
-both use torchrun's fixed port), and each has its own mounts, hostname and process numbers. Nothing survives the pod: its first
-process ends with its parent, and the kernel ends every process whose namespace lost its first process.
+SPEC is the JSON that `launch.Pod` writes; each host's output goes to its `output_fd`; exit codes go to SPEC's `exit_codes` file.
+The network of a pod is its own (so two jobs may both use torchrun's fixed port): with addresses in SPEC each host has a network
+with that address and the pod a bridge between them, otherwise all hosts share one with nothing but a loopback interface. In
+each of these networks the emulator's port is relayed, and nothing else is reachable. Each host has its own mounts, hostname
+and process numbers. Nothing survives the pod: its first process ends with its parent, and the kernel ends every process whose
+namespace lost its first process.
 
 CONTROL_FD carries `terminate` (SIGTERM to every process of every host) and `dial PORT` (answered with a connected socket);
 when the other end is closed, the pod ends.
@@ -18,10 +20,11 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from emulator.sagemaker.container import host, namespaces
+from emulator.sagemaker.container import host, namespaces, network
 
 SETUP_FAILED = 125
 """Exit code of a host that could not be set up; Docker uses the same."""
@@ -30,8 +33,10 @@ Spec = dict[str, Any]
 
 
 def main(arguments: list[str]) -> int:
-    if arguments == ["--probe"]:
-        return probe()
+    if arguments[:1] == ["--probe"]:
+        return probe(_mount_something)
+    if arguments[:1] == ["--probe-networks"]:
+        return probe(_join_two_networks)
     spec = json.loads(Path(arguments[0]).read_text())
     control = socket.socket(fileno=int(arguments[1]))
     if spec["isolation"] == "none":
@@ -39,10 +44,10 @@ def main(arguments: list[str]) -> int:
     return in_namespaces(lambda: run_hosts(spec, control))
 
 
-def probe() -> int:
-    """0 when this machine lets us make a container; otherwise one line on stderr says what was refused."""
+def probe(attempt: Callable[[], int]) -> int:
+    """0 when this machine lets us make what `attempt` makes; otherwise one line on stderr says what was refused."""
     try:
-        return in_namespaces(_mount_something)
+        return in_namespaces(attempt)
     except OSError as refused:
         sys.stderr.write(f"{refused}\n")
         return 1
@@ -50,6 +55,26 @@ def probe() -> int:
 
 def _mount_something() -> int:
     namespaces.mount("none", Path("/dev/shm"), "tmpfs")  # noqa: S108 (in its own namespace)
+    return 0
+
+
+def _join_two_networks() -> int:
+    network.make_bridge()
+    ours, theirs = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        _leave(_wait_in_network_of_its_own, theirs)
+    theirs.close()
+    if ours.recv(16) == b"alone":
+        network.join_bridge("to-other", child)
+        ours.send(b"joined")
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _wait_in_network_of_its_own(parent: socket.socket) -> int:
+    namespaces.unshare(namespaces.NEW_NETWORK)
+    parent.send(b"alone")
+    parent.recv(16)
     return 0
 
 
@@ -70,7 +95,7 @@ def _first_process(work: Any) -> int:
     namespaces.die_with_parent()
     namespaces.make_mounts_private()
     namespaces.mount("proc", Path("/proc"), "proc")
-    namespaces.bring_loopback_up()
+    network.bring_up("lo")
     return int(work())
 
 
@@ -87,8 +112,7 @@ def _leave(work: Any, *arguments: Any) -> NoReturn:
 
 def run_hosts(spec: Spec, control: socket.socket) -> int:
     """Start every host, then wait: until all ended with 0, or the first ended otherwise (the rest is then killed)."""
-    _offer_relay(spec, control)
-    running = {_start_host(spec, each): each["name"] for each in spec["hosts"]}
+    running = _start_hosts(spec, control)
     threading.Thread(target=_obey, args=(control, list(running), spec["isolation"] == "none"), daemon=True).start()
     codes: dict[str, int | None] = dict.fromkeys(running.values())
     while running and not any(codes.values()):
@@ -110,24 +134,45 @@ def _write(path: Path, codes: dict[str, int | None]) -> None:
     partial.replace(path)
 
 
-def _offer_relay(spec: Spec, control: socket.socket) -> None:
-    """Hand the emulator a listening socket of our network, at the port it has in its own."""
+def _start_hosts(spec: Spec, control: socket.socket) -> dict[int, str]:
+    """Start every host and hand the emulator what listens for its port; each host's process and name."""
     if spec["isolation"] == "none":
         control.send(b"direct")
-        return
+        return {_start_host(spec, each): each["name"] for each in spec["hosts"]}
+    if all(each["address"] for each in spec["hosts"]):
+        return _start_networked_hosts(spec, control)
     with socket.create_server(("127.0.0.1", spec["port"]), backlog=128) as listener:
         socket.send_fds(control, [b"relay"], [listener.fileno()])
+    return {_start_host(spec, each): each["name"] for each in spec["hosts"]}
 
 
-def _start_host(spec: Spec, each: Spec) -> int:
+def _start_networked_hosts(spec: Spec, control: socket.socket) -> dict[int, str]:
+    network.make_bridge()
+    running: dict[int, str] = {}
+    listeners = []
+    for each in spec["hosts"]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours:
+            pid = _start_host(spec, each | {"port": spec["port"]}, theirs)
+            theirs.close()
+            running[pid] = each["name"]
+            listeners.append(host.network_of(each, pid, ours))
+    socket.send_fds(control, [b"relay"], listeners)
+    for listener in listeners:
+        os.close(listener)
+    return running
+
+
+def _start_host(spec: Spec, each: Spec, link: socket.socket | None = None) -> int:
     child = os.fork()
     if child == 0:
-        others = [other["output_fd"] for other in spec["hosts"] if other is not each]
-        for descriptor in others:
+        for descriptor in {other["output_fd"] for other in spec["hosts"]} - {each["output_fd"]}:
             os.close(descriptor)
         os.dup2(each["output_fd"], 1)
         os.dup2(each["output_fd"], 2)
-        _leave(host.run_plain if spec["isolation"] == "none" else host.run_isolated, each, spec["visible"])
+        if spec["isolation"] == "none":
+            _leave(host.run_plain, each, spec["visible"])
+        _leave(host.run_isolated, each, spec["visible"], link)
     return child
 
 

@@ -9,12 +9,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from emulator.runtimes.catalog import Image
 from emulator.sagemaker.container.launch import Host, Pod, isolation_refused
 from emulator.sagemaker.core import Core
 from emulator.sagemaker.hosting.artifacts import fetch_model, resolve_container
 from emulator.sagemaker.jobs import containers
 from emulator.sagemaker.jobs.logs import LogStreams
 from emulator.sagemaker.jobs.paths import JobPaths
+from emulator.sagemaker.jobs.runtime_build import BuildStoppedError, RuntimeBuildError, make_sure_it_is_built
 from emulator.sagemaker.shapes import Document
 
 _HOST = "model"
@@ -60,14 +62,26 @@ class ModelServer:
         if "ModelDataUrl" in container:
             fetch_model(context.clients("s3", credentials), container["ModelDataUrl"], self._paths.upload, paths.model)
         machine = containers.Machine.here(self._core.settings.accelerators)
-        own = {"OMP_NUM_THREADS": str(machine.threads(1)), "SAGEMAKER_BIND_TO_PORT": str(self._port), **container.get("Environment", {})}
+        own = {**containers.threads(machine, 1), "SAGEMAKER_BIND_TO_PORT": str(self._port), **container.get("Environment", {})}
         environment = containers.environment(context, image, paths, credentials, own)
-        command = [str(image.runtime.python()), "-P", containers.tool("serve_model.py")]
+        command = [str(image.runtime.python()), "-P", containers.tool(image.program)]
         group = f"/aws/sagemaker/Endpoints/{self._endpoint}"
         self._log = LogStreams(context.clients("logs", None), group, self._variant["VariantName"], self._paths.log)
+        self._make_sure_of(image)
         self._pod = Pod(self._paths.folder, [Host(_HOST, paths.folder, command, environment)], self._core.registry)
         self._pod.start(containers.visible(image), containers.endpoint_port(context), self._log.write)
         self._wait_for_ping()
+
+    def _make_sure_of(self, image: Image) -> None:
+        log = self._log
+        try:
+            make_sure_it_is_built(
+                image.runtime, self._core.registry, lambda line: log.write("emulator", line) if log else None, self._closing.is_set
+            )
+        except RuntimeBuildError as failed:
+            raise ServerFailedError(str(failed)) from failed
+        except BuildStoppedError:
+            raise ServerFailedError("The endpoint was deleted.") from None
 
     def _wait_for_ping(self) -> None:
         pod = self._started()

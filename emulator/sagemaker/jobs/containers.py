@@ -1,17 +1,18 @@
-"""What every container of SageMaker shares: the image's runtime, environment, stand-ins and accelerators."""
+"""What every container of SageMaker shares: the image's runtime, environment, stand-ins, accelerators and address."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from emulator.context import RoleCredentials, ServiceContext
 from emulator.runtimes.catalog import Image, accelerators, image, image_patterns
-from emulator.sagemaker.container.launch import isolation_refused
+from emulator.sagemaker.container.launch import isolation_refused, networks_refused
 from emulator.sagemaker.jobs.paths import HostPaths
-from emulator.sagemaker.refusals import invalid, not_emulated
+from emulator.sagemaker.refusals import not_emulated
 
 TOOLS = Path(__file__).resolve().parents[1] / "container" / "inside"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -19,16 +20,18 @@ _NVIDIA_SMI = """#!/bin/sh
 # Stands for NVIDIA's program: the training toolkit counts the lines of `nvidia-smi --list-gpus`.
 i=0; while [ $i -lt {count} ]; do echo "GPU $i: Emulated accelerator (a share of the CPU)"; i=$((i+1)); done
 """
+_SSH = """#!/bin/sh
+exec python -P {program} run "$@"
+"""
+_SUBNET, _FIRST_HOST = "10.0.0", 11
+_LEAST_WAITING = 4
 
 
 def image_for(uri: str, use: str) -> Image:
-    """The catalog's entry for an image, its runtime built; ValidationException says what is missing otherwise."""
+    """The catalog's entry for an image; ValidationException when there is none."""
     found = image(uri, use)
     if found is None:
         raise not_emulated(f"the image {uri} for {use}; images it has: {', '.join(image_patterns(use))}")
-    if not found.runtime.is_built():
-        name = found.runtime.name
-        raise invalid(f"The runtime {name} of image {uri} is not built from the present files: python -m emulator runtime build {name}")
     return found
 
 
@@ -59,6 +62,36 @@ def give_accelerators(paths: HostPaths, count: int) -> None:
     if count:
         program = paths.folder / "bin" / "nvidia-smi"
         program.write_text(_NVIDIA_SMI.format(count=count))
+        program.chmod(0o755)
+
+
+def threads(machine: Machine, ranks: int) -> dict[str, str]:
+    """Environment that keeps `ranks` processes from each taking every core (OpenMP, and TensorFlow's own two pools).
+
+    TensorFlow's pool between operations also holds those that only wait for other hosts: with one thread, a worker that waits for a
+    parameter server stands still for ever.
+    """
+    each = machine.threads(ranks)
+    between = max(_LEAST_WAITING, each)
+    return {"OMP_NUM_THREADS": str(each), "TF_NUM_INTRAOP_THREADS": str(each), "TF_NUM_INTEROP_THREADS": str(between)}
+
+
+def addresses(hosts: Sequence[str]) -> dict[str, str]:
+    """An address for each of several hosts; none for one, or where the machine does not let them have networks of their own."""
+    if len(hosts) < 2 or networks_refused():
+        return {}
+    return {name: f"{_SUBNET}.{number}" for number, name in enumerate(hosts, _FIRST_HOST)}
+
+
+def give_secret(hosts: Sequence[HostPaths]) -> None:
+    """What the hosts of one job know and nobody else: their SSH key is made of it (see `inside/remote_shell.py`)."""
+    secret = secrets.token_hex(32)
+    for paths in hosts:
+        file = paths.folder / "bin" / "cluster-secret"
+        file.touch(mode=0o600)
+        file.write_text(secret)
+        program = paths.folder / "bin" / "ssh"
+        program.write_text(_SSH.format(program=tool("remote_shell.py")))
         program.chmod(0o755)
 
 

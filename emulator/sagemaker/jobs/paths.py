@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,11 +50,14 @@ class HostPaths:
             raise not_emulated(f"the container path {path_in_container} (only paths below /opt/ml)")
         return self.ml / path.relative_to(_OPT_ML)
 
-    def make(self, host_names: list[str]) -> None:
-        """Create the folders and the hosts file; every host of a pod is on the pod's loopback interface."""
+    def make(self, host_names: Sequence[str], addresses: Mapping[str, str] | None = None) -> None:
+        """Create the folders and the hosts file; hosts without an address are on the loopback interface they share."""
         for folder in (self.ml, self.folder / "tmp", self.folder / "opt", self.folder / "bin"):
             folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "hosts").write_text(f"127.0.0.1 localhost {' '.join(host_names)}\n")
+        known = addresses or {}
+        lines = [f"127.0.0.1 {' '.join(['localhost', *(name for name in host_names if name not in known)])}"]
+        lines += [f"{address} {name}" for name, address in known.items()]
+        (self.folder / "hosts").write_text("".join(f"{line}\n" for line in lines))
 
 
 @dataclass(frozen=True)
@@ -78,8 +82,8 @@ class JobPaths:
     def host(self, name: str) -> HostPaths:
         return HostPaths(self.folder / name)
 
-    def make(self, host_names: list[str]) -> None:
+    def make(self, host_names: Sequence[str], addresses: Mapping[str, str] | None = None) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.upload.mkdir(parents=True)
         for name in host_names:
-            self.host(name).make(host_names)
+            self.host(name).make(host_names, addresses)

@@ -17,6 +17,7 @@ from emulator.sagemaker.jobs import containers, storage
 from emulator.sagemaker.jobs.lifecycle import Job, JobFailedError, JobStoppedError, failure_reason
 from emulator.sagemaker.jobs.logs import LogStreams
 from emulator.sagemaker.jobs.paths import JobPaths
+from emulator.sagemaker.jobs.runtime_build import BuildStoppedError, RuntimeBuildError, make_sure_it_is_built
 from emulator.sagemaker.jobs.storage import DataError, FolderSync
 from emulator.sagemaker.jobs.supervision import Ended, Ending, supervise
 from emulator.sagemaker.shapes import Document
@@ -37,9 +38,9 @@ class ProcessingRun:
     def run(self) -> None:
         try:
             status, reason = self._lifecycle()
-        except JobStoppedError:
+        except (JobStoppedError, BuildStoppedError):
             status, reason = "Stopped", ""
-        except (JobFailedError, DataError, PodError, AwsError) as failed:
+        except (JobFailedError, DataError, PodError, RuntimeBuildError, AwsError) as failed:
             status, reason = "Failed", f"{'' if isinstance(failed, JobFailedError) else 'ClientError: '}{failed}"
         except Exception as bug:  # noqa: BLE001 (a job must never stay InProgress; the reason names the bug)
             (self._paths.folder / "emulator-error.txt").write_text(traceback.format_exc())
@@ -51,17 +52,27 @@ class ProcessingRun:
         self._credentials = context.role_credentials(self._request["RoleArn"], f"SageMaker-{self._job.name}"[:64])
         self._s3 = context.clients("s3", self._credentials)
         self._paths.make([_HOST])
-        for each in self._request.get("ProcessingInputs", []):
-            self._job.check_not_stopped()
-            self._fetch(each)
-        self._configure()
-        ending = self._process()
+        self._log = LogStreams(context.clients("logs", None), self._job.kind.log_group, self._job.name, self._paths.log)
+        try:
+            self._get_ready()
+            ending = self._process()
+        finally:
+            self._log.close()
         if ending.how is Ended.BY_ITSELF and ending.exit_code != 0:
             raise JobFailedError(f"AlgorithmError: {self._evidence()}, exit code: {ending.exit_code}")
         if ending.how is Ended.BY_ITSELF:
             self._upload()
             return "Completed", ""
         return "Stopped", "" if ending.how is Ended.STOPPED else "ClientError: The job ran longer than MaxRuntimeInSeconds and was stopped."
+
+    def _get_ready(self) -> None:
+        """The image, the inputs, the configuration."""
+        stopped = self._job.orders.stop.is_set
+        make_sure_it_is_built(self._image.runtime, self._job.core.registry, lambda line: self._log.write("emulator", line), stopped)
+        for each in self._request.get("ProcessingInputs", []):
+            self._job.check_not_stopped()
+            self._fetch(each)
+        self._configure()
 
     def _fetch(self, each: Document) -> None:
         source = each["S3Input"]
@@ -97,7 +108,6 @@ class ProcessingRun:
         context = self._job.core.context
         self._job.check_not_stopped()
         self._job.change(lambda document: document.update(ProcessingStartTime=names.now()))
-        self._log = LogStreams(context.clients("logs", None), self._job.kind.log_group, self._job.name, self._paths.log)
         pod = Pod(self._paths.folder, [self._host()], self._job.core.registry)
         syncs: list[FolderSync] = []
         try:
@@ -106,7 +116,6 @@ class ProcessingRun:
             limit_s = self._request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", 86_400)
             return supervise(pod, self._job.orders, limit_s, self._job.core.settings.stop_grace_s)
         finally:
-            self._log.close()
             for sync in syncs:
                 sync.close()
 
@@ -121,7 +130,7 @@ class ProcessingRun:
         own = {
             "PROCESSING_JOB_NAME": self._job.name,
             "PROCESSING_JOB_ARN": self._request["ProcessingJobArn"],
-            "OMP_NUM_THREADS": str(self._machine.threads(1)),
+            **containers.threads(self._machine, 1),
             **self._request.get("Environment", {}),
         }
         environment = containers.environment(self._job.core.context, self._image, paths, self._credentials, own)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from emulator.runtimes.catalog import Image
+from emulator.sagemaker.container.launch import isolation_refused, networks_refused
 from emulator.sagemaker.jobs.containers import image_for
 from emulator.sagemaker.jobs.metrics import compiled
 from emulator.sagemaker.jobs.paths import HostPaths
@@ -28,11 +29,14 @@ _REFUSED = (
     "ExperimentConfig",
 )
 _RESOURCE_REFUSED = ("InstanceGroups", "KeepAlivePeriodInSeconds", "TrainingPlanArn", "InstancePlacementConfig")
-_MPI_LAUNCHERS: Mapping[str, str] = {
+_NEED_OWN_NETWORKS: Mapping[str, str] = {
     "sagemaker_distributed_dataparallel_enabled": "smdistributed dataparallel (mpirun)",
     "sagemaker_pytorch_ddp_enabled": "pytorchddp (mpirun)",
     "sagemaker_mpi_enabled": "MPI",
+    "sagemaker_parameter_server_enabled": "parameter servers",
+    "sagemaker_multi_worker_mirrored_strategy_enabled": "MultiWorkerMirroredStrategy",
 }
+"""Launchers whose hosts all listen at the same port, and so cannot share one network."""
 
 
 def check_training(request: Document) -> Image:
@@ -85,17 +89,20 @@ def _check_resources(request: Document) -> None:
     if resources["InstanceType"].split(".")[1].startswith(("trn", "inf")):
         raise not_emulated(f"AWS Neuron devices ({resources['InstanceType']})")
     if resources["InstanceCount"] > 1:
-        _check_launcher(request.get("HyperParameters", {}))
+        if reason := isolation_refused():
+            raise not_emulated(f"several hosts on this machine: each needs its own /opt/ml, and namespaces are refused ({reason})")
+        if reason := networks_refused():
+            _check_launcher(request.get("HyperParameters", {}), reason)
 
 
-def _check_launcher(hyperparameters: Mapping[str, str]) -> None:
+def _check_launcher(hyperparameters: Mapping[str, str], reason: str) -> None:
     """torchrun wins over smddp in the PyTorch container, mpi and pytorchddp win over torchrun (its `training.train`)."""
     enabled = {key for key, value in hyperparameters.items() if key.endswith("_enabled") and _truth(value)}
     if "sagemaker_torch_distributed_enabled" in enabled:
         enabled.discard("sagemaker_distributed_dataparallel_enabled")
-    for key, launcher in _MPI_LAUNCHERS.items():
+    for key, launcher in _NEED_OWN_NETWORKS.items():
         if key in enabled:
-            raise not_emulated(f"the launcher {launcher} on more than one host; one host works, and so does torchrun on several")
+            raise not_emulated(f"{launcher} on several hosts of this machine: each needs its own network, and that is refused ({reason})")
 
 
 def _truth(value: str) -> bool:

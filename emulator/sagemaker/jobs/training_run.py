@@ -13,12 +13,14 @@ from typing import Any
 from emulator.errors import AwsError
 from emulator.runtimes.catalog import Image
 from emulator.sagemaker import names
-from emulator.sagemaker.container.launch import Host, Pod, PodError, isolation_refused
+from emulator.sagemaker.container.launch import Host, Pod, PodError, isolation_refused, networks_refused
+from emulator.sagemaker.container.network import INTERFACE
 from emulator.sagemaker.jobs import containers, storage
 from emulator.sagemaker.jobs.lifecycle import Job, JobFailedError, JobStoppedError, failure_reason
 from emulator.sagemaker.jobs.logs import LogStreams
 from emulator.sagemaker.jobs.metrics import Metrics
 from emulator.sagemaker.jobs.paths import HostPaths, JobPaths
+from emulator.sagemaker.jobs.runtime_build import BuildStoppedError, RuntimeBuildError, make_sure_it_is_built
 from emulator.sagemaker.jobs.storage import DataError, FolderSync
 from emulator.sagemaker.jobs.supervision import Ended, Ending, supervise
 from emulator.sagemaker.shapes import Document
@@ -43,14 +45,15 @@ class TrainingRun:
         self._paths = JobPaths.of(job.core.context.state_dir, "training", job.name)
         count = self._request["ResourceConfig"]["InstanceCount"]
         self._hosts = ["localhost"] if isolation_refused() else [f"algo-{number}" for number in range(1, count + 1)]
+        self._addresses = containers.addresses(self._hosts)
         self._metrics = Metrics(self._request["AlgorithmSpecification"].get("MetricDefinitions", []))
 
     def run(self) -> None:
         try:
             self._finish(*self._lifecycle())
-        except JobStoppedError:
+        except (JobStoppedError, BuildStoppedError):
             self._finish("Stopped", "Stopped", "")
-        except (JobFailedError, DataError, PodError, AwsError) as failed:
+        except (JobFailedError, DataError, PodError, RuntimeBuildError, AwsError) as failed:
             self._finish("Failed", "Failed", f"{'' if isinstance(failed, JobFailedError) else 'ClientError: '}{failed}")
         except Exception as bug:  # noqa: BLE001 (a job must never stay InProgress; the reason names the bug)
             (self._paths.folder / "emulator-error.txt").write_text(traceback.format_exc())
@@ -62,12 +65,28 @@ class TrainingRun:
         self._job.check_not_stopped()
         self._credentials = context.role_credentials(self._request["RoleArn"], f"SageMaker-{self._job.name}"[:64])
         self._s3 = context.clients("s3", self._credentials)
-        self._paths.make(self._hosts)
-        self._enter("Downloading", lambda document: document.update(TrainingStartTime=names.now()))
+        self._paths.make(self._hosts, self._addresses)
+        self._log = LogStreams(context.clients("logs", None), self._job.kind.log_group, self._job.name, self._paths.log)
+        try:
+            self._enter("Downloading", lambda document: document.update(TrainingStartTime=names.now()))
+            self._get_ready()
+            ending = self._train()
+        finally:
+            self._log.close()
+        return self._conclude(ending)
+
+    def _get_ready(self) -> None:
+        """The image, then each host's data."""
+        core = self._job.core
+        make_sure_it_is_built(self._image.runtime, core.registry, self._say, self._job.orders.stop.is_set)
         for position, host in enumerate(self._hosts):
             self._prepare(self._paths.host(host), host, position)
-        ending = self._train()
-        return self._conclude(ending)
+        if self._addresses:
+            containers.give_secret([self._paths.host(host) for host in self._hosts])
+
+    def _say(self, line: str) -> None:
+        """Into the job's log, in a stream that is not a host's."""
+        self._log.write("emulator", line)
 
     def _prepare(self, paths: HostPaths, host: str, position: int) -> None:
         for folder in (paths.model, paths.output_data, paths.config, paths.ml / "code"):
@@ -122,7 +141,7 @@ class TrainingRun:
                 "current_group_name": "homogeneousCluster",
                 "hosts": self._hosts,
                 "instance_groups": [group],
-                "network_interface_name": "lo",
+                "network_interface_name": INTERFACE if self._addresses else "lo",
             },
         }
 
@@ -130,18 +149,18 @@ class TrainingRun:
         context = self._job.core.context
         self._job.check_not_stopped()
         self._enter("Training")
-        self._log = LogStreams(context.clients("logs", None), self._job.kind.log_group, self._job.name, self._paths.log)
         syncs: list[FolderSync] = []
         try:
             if reason := isolation_refused():
-                self._log.write("emulator", f"No Linux namespaces here ({reason}): files are at SAGEMAKER_BASE_DIR, the network is shared.")
+                self._say(f"No Linux namespaces here ({reason}): files are at SAGEMAKER_BASE_DIR, the network is shared.")
+            elif len(self._hosts) > 1 and (reason := networks_refused()):
+                self._say(f"No networks of their own for hosts here ({reason}): they share one loopback interface.")
             pod = Pod(self._paths.folder, [self._host(name) for name in self._hosts], self._job.core.registry)
             syncs = self._sync_checkpoints()
             pod.start(containers.visible(self._image), containers.endpoint_port(context), self._saw_line)
             limit_s = self._request["StoppingCondition"].get("MaxRuntimeInSeconds", 86_400)
             return supervise(pod, self._job.orders, limit_s, self._job.core.settings.stop_grace_s)
         finally:
-            self._log.close()
             for sync in syncs:
                 sync.close()
 
@@ -157,24 +176,29 @@ class TrainingRun:
 
     def _host(self, name: str) -> Host:
         paths = self._paths.host(name)
-        ranks = max(1, self._accelerators()) * len(self._hosts)
+        ranks = self._processes_per_host() * len(self._hosts)
         own = {
             "TRAINING_JOB_NAME": self._job.name,
             "TRAINING_JOB_ARN": self._request["TrainingJobArn"],
-            "OMP_NUM_THREADS": str(self._machine.threads(ranks)),
+            **containers.threads(self._machine, ranks),
             **self._request.get("Environment", {}),
         }
         algorithm = self._request["AlgorithmSpecification"]
-        toolkit = [str(self._image.runtime.python()), "-P", containers.tool("start_training.py")]
+        toolkit = [str(self._image.runtime.python()), "-P", containers.tool(self._image.program)]
         command = [*algorithm.get("ContainerEntrypoint", toolkit), *algorithm.get("ContainerArguments", [])]
         environment = containers.environment(self._job.core.context, self._image, paths, self._credentials, own)
-        return Host(name, paths.folder, command, environment)
+        return Host(name, paths.folder, command, environment, address=self._addresses.get(name))
+
+    def _processes_per_host(self) -> int:
+        """As the toolkit counts them: what MPI's hyperparameter says, else an accelerator each, else one."""
+        told = str(self._request.get("HyperParameters", {}).get("sagemaker_mpi_num_of_processes_per_host", "")).strip('"')
+        return int(told) if told.isdecimal() and int(told) else max(1, self._accelerators())
 
     def _conclude(self, ending: Ending) -> tuple[str, str, str]:
         if ending.how is Ended.BY_ITSELF and ending.exit_code != 0:
             raise JobFailedError(self._algorithm_error(ending))
-        if ending.how is Ended.BY_ITSELF and (failure := self._failure_file()) is not None:
-            raise JobFailedError(f"AlgorithmError: {failure}, exit code: 0")
+        if ending.how is Ended.BY_ITSELF and (failures := [told for name in self._hosts if (told := self._failure_file(name))]):
+            raise JobFailedError(f"AlgorithmError: {failures[0]}, exit code: 0")
         self._enter("Uploading")
         self._upload()
         if ending.how is Ended.BY_ITSELF:
@@ -182,18 +206,19 @@ class TrainingRun:
         return "Stopped", "Stopped" if ending.how is Ended.STOPPED else "MaxRuntimeExceeded", ""
 
     def _algorithm_error(self, ending: Ending) -> str:
-        told = self._failure_file()
-        if told is None:
-            told = "; ".join(line.partition(" ")[2] for line in self._log.tail(5)) or "the container wrote nothing"
-        return f"AlgorithmError: {told}, exit code: {ending.exit_code}"
+        """What the host that failed first says, by name if there are several."""
+        guilty = next((name for name, code in ending.exit_codes.items() if code), self._hosts[0])
+        told = self._failure_file(guilty) or self._evidence(guilty)
+        return f"AlgorithmError: {f'{guilty}: ' if len(self._hosts) > 1 else ''}{told}, exit code: {ending.exit_code}"
 
-    def _failure_file(self) -> str | None:
-        """The first host's failure file that says something."""
-        for name in self._hosts:
-            path = self._paths.host(name).failure
-            if path.is_file() and (text := path.read_text(errors="replace").strip()):
-                return text
-        return None
+    def _evidence(self, host: str) -> str:
+        """The last lines of a host that left no failure file."""
+        lines = [line.removeprefix(f"{host} ") for line in self._log.tail(200) if line.startswith(f"{host} ")]
+        return "; ".join(lines[-5:]) or "the container wrote nothing"
+
+    def _failure_file(self, host: str) -> str | None:
+        path = self._paths.host(host).failure
+        return path.read_text(errors="replace").strip() or None if path.is_file() else None
 
     def _upload(self) -> None:
         """model.tar.gz and output.tar.gz of the first host; an empty folder gives no archive, as on AWS."""

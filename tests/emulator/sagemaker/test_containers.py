@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,11 +15,12 @@ import pytest
 from botocore.exceptions import ClientError
 
 from emulator.processes import ProcessRegistry
-from emulator.sagemaker.container.launch import PLAIN_VARIABLE, Host, Pod, isolation_refused
+from emulator.sagemaker.container.launch import PLAIN_VARIABLE, Host, Pod, isolation_refused, networks_refused
 from emulator.sagemaker.jobs.paths import HostPaths
 from tests.emulator.sagemaker.account import Account, command_lines, until
+from tests.emulator.sagemaker.served import endpoint_of, served
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+needs_networks = pytest.mark.skipif(networks_refused() is not None, reason="this machine gives hosts no networks of their own")
 needs_namespaces = pytest.mark.skipif(isolation_refused() is not None, reason="this machine makes no namespaces")
 
 
@@ -37,14 +37,17 @@ class Greeter(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def pod_of(folder: Path, **scripts: str) -> Iterator[tuple[Pod, list[str]]]:
-    """A running pod with a host per script, and the lines they have written."""
+def pod_of(folder: Path, addresses: dict[str, str] | None = None, **scripts: str) -> Iterator[tuple[Pod, list[str]]]:
+    """A running pod with a host per script, and the lines they have written; $PORT is the endpoint's."""
+    known = addresses or {}
     lines: list[str] = []
-    hosts = []
-    for name, script in scripts.items():
-        HostPaths(folder / name).make(list(scripts))
-        hosts.append(Host(name, folder / name, ["/bin/sh", "-c", script], {"PATH": os.defpath}))
+    for name in scripts:
+        HostPaths(folder / name).make(list(scripts), known)
     with ThreadingHTTPServer(("127.0.0.1", 0), Greeter) as server:
+        environment = {"PATH": os.defpath, "PORT": str(server.server_port)}
+        hosts = [
+            Host(name, folder / name, ["/bin/sh", "-c", script], environment, "/", known.get(name)) for name, script in scripts.items()
+        ]
         threading.Thread(target=server.serve_forever, daemon=True).start()
         pod = Pod(folder, hosts, ProcessRegistry(folder))
         pod.start([Path(sys.base_prefix)], server.server_port, lambda host, line: lines.append(f"{host}: {line}"))
@@ -85,6 +88,20 @@ def test_a_host_reaches_the_endpoint_and_the_emulator_reaches_the_host(tmp_path:
         until(lambda: answers(pod), lambda answer: answer, timeout_s=10)
 
 
+@needs_networks
+def test_hosts_with_addresses_have_ports_and_a_loopback_of_their_own_and_reach_each_other(tmp_path: Path) -> None:
+    python = f"{sys.base_prefix}/bin/python3"
+    listen = f"{python} -c \"import socket; s = socket.create_server(('one', 7777)); print(s.accept()[1][0])\""
+    reach = "import socket as s; print(s.create_connection(('one', 7777)).getpeername()); s.create_server(('two', 7777))"
+    ask = "import os, urllib.request as u; print(u.urlopen('http://localhost:' + os.environ['PORT']).read())"
+    again = f'until {python} -c "{reach}"; do sleep 0.1; done; {python} -c "{ask}"'
+    with pod_of(tmp_path, {"one": "10.0.0.11", "two": "10.0.0.12"}, one=f'{listen} && {python} -c "{ask}"', two=again) as (pod, lines):
+        assert pod.wait(20)
+        assert pod.exit_codes() == {"one": 0, "two": 0}
+    said = {"one: 10.0.0.12", "one: b'greetings'", "two: ('10.0.0.11', 7777)", "two: b'greetings'"}
+    assert said <= set(lines)
+
+
 def answers(pod: Pod) -> bool:
     try:
         with pod.dial(8080) as connection:
@@ -110,20 +127,6 @@ def test_the_first_host_that_fails_ends_the_others(tmp_path: Path) -> None:
     with pod_of(tmp_path, one="sleep 600", two="exit 9") as (pod, _):
         assert pod.wait(10)
         assert pod.exit_codes() == {"one": None, "two": 9}
-
-
-@contextmanager
-def served(state_dir: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """An emulator process; terminated at the end unless that happened before."""
-    command = [sys.executable, "-m", "emulator", "serve", "--port", "0", "--state-dir", str(state_dir), "--account", "111122223333"]
-    own = os.environ | environment
-    with subprocess.Popen([*command, "--region", "us-east-1"], cwd=REPOSITORY, env=own, stdout=subprocess.PIPE) as process:
-        yield process
-        process.terminate()
-
-
-def endpoint_of(process: subprocess.Popen[bytes]) -> str:
-    return str(json.loads(process.stdout.readline())["endpoint"]) if process.stdout else ""
 
 
 @pytest.fixture

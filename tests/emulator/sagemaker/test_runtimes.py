@@ -10,8 +10,8 @@ import pytest
 from emulator.errors import EmulatorError
 from emulator.runtimes import build as building
 from emulator.runtimes.catalog import Runtime, accelerators, image, image_patterns
-from emulator.runtimes.cli import main
-from emulator.sagemaker.jobs.containers import Machine
+from emulator.runtimes.cli import chosen, main
+from emulator.sagemaker.jobs.containers import Machine, threads
 
 
 def small_runtime(folder: Path) -> Runtime:
@@ -79,6 +79,10 @@ def test_the_command_prints_the_interpreter_of_a_built_runtime(runtime: Path, ca
     assert capsys.readouterr().out == f"{runtime}\n"
 
 
+def test_without_a_name_the_command_builds_what_is_not_left_to_its_first_use() -> None:
+    assert [runtime.name for runtime in chosen(None)] == ["pytorch"]
+
+
 def test_the_command_says_how_to_build_what_is_not_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["python", "pytorch", "--cache", str(tmp_path)]) == 1
     assert capsys.readouterr().err == "The runtime pytorch is not built: run `python -m emulator runtime build pytorch`.\n"
@@ -90,7 +94,9 @@ def test_the_command_says_how_to_build_what_is_not_built(tmp_path: Path, capsys:
         ("pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker", "training", True),
         ("pytorch-training:2.3.0-cpu-py311-ubuntu20.04-sagemaker", "processing", True),
         ("pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker", "training", False),
-        ("tensorflow-training:2.11.0-gpu-py39-cu112-ubuntu20.04-sagemaker", "training", False),
+        ("tensorflow-training:2.11.0-gpu-py39-cu112-ubuntu20.04-sagemaker", "training", True),
+        ("tensorflow-inference:2.11.1-cpu", "inference", True),
+        ("mxnet-training:1.9.0-gpu-py38-cu112-ubuntu20.04-sagemaker", "training", False),
     ],
 )
 def test_an_image_is_known_for_its_uses_only(tag: str, use: str, known: bool) -> None:
@@ -114,3 +120,8 @@ def test_a_host_shows_the_accelerators_it_has_but_not_more_than_cores(
 ) -> None:
     assert Machine(cores, wanted).accelerators(instance_type, hosts) == devices
     assert accelerators(instance_type) >= min(devices, 1)
+
+
+def test_ranks_share_the_cores_but_tensorflow_keeps_threads_that_may_wait() -> None:
+    shares = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "4"}
+    assert threads(Machine(2, None), ranks=6) == shares

@@ -136,12 +136,6 @@ def test_torchrun_runs_on_two_hosts(account: Account) -> None:
     assert account.model_files(job) == {"model.txt": "4 10"}
 
 
-def test_mpi_on_two_hosts_is_refused_by_name(account: Account) -> None:
-    request = account.training("mpi", hyperparameters=SMDDP, ResourceConfig=P4D | {"InstanceCount": 2})
-    with pytest.raises(ClientError, match=r"smdistributed dataparallel \(mpirun\) on more than one host"):
-        account.sagemaker.create_training_job(**request)
-
-
 def test_an_unknown_image_is_refused_by_name(account: Account) -> None:
     algorithm = {"TrainingImage": "1.dkr.ecr.us-east-1.amazonaws.com/mine:latest", "TrainingInputMode": "File"}
     with pytest.raises(ClientError, match=r"does not emulate the image 1\.dkr\.ecr\.us-east-1\.amazonaws\.com/mine:latest"):

@@ -8,12 +8,14 @@ import pytest
 
 from config.errors import LaunchError
 from config.hyperparameters import HyperparameterValue
-from config.settings import Collective, Strategy, Training
+from config.settings import Collective, Framework, Strategy, Training
 from pipelines.launch import Launch, SmddpAllGather, SmddpAllReduce, Torchrun, resolve
 from tests.pipelines.inputs import golden
 
 P4D = "ml.p4d.24xlarge"
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
+OPTIONS = "-verbose --NCCL_DEBUG VERSION"
+TENSORFLOW = {"framework": Framework.TENSORFLOW}
 SDK_CASES: list[tuple[str, dict[str, Any]]] = [
     ("smdistributed", {}),
     ("smdistributed with custom_mpi_options", {"custom_mpi_options": "-verbose --NCCL_DEBUG VERSION"}),
@@ -21,6 +23,16 @@ SDK_CASES: list[tuple[str, dict[str, Any]]] = [
     ("pytorchddp with custom_mpi_options", {"custom_mpi_options": "-verbose --NCCL_DEBUG VERSION"}),
     ("torch_distributed", {"collective": Collective.ALLGATHER}),
     ("torch_distributed", {"strategy": Strategy.TORCHRUN}),
+    ("pytorchddp", {"strategy": Strategy.PYTORCHDDP}),
+    ("mpi", {"strategy": Strategy.HOROVOD}),
+    ("mpi with processes and options", {"strategy": Strategy.HOROVOD, "processes_per_host": 4, "custom_mpi_options": OPTIONS}),
+    ("nothing", {"strategy": Strategy.NONE, "instance_count": 1}),
+    ("tensorflow: smdistributed", {**TENSORFLOW, "custom_mpi_options": OPTIONS}),
+    ("tensorflow: mpi", {**TENSORFLOW, "strategy": Strategy.HOROVOD, "processes_per_host": 8, "custom_mpi_options": OPTIONS}),
+    ("tensorflow: parameter_server", {**TENSORFLOW, "strategy": Strategy.PARAMETER_SERVER}),
+    ("tensorflow: multi_worker_mirrored_strategy", {**TENSORFLOW, "strategy": Strategy.MULTI_WORKER_MIRRORED}),
+    ("tensorflow: nothing", {**TENSORFLOW, "strategy": Strategy.MIRRORED, "instance_count": 1}),
+    ("tensorflow: nothing", {**TENSORFLOW, "strategy": Strategy.NONE, "instance_count": 1}),
 ]
 
 
@@ -37,8 +49,17 @@ def refusals(region: str = "us-east-1", **keys: Any) -> list[str]:
 @pytest.mark.parametrize(("case", "keys"), SDK_CASES)
 def test_hyperparameters_equal_what_sdk_v2_emits(case: str, keys: dict[str, Any]) -> None:
     own: dict[str, HyperparameterValue] = {"epochs": 2, "batch-size": 256, "learning-rate": 0.003, "optimizer": "adam"}
-    ours = launch(**keys).for_job("s3://code/sourcedir.tar.gz", "job-1", own)
+    ours = launch(**{"entry_point": "train.py", **keys}).for_job("s3://code/sourcedir.tar.gz", "job-1", own, "s3://artifacts/training")
     assert ours == golden("sdk_v2")["cases"][case]["hyperparameters"]
+
+
+def test_every_way_that_sdk_v2_was_asked_for_is_compared_but_the_contradictory_one() -> None:
+    assert set(golden("sdk_v2")["cases"]) - {case for case, _ in SDK_CASES} == {"smdistributed and torch_distributed"}
+
+
+def test_a_tensorflow_job_without_an_output_path_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="needs output_path"):
+        launch(**TENSORFLOW).for_job("s3://code/sourcedir.tar.gz", "job-1", {})
 
 
 def test_sdk_v2_asking_for_both_gets_torchrun_and_so_we_offer_one_at_a_time() -> None:
@@ -91,14 +112,17 @@ def test_an_image_of_another_region_is_a_notice() -> None:
         ({"instance_type": "ml.g5.48xlarge"}, "smddp cannot run on this instance type"),
         ({"instance_type": "ml.m5.xlarge"}, "smddp cannot run on this instance type"),
         ({"instance_type": "ml.p3.16xlarge"}, "smddp cannot run on this instance type"),
-        ({"framework_version": "2.6.0"}, "no image of this PyTorch version contains smddp; these do: 2.1.0, 2.2.0, 2.3.0, 2.4.0, 2.5.1"),
-        ({"framework_version": "1.0.0"}, "is not in the table of images; known: 2.1.0"),
+        (
+            {"framework_version": "2.6.0"},
+            "no image of this PyTorch version contains smddp; these do: 2.0.0, 2.0.1, 2.1.0, 2.2.0, 2.3.0, 2.4.0, 2.5.1",
+        ),
+        ({"framework_version": "1.0.0"}, "is not in the table of images; known: 2.0.0"),
         (
             {"instance_type": "ml.p3dn.24xlarge", "collective": Collective.ALLGATHER},
             'training.collective = "allgather": smddp accelerates only allreduce on ml.p3dn.24xlarge',
         ),
-        ({"fallback": Strategy.SMDDP}, "must differ from strategy and cannot be smddp"),
-        ({"strategy": Strategy.TORCHRUN, "fallback": Strategy.TORCHRUN}, "must differ from strategy and cannot be smddp"),
+        ({"fallback": Strategy.SMDDP}, "must be one that can run where smddp cannot; for pytorch: torchrun; use torchrun, or remove it"),
+        ({"strategy": Strategy.TORCHRUN, "fallback": Strategy.TORCHRUN}, "torchrun needs no fallback"),
         (
             {"image_uri": f"{REGISTRY}/pytorch-training:2.6.0-gpu-py312-cu126-ubuntu22.04-sagemaker"},
             "is AWS's image of PyTorch 2.6.0, but framework_version is 2.3.0; set framework_version: 2.6.0, or take another image",
@@ -122,18 +146,6 @@ def test_what_cannot_run_is_one_line(keys: dict[str, Any], line: str) -> None:
 def test_every_refusal_of_smddp_says_how_to_go_on_without_it() -> None:
     lines = [*refusals(instance_type="ml.p5.48xlarge"), *refusals(framework_version="2.6.0")]
     assert [line for line in lines if not line.endswith("or set training.strategy: torchrun, or training.fallback: torchrun")] == []
-
-
-def test_the_fallback_swaps_the_launcher_with_a_notice_and_drops_what_it_cannot_read() -> None:
-    swapped = launch(instance_type="ml.p5.48xlarge", fallback=Strategy.TORCHRUN, custom_mpi_options="-verbose")
-    assert "sagemaker_torch_distributed_enabled" in swapped.hyperparameters
-    assert swapped.notices[0].startswith("smddp -> torchrun: training.instance_type = ml.p5.48xlarge: smddp cannot run")
-    assert swapped.notices[1] == "training.custom_mpi_options is not used: torchrun does not read it"
-
-
-def test_the_fallback_is_not_used_where_smddp_can_run() -> None:
-    stays = launch(fallback=Strategy.TORCHRUN)
-    assert (type(stays.contract), stays.notices) == (SmddpAllReduce, ())
 
 
 def test_allgather_depends_on_the_script_and_says_so() -> None:

@@ -2,30 +2,73 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import pytest
 
 from config.regions import az_id_prefixes
+from config.settings import Framework, Strategy
 from pipelines import shapes
 from pipelines.launch import tables
+from tests.pipelines.inputs import ROOT
+
+FULL = re.compile(r"^[\d.]+-(gpu-py\d+-cu\d+|cpu-py\d+)-ubuntu2\d\.04-sagemaker$")
+
+
+def _minor(version: str) -> list[str]:
+    return version.split("-")[0].split(".")[:2]
 
 
 def test_every_region_of_the_project_has_a_registry() -> None:
     assert [region for region in az_id_prefixes() if tables.registry(region) is None] == []
 
 
-def test_every_smddp_release_has_an_image_and_a_source() -> None:
-    releases = tables.smddp_releases("pytorch")
-    assert set(releases) <= set(tables.image_tags("pytorch"))
+@pytest.mark.parametrize("framework", list(Framework))
+def test_every_smddp_release_has_an_image_and_a_source(framework: Framework) -> None:
+    releases = tables.smddp_releases(framework)
+    assert set(releases) <= set(tables.image_tags(framework))
     assert all(re.search(r"\[(support|release|dlc)\]", release.source) for release in releases.values())
 
 
-def test_tags_name_their_own_version_and_are_full() -> None:
-    full = re.compile(r"^(?P<version>[\d.]+)-(gpu-py\d+-cu\d+|cpu-py\d+)-ubuntu2\d\.04-sagemaker$")
-    for version, tags in tables.image_tags("pytorch").items():
-        matches = [full.match(tag) for tag in (tags.training_gpu, tags.training_cpu, tags.inference_cpu)]
-        assert [match and match["version"] for match in matches] == [version] * 3
+@pytest.mark.parametrize("framework", list(Framework))
+def test_training_tags_name_their_own_version_and_are_full(framework: Framework) -> None:
+    tags = [(version, tag) for version, row in tables.image_tags(framework).items() for tag in (row.training_gpu, row.training_cpu)]
+    assert [tag for version, tag in tags if not FULL.match(tag) or not tag.startswith(f"{version}-")] == []
+
+
+@pytest.mark.parametrize("framework", list(Framework))
+def test_the_image_that_answers_has_the_same_minor_version(framework: Framework) -> None:
+    rows = tables.image_tags(framework).items()
+    assert [row for version, row in rows if not FULL.match(row.inference_cpu) or _minor(row.inference_cpu) != _minor(version)] == []
+
+
+@pytest.mark.parametrize("framework", list(Framework))
+def test_every_image_has_a_python_that_the_training_code_runs_on(framework: Framework) -> None:
+    _, least = tables.ordered(tables.least_python(framework))
+    found = [re.search(r"-py3(\d+)-", tag) for row in tables.image_tags(framework).values() for tag in (row.training_gpu, row.training_cpu)]
+    assert all(match and int(match[1]) >= least for match in found)
+
+
+@pytest.mark.parametrize("framework", list(Framework))
+def test_the_training_code_has_no_syntax_that_the_oldest_python_lacks(framework: Framework) -> None:
+    major, minor = tables.ordered(tables.least_python(framework))
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "training_code" / framework).glob("*.py")]
+    assert all(ast.parse(source, feature_version=(major, minor)) for source in sources)
+    assert sources
+
+
+@pytest.mark.parametrize("framework", list(Framework))
+def test_every_image_names_its_sources(framework: Framework) -> None:
+    assert [row for row in tables.image_tags(framework).values() if not re.match(r"\[(images|support|data)\]", row.source)] == []
+
+
+def test_every_strategy_has_a_row_with_a_source() -> None:
+    assert [strategy for strategy in Strategy if "[" not in tables.strategy(strategy).source] == []
+
+
+def test_versions_compare_as_numbers() -> None:
+    assert tables.ordered("2.10.1") > tables.ordered("2.9.2")
 
 
 def test_instance_types_of_smddp_are_ones_that_sagemaker_trains_on() -> None:

@@ -1,8 +1,12 @@
 """What a training container starts: AWS's own `train` program, with what a laptop lacks stood in for.
 
 Each stand-in and its reason (docs/verification.md lists them):
-- sshd: the toolkit starts /usr/sbin/sshd for MPI's other hosts; with one host nothing connects to it, and it is rarely installed.
-- 30 s: the toolkit sleeps after mpirun so that other hosts see its end; there are none.
+- sshd and ssh: rarely installed, and never with a key for these hosts; with several hosts `remote_shell` is both, with one nothing
+  connects to sshd and none is started.
+- pauses: the toolkit polls every second and sleeps 30 s after mpirun so that other hosts see its end; here 0.5 s at most.
+- /etc/environment: the toolkit adds the environment to it for commands that come by ssh; ours have the environment anyway.
+- mpirun's options: the MPI runner writes `-bind-to` and `-map-by`, which Open MPI 4 takes; Open MPI 5 wants two dashes.
+- orted: a host that is not the first waits for mpirun's daemon to come and to end, by the name it has in Open MPI 4; in 5 it is prted.
 - gethostname.so: the toolkit preloads it into ranks so that they see SageMaker's host name. It reads /opt/ml and crashes without
   it, so it is left out only where the container has no /opt/ml of its own (SAGEMAKER_BASE_DIR set).
 Everything else, mpirun, smddprun, torchrun, the user's script, is the real thing.
@@ -11,36 +15,91 @@ Everything else, mpirun, smddprun, torchrun, the user's script, is the real thin
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
+import subprocess
 import sys
+import time
 import types
+from pathlib import Path
 from typing import Any
+
+_DAEMONS = {"orted", "prted"}
+_REMOTE_SHELL = Path(__file__).with_name("remote_shell.py")
+_SECRET = Path("/opt/emulator-bin/cluster-secret")
+"""There only when the job has several hosts with networks of their own."""
+_LONGEST_PAUSE_S = 0.5
+_WAIT_FOR_MPIRUN_S = 20 * 60
+_ONE_DASH = {"-bind-to": "--bind-to", "-map-by": "--map-by"}
+
+
+def start_sshd() -> None:
+    """In place of the toolkit's `_start_sshd_daemon`."""
+    if _SECRET.exists():
+        subprocess.Popen([sys.executable, "-P", str(_REMOTE_SHELL), "serve"])
+
+
+def write_key() -> None:
+    """Before the toolkit starts: it looks with its own client whether other hosts let it in."""
+    specification = importlib.util.spec_from_file_location("remote_shell", _REMOTE_SHELL)
+    if specification and specification.loader:
+        module = importlib.util.module_from_spec(specification)
+        specification.loader.exec_module(module)
+        module.write_key()
 
 
 def stand_in(module: Any) -> None:
-    """Replace sshd and the pause in one of the toolkit's MPI runners."""
-    module._start_sshd_daemon = lambda: None
-    module.time = types.SimpleNamespace(sleep=lambda _seconds: None)
+    """Replace sshd, /etc/environment and the pauses in one of the toolkit's MPI runners."""
+    module._start_sshd_daemon = start_sshd
+    module._write_env_vars_to_file = lambda: None
+    module.time = types.SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, _LONGEST_PAUSE_S)), time=time.time)
 
 
-def without_preload(module: Any) -> None:
+def daemon_of_mpirun() -> list[Any]:
+    """In place of the toolkit's `_orted_process`, with the same patience; none when mpirun has ended before we looked."""
+    psutil = importlib.import_module("psutil")
+    deadline = time.monotonic() + _WAIT_FOR_MPIRUN_S
+    while time.monotonic() < deadline and not list(Path("/tmp").glob("done.*")):  # noqa: S108 (the container's own)
+        if found := [each for each in psutil.process_iter(attrs=["name"]) if each.info["name"] in _DAEMONS]:
+            return found
+        time.sleep(_LONGEST_PAUSE_S / 5)
+    return []
+
+
+def with_two_dashes(module: Any) -> None:
+    """Write the MPI runner's options as Open MPI 5 takes them."""
+    original = module.MasterRunner._create_command
+
+    def command(self: Any) -> list[str]:
+        return [_ONE_DASH.get(part, part) for part in original(self)]
+
+    module.MasterRunner._create_command = command
+
+
+def without_preload(runner: Any, method: str) -> None:
     """Leave `-x LD_PRELOAD=...gethostname.so` out of the mpirun command."""
-    original = module.SMDataParallelRunner._get_mpirun_command
+    original = getattr(runner, method)
 
     def command(self: Any, *arguments: Any, **options: Any) -> list[str]:
         parts = list(original(self, *arguments, **options))
         position = next(index for index, part in enumerate(parts) if part.startswith("LD_PRELOAD="))
         return parts[: position - 1] + parts[position + 1 :]
 
-    module.SMDataParallelRunner._get_mpirun_command = command
+    setattr(runner, method, command)
 
 
 def main() -> None:
-    smdataparallel = importlib.import_module("sagemaker_training.smdataparallel")
+    smdataparallel: Any = importlib.import_module("sagemaker_training.smdataparallel")
+    mpi: Any = importlib.import_module("sagemaker_training.mpi")
     stand_in(smdataparallel)
-    stand_in(importlib.import_module("sagemaker_training.mpi"))
+    stand_in(mpi)
+    with_two_dashes(mpi)
+    mpi._orted_process = daemon_of_mpirun
     if "SAGEMAKER_BASE_DIR" in os.environ:
-        without_preload(smdataparallel)
+        without_preload(smdataparallel.SMDataParallelRunner, "_get_mpirun_command")
+        without_preload(mpi.MasterRunner, "_create_command")
+    if _SECRET.exists():
+        write_key()
     sys.argv[0] = "train"
     importlib.import_module("sagemaker_training.cli.train").main()
 

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from .. import launch
 from ..exceptions import SMDDPUnsupportedError
 from . import torch_smddp as torch_smddp
+from .process_group import StrictProcessGroup
 
 warnings.warn(
     "smdistributed.dataparallel.torch.distributed is deprecated since version 1.4.0 of the library: "
@@ -57,6 +58,9 @@ def is_available() -> bool:
 def init_process_group(*_arguments: Any, **_options: Any) -> None:
     """Join the job; arguments exist for parity with torch.distributed and are ignored, as AWS's library does."""
     dist.init_process_group("smddp")
+    world: Any = dist.group.WORLD
+    if isinstance(world, StrictProcessGroup):
+        world.first_api = True
 
 
 def is_initialized() -> bool:
@@ -82,9 +86,10 @@ def get_local_rank() -> int:
     return launch.read(os.environ).local_rank
 
 
-def all_reduce(tensor: Any, op: ReduceOp = ReduceOp.SUM, group: object = group.WORLD, async_op: bool = False) -> Any:
-    """Reduce `tensor` over all ranks, in place. Returns a handle with `wait()` if `async_op`, else None."""
+def all_reduce(tensor: Any, op: ReduceOp | None = ReduceOp.SUM, group: object = group.WORLD, async_op: bool = False) -> Any:
+    """Reduce `tensor` over all ranks, in place; None stands for the sum. Returns a handle with `wait()` if `async_op`, else None."""
     require_world(group)
+    op = op or ReduceOp.SUM
     work = dist.all_reduce(tensor, op=_OPERATIONS[op], async_op=True)
     handle = _AveragingWork(work, tensor) if op is ReduceOp.AVERAGE else work
     return handle if async_op else _finish(handle)

@@ -35,7 +35,9 @@ WITH_ALLGATHER = {
     "_reduce_scatter_base": "_reduce_scatter_base",
     "reduce_scatter_single": "_reduce_scatter_base",
 }
-UNDOCUMENTED = ("gather", "scatter", "alltoall", "alltoall_base", "all_to_all_single", "send", "recv", "recv_anysource")
+# The first API (1.0 to 1.3) documents this one; today's list does not. Values: what gloo calls it.
+WITH_FIRST_API = {"alltoall_base": "alltoall_base", "all_to_all_single": "alltoall_base"}
+UNDOCUMENTED = ("gather", "scatter", "alltoall", "send", "recv", "recv_anysource")
 
 # An AllReduce of this size is a model's gradients rather than a metric.
 GRADIENT_BYTES = 1024 * 1024
@@ -57,6 +59,7 @@ class StrictProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore
     def __init__(self, store: Any, rank: int, world_size: int, timeout: timedelta, environment: LaunchEnvironment) -> None:
         super().__init__(rank, world_size)  # type: ignore[call-arg, unused-ignore] # this overload lacks in torch's stubs
         self.environment = environment
+        self.first_api = False
         self.gloo = gloo(store, rank, world_size, timeout, loopback=environment.single_host)
         # Collectives without a Python hook (functional ones, among others) go to the backend registered here.
         if hasattr(self, "_set_default_backend"):  # torch 2.3 neither has nor needs it
@@ -95,11 +98,24 @@ def _allowed_with_allgather(name: str) -> Callable[..., Any]:
     return collective
 
 
-def _refused(name: str) -> Callable[..., Any]:
-    def collective(_self: StrictProcessGroup, *_arguments: Any, **_named: Any) -> Any:
-        raise SMDDPUnsupportedError(f"smddp does not implement {name}; it has all_reduce, broadcast, reduce, all_gather and barrier")
+def _allowed_with_first_api(name: str) -> Callable[..., Any]:
+    def collective(self: StrictProcessGroup, *arguments: Any, **named: Any) -> Any:
+        if not self.first_api:
+            raise _not_implemented(name)
+        return getattr(self.gloo, WITH_FIRST_API[name])(*arguments, **named)
 
     return collective
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    def collective(_self: StrictProcessGroup, *_arguments: Any, **_named: Any) -> Any:
+        raise _not_implemented(name)
+
+    return collective
+
+
+def _not_implemented(name: str) -> SMDDPUnsupportedError:
+    return SMDDPUnsupportedError(f"smddp does not implement {name}; it has all_reduce, broadcast, reduce, all_gather and barrier")
 
 
 def _warn_if_not_accelerated(environment: LaunchEnvironment, tensors: list[Any]) -> None:
@@ -117,4 +133,5 @@ def _define(names: Iterable[str], make: Callable[[str], Callable[..., Any]]) -> 
 
 _define(DOCUMENTED, _allowed)
 _define(WITH_ALLGATHER, _allowed_with_allgather)
+_define(WITH_FIRST_API, _allowed_with_first_api)
 _define(UNDOCUMENTED, _refused)

@@ -14,7 +14,6 @@ import gc
 import os
 import sys
 import time
-import warnings
 from datetime import timedelta
 from typing import Any
 
@@ -22,24 +21,11 @@ import torch.distributed as dist
 
 from .. import launch
 from ..exceptions import SMDDPConfigurationError, SMDDPUnsupportedError
+from ..instances import check_instance_type
 from .process_group import StrictProcessGroup, gloo
-
-# Source: "Supported frameworks, AWS Regions, and instance types" in the SageMaker developer guide, SMDDP chapter.
-SUPPORTED_INSTANCE_TYPES = ("ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.p3dn.24xlarge")
 
 # gloo's threads need the interpreter's lock to let go of a finished collective's tensors; see _leave.
 SETTLE_S = 0.2
-
-
-def check_instance_type(environment: launch.LaunchEnvironment) -> None:
-    """Say that smddp has no support for this instance type: an error in strict mode, else a warning."""
-    instance_type = environment.instance_type
-    if not instance_type or instance_type in SUPPORTED_INSTANCE_TYPES:
-        return
-    message = f"smddp cannot run on {instance_type}; it supports {', '.join(SUPPORTED_INSTANCE_TYPES)}"
-    if environment.strict:
-        raise SMDDPConfigurationError(message)
-    warnings.warn(f"{message} (allowed here because SMDDP_LOCAL_STRICT is not 1)", stacklevel=2)
 
 
 def _check_launcher(environment: launch.LaunchEnvironment) -> None:

@@ -1,0 +1,170 @@
+"""SSH between the hosts of a job: `serve` and `run HOST COMMAND...`; stands in for OpenSSH's keys, sshd and ssh.
+
+The training toolkit and mpirun need a server at port 22 and a program `ssh`; this is both, over the real protocol (paramiko,
+which the toolkit brings). Every host of a job has the same key, as hosts of one image have: it is made of the secret that the
+emulator put beside the stand-ins. A command runs with the environment of the server, which the training toolkit started.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import paramiko
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+SECRET = Path("/opt/emulator-bin/cluster-secret")
+_PORT = 22
+_BLOCK = 32 * 1024
+_OPTIONS_WITH_VALUE = frozenset("BbcDEeFIiJLlmOopQRSWw")
+
+
+def write_key() -> Path:
+    """Where the toolkit's own client and ours look for the key; written unless it is there."""
+    path = Path.home() / ".ssh" / "id_ed25519"
+    if not path.exists():
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(SECRET.read_text()))
+        path.touch(mode=0o600)
+        path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    return path
+
+
+class Door(paramiko.ServerInterface):  # type: ignore[misc] # published without types
+    """Lets in whoever has the job's key, to run commands and nothing else."""
+
+    def __init__(self, key: Any) -> None:
+        self._key = key
+
+    def get_allowed_auths(self, username: str) -> str:
+        return "publickey"
+
+    def check_auth_publickey(self, username: str, key: Any) -> int:
+        return int(paramiko.AUTH_SUCCESSFUL if key == self._key else paramiko.AUTH_FAILED)
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        return int(paramiko.OPEN_SUCCEEDED if kind == "session" else paramiko.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED)
+
+    def check_channel_exec_request(self, channel: Any, command: bytes) -> bool:
+        threading.Thread(target=execute, args=(channel, command.decode()), daemon=True).start()
+        return True
+
+
+def execute(channel: Any, command: str) -> None:
+    """Run one command, its streams connected to the channel, and report its exit code."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["/bin/sh", "-c", command], stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True) as process:
+        threading.Thread(target=_feed, args=(channel, process.stdin), daemon=True).start()
+        outputs = [
+            threading.Thread(target=_drain, args=(process.stdout, channel.sendall), daemon=True),
+            threading.Thread(target=_drain, args=(process.stderr, channel.sendall_stderr), daemon=True),
+        ]
+        for each in outputs:
+            each.start()
+        code = process.wait()
+        for each in outputs:
+            each.join()
+    channel.send_exit_status(code if code >= 0 else 128 - code)
+    channel.close()
+
+
+def _feed(channel: Any, target: Any) -> None:
+    try:
+        while block := channel.recv(_BLOCK):
+            os.write(target.fileno(), block)
+        target.close()
+    except (OSError, ValueError):  # the command has ended and wants no more
+        return
+
+
+def _drain(source: Any, send: Any) -> None:
+    try:
+        while block := os.read(source.fileno(), _BLOCK):
+            send(block)
+    except OSError:  # whoever asked is gone
+        return
+
+
+def serve() -> None:
+    """Accept connections until killed."""
+    key = paramiko.Ed25519Key.from_private_key_file(str(write_key()))
+    with socket.create_server(("", _PORT), backlog=64) as listener:
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=_welcome, args=(connection, key), daemon=True).start()
+
+
+def _welcome(connection: socket.socket, key: Any) -> None:
+    transport = paramiko.Transport(connection)
+    transport.add_server_key(key)
+    try:
+        transport.start_server(server=Door(key))
+        transport.join()
+    except (paramiko.SSHException, EOFError, OSError) as refused:
+        sys.stderr.write(f"sshd: {refused}\n")
+    finally:
+        transport.close()
+
+
+def destination(arguments: list[str]) -> tuple[str, str]:
+    """Host and command of an `ssh` command line; what OpenSSH's options would change does not apply here."""
+    rest = list(arguments)
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        if len(option) == 2 and option[1] in _OPTIONS_WITH_VALUE and rest:
+            rest.pop(0)
+    if len(rest) < 2:
+        raise SystemExit("ssh: a host and a command are needed; this stand-in has no interactive sessions")
+    return rest[0].rpartition("@")[2], " ".join(rest[1:])
+
+
+def run(arguments: list[str]) -> int:
+    """Exit code of a command on another host; 255 when the host cannot be reached, as ssh has it."""
+    host, command = destination(arguments)
+    key = paramiko.Ed25519Key.from_private_key_file(str(write_key()))
+    client = paramiko.SSHClient()
+    client.get_host_keys().add(host, key.get_name(), key)
+    try:
+        client.connect(host, pkey=key, allow_agent=False, look_for_keys=False)
+        channel = client.get_transport().open_session()
+        channel.exec_command(command)
+    except (paramiko.SSHException, OSError, EOFError) as refused:
+        sys.stderr.write(f"ssh: connect to host {host} port {_PORT}: {refused}\n")
+        return 255
+    threading.Thread(target=_send_input, args=(channel,), daemon=True).start()
+    errors = threading.Thread(target=_copy, args=(channel.recv_stderr, 2), daemon=True)
+    errors.start()
+    _copy(channel.recv, 1)
+    errors.join()
+    return int(channel.recv_exit_status())
+
+
+def _send_input(channel: Any) -> None:
+    try:
+        while block := os.read(0, _BLOCK):
+            channel.sendall(block)
+        channel.shutdown_write()
+    except OSError:  # the command has ended
+        return
+
+
+def _copy(receive: Any, descriptor: int) -> None:
+    while block := receive(_BLOCK):
+        os.write(descriptor, block)
+
+
+def main() -> int:
+    if sys.argv[1] == "run":
+        return run(sys.argv[2:])
+    serve()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""Runs every example for real against an emulator of its own, and writes the notebook's outputs anew: `make examples`.
+
+`python examples/run.py [script] [notebook] [sdk]` runs some of them. Installs examples/requirements.txt into .shoal/examples/venv first
+(SageMaker's SDK v3 and its dependencies: about 1 GB). Works in a checkout of its own, .shoal/examples/checkout, so that it does not
+meet what a person runs in this one; standard library only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HERE = ROOT / "examples"
+WORK = ROOT / ".shoal" / "examples"
+CHECKOUT, PYTHON = WORK / "checkout", WORK / "venv" / "bin" / "python"
+_COPIED = {"app.py", "environments"}  # the app looks for the environments beside itself
+_NOT_LINKED = {".git", ".shoal", "cdk.out", "demo-out"} | _COPIED
+PARTS = ("script", "notebook", "sdk")
+
+
+def main(arguments: list[str]) -> int:
+    """0 if every example did what it says."""
+    chosen = arguments or PARTS
+    if set(chosen) - set(PARTS):
+        print(f"examples: the parts are {', '.join(PARTS)}", file=sys.stderr)
+        return 2
+    try:
+        install()
+        make_checkout()
+        with emulator() as variables:
+            run_chosen(chosen, variables)
+    except subprocess.CalledProcessError as error:
+        print(f"examples: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def run_chosen(chosen: Sequence[str], variables: dict[str, str]) -> None:
+    """What is deployed goes with the emulator."""
+    if {"script", "notebook"} & set(chosen):
+        shoal("deploy", "dev", "--local")
+        shoal("data", "upload", "dev", "--local")
+    if "script" in chosen:
+        run("the script", [str(PYTHON), str(HERE / "train_without_pipeline.py")], variables)
+    if "notebook" in chosen:
+        run("the notebook", [str(PYTHON), "-m", "examples.make_notebook"], variables)
+    if "sdk" in chosen:
+        shoal("deploy", "sdk", "--local")
+        shoal("data", "upload", "sdk", "--local")
+        shoal("run", "sdk", "--local", "--follow")
+
+
+def install() -> None:
+    """The virtual environment, once per lock."""
+    lock, stamp = HERE / "requirements.txt", WORK / "venv" / ".stamp"
+    identity = hashlib.sha256(lock.read_bytes()).hexdigest()
+    if stamp.is_file() and stamp.read_text() == identity:
+        return
+    print("installing examples/requirements.txt ...", flush=True)
+    venv.create(WORK / "venv", with_pip=True, clear=True, symlinks=True)
+    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(lock)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(done.stderr[-2000:], file=sys.stderr)
+        raise subprocess.CalledProcessError(done.returncode, "pip install")
+    stamp.write_text(identity)
+
+
+def make_checkout() -> None:
+    """Links to this checkout; two files are copies, and the environments are `dev` and the example's `sdk`."""
+    shutil.rmtree(CHECKOUT, ignore_errors=True)
+    (CHECKOUT / "environments").mkdir(parents=True)
+    (CHECKOUT / ".shoal").mkdir()
+    for entry in ROOT.iterdir():
+        if entry.name not in _NOT_LINKED:
+            (CHECKOUT / entry.name).symlink_to(entry)
+    (CHECKOUT / ".shoal" / "runtimes").symlink_to(ROOT / ".shoal" / "runtimes")
+    shutil.copy(ROOT / "app.py", CHECKOUT)
+    (CHECKOUT / "environments" / "strategies").symlink_to(ROOT / "environments" / "strategies")
+    shutil.copy(ROOT / "environments" / "dev.yaml", CHECKOUT / "environments")
+    shutil.copy(HERE / "sdk.yaml", CHECKOUT / "environments")
+
+
+@contextmanager
+def emulator() -> Iterator[dict[str, str]]:
+    """What `shoal local up` tells to export; the emulator is gone at the end."""
+    told = shoal("local", "up")
+    try:
+        yield dict(re.findall(r"export (\w+)=(\S+)", told))
+    finally:
+        shoal("local", "down")
+
+
+def shoal(*arguments: str) -> str:
+    """Runs `shoal` in the examples' checkout, with their packages; returns what it printed."""
+    return run(f"shoal {' '.join(arguments)}", [str(PYTHON), "-m", "cli", "--root", str(CHECKOUT), *arguments], {})
+
+
+def run(what: str, command: list[str], variables: dict[str, str]) -> str:
+    """Runs it to its end in the checkout and shows what it prints. Raises CalledProcessError unless it ends with 0."""
+    print(f"== {what}", flush=True)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(Path.home()),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    with subprocess.Popen(command, cwd=CHECKOUT, env=environment | variables, stdout=subprocess.PIPE, text=True) as process:
+        lines = []
+        for line in process.stdout or ():
+            print(line, end="", flush=True)
+            lines.append(line)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, what)
+    return "".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,75 @@
+"""A pipeline of your own, written with SageMaker's Python SDK v3: an environment and its infrastructure in, the SDK's `Pipeline` out.
+
+An environment file deploys it with `pipeline: examples.sdk_pipeline:build`, through the same stacks, roles and teardown guard as
+Shoal's own pipeline. It trains as the environment file says, and does nothing else. The SDK must be installed where the synth runs.
+"""
+
+from __future__ import annotations
+
+import os
+
+import boto3
+
+from config.names import Names
+from config.settings import Environment
+from pipelines.launch import resolve
+from pipelines.requests import Infrastructure
+
+# The SDK makes a client while it is imported, and asks IAM about roles: neither may reach a network during a synth.
+os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
+os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+os.environ["SAGEMAKER_VALIDATE_ROLE"] = "false"
+
+from sagemaker.core.training.configs import Compute, InputData, Networking, OutputDataConfig, StoppingCondition
+from sagemaker.core.workflow.execution_variables import ExecutionVariables
+from sagemaker.core.workflow.functions import Join
+from sagemaker.core.workflow.parameters import ParameterInteger
+from sagemaker.core.workflow.pipeline_context import PipelineSession
+from sagemaker.mlops.workflow.pipeline import Pipeline
+from sagemaker.mlops.workflow.steps import TrainingStep
+from sagemaker.train.model_trainer import ModelTrainer
+
+_NO_TELEMETRY = {"SchemaVersion": "1.0", "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}}}
+
+
+def build(environment: Environment, infrastructure: Infrastructure) -> Pipeline:
+    """One training step; the number of epochs may change from execution to execution."""
+    names, training = Names(environment), environment.training
+    epochs = ParameterInteger("Epochs", default_value=int(training.hyperparameters["epochs"]))
+    session = _session(environment)
+    trainer = ModelTrainer(
+        sagemaker_session=session,
+        role=infrastructure.training_role_arn,
+        training_image=resolve(training, environment.region).image_uri,
+        base_job_name="train",
+        hyperparameters=_hyperparameters(environment, infrastructure) | {"epochs": epochs.to_string()},
+        compute=Compute(
+            instance_type=training.instance_type, instance_count=training.instance_count, volume_size_in_gb=training.volume_size_gb
+        ),
+        networking=Networking(
+            subnets=list(infrastructure.training_subnet_ids), security_group_ids=list(infrastructure.training_security_group_ids)
+        ),
+        stopping_condition=StoppingCondition(max_runtime_in_seconds=training.max_runtime_s),
+        output_data_config=OutputDataConfig(
+            s3_output_path=Join(on="/", values=[f"s3://{names.bucket('artifacts')}/training", ExecutionVariables.PIPELINE_EXECUTION_ID]),
+            kms_key_id=infrastructure.kms_key_arn,
+        ),
+    )
+    channels = [InputData(channel_name=channel, data_source=f"{names.dataset_uri}/{channel}/") for channel in ("train", "test")]
+    step = TrainingStep(name="Train", step_args=trainer.train(input_data_config=channels))
+    return Pipeline(name=names.pipeline, parameters=[epochs], steps=[step], sagemaker_session=session, pipeline_experiment_config=None)
+
+
+def _hyperparameters(environment: Environment, infrastructure: Infrastructure) -> dict[str, object]:
+    return dict(
+        resolve(environment.training, environment.region).for_job(
+            infrastructure.code_uri, Names(environment).pipeline, environment.training.hyperparameters
+        )
+    )
+
+
+def _session(environment: Environment) -> PipelineSession:
+    """Of a session for pipelines the SDK asks nothing; its credentials are placeholders."""
+    boto = boto3.Session(aws_access_key_id="none", aws_secret_access_key="none", region_name=environment.region)
+    bucket = Names(environment).bucket("artifacts")
+    return PipelineSession(boto_session=boto, default_bucket=bucket, sagemaker_config=_NO_TELEMETRY)

@@ -1,0 +1,110 @@
+"""This process's place in the job: init() joins it, and ranks, sizes and mpi4py's communicator come out.
+
+The job is what mpirun started, as in SageMaker, where the training toolkit runs `mpirun ... python -m mpi4py train.py`.
+A process that mpirun did not start is a world of one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import HorovodLocalError, NotInitializedError
+
+
+@dataclass(frozen=True)
+class Job:
+    """One process of a job that was joined."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    communicator: Any | None
+    """mpi4py's communicator, kept apart from the script's own MPI calls; None in a world of one process."""
+
+
+_joined: Job | None = None
+
+
+def init() -> None:
+    """Join the job. As with Horovod, a second call changes nothing."""
+    global _joined
+    if _joined is None:
+        _joined = _join(os.environ)
+
+
+def shutdown() -> None:
+    """Leave the job, together with all other ranks."""
+    global _joined
+    if _joined is not None and _joined.communicator is not None:
+        _joined.communicator.Barrier()
+        _joined.communicator.Free()
+    _joined = None
+
+
+def is_initialized() -> bool:
+    """True between init() and shutdown()."""
+    return _joined is not None
+
+
+def rank() -> int:
+    """This process's rank in the job, from 0."""
+    return joined().rank
+
+
+def size() -> int:
+    """The number of processes in the job."""
+    return joined().size
+
+
+def local_rank() -> int:
+    """This process's rank on its host, from 0."""
+    return joined().local_rank
+
+
+def local_size() -> int:
+    """The number of processes on this host."""
+    return joined().local_size
+
+
+def mpi_built() -> bool:
+    """True: MPI carries everything here."""
+    return True
+
+
+def gloo_built() -> bool:
+    """False: there is no gloo here."""
+    return False
+
+
+def nccl_built() -> int:
+    """0: there is no NCCL here."""
+    return 0
+
+
+def joined() -> Job:
+    """The job, or NotInitializedError."""
+    if _joined is None:
+        raise NotInitializedError("Horovod has not been initialized; use hvd.init().")
+    return _joined
+
+
+def _join(environ: Mapping[str, str]) -> Job:
+    if int(environ.get("OMPI_COMM_WORLD_SIZE", "1")) == 1:
+        return Job(rank=0, size=1, local_rank=0, local_size=1, communicator=None)
+    from mpi4py import MPI
+
+    # TensorFlow runs a collective on whichever of its threads is free.
+    if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
+        raise HorovodLocalError("MPI was initialised without threads: leave mpi4py's default thread level alone")
+    communicator = MPI.COMM_WORLD.Dup()
+    return Job(
+        rank=communicator.Get_rank(),
+        size=communicator.Get_size(),
+        local_rank=int(environ["OMPI_COMM_WORLD_LOCAL_RANK"]),
+        local_size=int(environ["OMPI_COMM_WORLD_LOCAL_SIZE"]),
+        communicator=communicator,
+    )

@@ -1,0 +1,104 @@
+"""Functions over tensors, all of them synchronous. Tensors of one rank come in, tensors of all ranks go out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from .. import transport
+from ..errors import HorovodLocalError
+from ..job import joined
+from ..reduction import ReduceOp, choose
+from .compression import Compression
+
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+def allreduce(
+    tensor: Any, average: bool | None = None, name: str | None = None, compression: Any = Compression.none, op: ReduceOp | None = None
+) -> Any:
+    """A new tensor: the reduction over all ranks, the average by default. `name` is Horovod's and changes nothing."""
+    del name
+    return reduce_all([tensor], choose(op, average), compression)[0]
+
+
+def allreduce_(tensor: Any, average: bool | None = None, name: str | None = None, op: ReduceOp | None = None) -> Any:
+    """As allreduce, in place."""
+    with torch.no_grad():
+        return tensor.copy_(allreduce(tensor, average, name, op=op))
+
+
+def grouped_allreduce(
+    tensors: Sequence[Any],
+    average: bool | None = None,
+    name: str | None = None,
+    compression: Any = Compression.none,
+    op: ReduceOp | None = None,
+) -> list[Any]:
+    """As allreduce, for several tensors in one message."""
+    del name
+    return reduce_all(tensors, choose(op, average), compression)
+
+
+def allgather(tensor: Any, name: str | None = None) -> Any:
+    """All ranks' tensors one after the other along the first dimension, in which they may differ."""
+    del name
+    communicator = joined().communicator
+    if communicator is None:
+        return tensor.clone()
+    return torch.cat([part.to(tensor.device) for part in communicator.allgather(tensor.detach().cpu())])
+
+
+def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Any:
+    """A new tensor: rank `root_rank`'s."""
+    del name
+    copy = tensor.detach().clone()
+    broadcast_all([copy], root_rank)
+    return copy
+
+
+def broadcast_(tensor: Any, root_rank: int, name: str | None = None) -> Any:
+    """As broadcast, in place."""
+    del name
+    broadcast_all([tensor], root_rank)
+    return tensor
+
+
+def barrier() -> None:
+    """Wait until every rank is here."""
+    communicator = joined().communicator
+    if communicator is not None:
+        communicator.Barrier()
+
+
+def reduce_all(tensors: Sequence[Any], op: ReduceOp, compression: Any) -> list[Any]:
+    """New tensors: each reduced over all ranks, all of them in one message per type."""
+    communicator = joined().communicator
+    if communicator is None or not tensors:
+        return [tensor.detach().clone() for tensor in tensors]
+    sent = [compression.compress(tensor.detach()) for tensor in tensors]
+    received = transport.allreduce(communicator, op, [_as_array(tensor) for tensor, _ in sent])
+    return [
+        compression.decompress(torch.from_numpy(array).to(wire.dtype), context).to(tensor.device)
+        for array, (wire, context), tensor in zip(received, sent, tensors, strict=True)
+    ]
+
+
+def broadcast_all(tensors: Iterable[Any], root_rank: int) -> None:
+    """Copy rank `root_rank`'s tensors into every rank's, all of them in one message."""
+    job = joined()
+    if not 0 <= root_rank < job.size:
+        raise HorovodLocalError(f"root_rank={root_rank} is no rank of a job of {job.size}")
+    tensors = list(tensors)
+    if job.communicator is None or not tensors:
+        return
+    arrays = [tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy() for tensor in tensors]
+    with torch.no_grad():
+        for tensor, array in zip(tensors, transport.broadcast(job.communicator, root_rank, arrays), strict=True):
+            tensor.copy_(torch.from_numpy(array).view(tensor.dtype).reshape(tensor.shape))
+
+
+def _as_array(tensor: Any) -> Any:
+    return (tensor.float() if tensor.dtype in _HALVES else tensor).cpu().numpy()

@@ -1,0 +1,26 @@
+"""Makes ranks start alike: rank `root_rank`'s parameters and optimizer state come to every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from ..objects import broadcast_object
+from .collectives import broadcast_all
+
+
+def broadcast_parameters(params: Mapping[str, Any] | Iterable[tuple[str, Any]], root_rank: int) -> None:
+    """Copy rank `root_rank`'s values into `model.state_dict()` or `model.named_parameters()`."""
+    named = sorted(params.items()) if isinstance(params, Mapping) else list(params)
+    if not all(isinstance(pair, tuple) for pair in named):
+        raise ValueError(f"invalid params of type: {type(params)}")
+    broadcast_all([tensor for _, tensor in named if isinstance(tensor, torch.Tensor)], root_rank)
+
+
+def broadcast_optimizer_state(optimizer: Any, root_rank: int) -> None:
+    """Give every rank rank `root_rank`'s state and settings (learning rate, momentum, moments)."""
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("cannot broadcast torch.optim.LBFGS state")  # noqa: TRY004 - Horovod raises ValueError
+    optimizer.load_state_dict(broadcast_object(optimizer.state_dict(), root_rank))

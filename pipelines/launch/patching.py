@@ -1,0 +1,40 @@
+"""A training section and today's date in; what to know of AWS's patches for its images out.
+
+The date comes in as a value: nothing that makes a template reads the clock.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+
+from config.settings import Training
+from pipelines.launch import tables
+from pipelines.launch.obstacles import SMDDP
+from pipelines.launch.own_image import TITLES
+
+
+def warnings_of(training: Training, today: datetime.date) -> Iterator[str]:
+    """One line if the images of the framework version get no more patches from AWS, or if that is not known. None for own images."""
+    tags = tables.image_tags(training.framework).get(training.framework_version)
+    if tags is None or training.image_uri:
+        return
+    images = f"AWS's images of {TITLES[training.framework]} {training.framework_version}"
+    if tags.end_of_patch is None:
+        yield f"training.framework_version: until when {images} get patches is not known here; see pipelines/launch/images.yaml"
+    elif tags.end_of_patch < today:
+        yield f"training.framework_version: {images} have had no patches since {tags.end_of_patch}; {_instead(training, today)}"
+
+
+def _instead(training: Training, today: datetime.date) -> str:
+    """Versions that are patched today and that the strategy can use."""
+    known = tables.image_tags(training.framework)
+    patched = [version for version, tags in known.items() if tags.end_of_patch and tags.end_of_patch >= today]
+    if training.strategy in SMDDP:
+        patched = [version for version in patched if version in tables.smddp_releases(training.framework)]
+        return f"patched and with smddp: {', '.join(patched)}" if patched else "no image that contains smddp is patched any more"
+    return (
+        f"patched: {', '.join(patched)}"
+        if patched
+        else "no version in the table is patched any more; name a newer image in training.image_uri"
+    )

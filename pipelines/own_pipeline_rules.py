@@ -1,0 +1,163 @@
+"""A definition that a user wrote in; what is not a pipeline, or would not fit the roles and the teardown guard around it, out.
+
+`pipelines.shapes` checks the requests of the steps in between: `check_form` comes before it, `check_fit` after it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from config.names import Names
+from config.settings import Environment
+from pipelines.errors import GraphError
+from pipelines.graph import VERSION
+from pipelines.requests import Infrastructure
+
+GENERATED_PREFIX = "pipelines-"
+_STEP_NAME = re.compile(r"^[A-Za-z0-9\-_]{1,64}$")  # botocore, sagemaker StepName
+_HOSTING_NAMES = {"Endpoint": "EndpointName", "EndpointConfig": "EndpointConfigName"}
+_JOBS = ("training", "evaluation", "endpoint")
+_ROLE_KEYS = ("RoleArn", "ExecutionRoleArn")
+_VPC_AT = {"Training": ("VpcConfig",), "Processing": ("NetworkConfig", "VpcConfig"), "Model": ("VpcConfig",)}
+_BRANCHES = ("IfSteps", "ElseSteps")
+
+
+def check_form(definition: Mapping[str, Any]) -> None:
+    """Raises GraphError unless it is a pipeline whose steps can be told apart and refer to what exists."""
+    mistakes = list(_form_mistakes(definition)) or list(_reference_mistakes(definition))
+    if mistakes:
+        raise GraphError(mistakes)
+
+
+def check_fit(definition: Mapping[str, Any], environment: Environment, infrastructure: Infrastructure) -> None:
+    """Raises GraphError for what the environment's roles would refuse, and for what its teardown guard would not find."""
+    defaults = {each["Name"]: each.get("DefaultValue") for each in definition.get("Parameters", [])}
+    mistakes = list(_experiment_mistakes(definition))
+    for step in _every_step(definition["Steps"]):
+        names = Names(environment)
+        mistakes += [*_name_mistakes(step, names, defaults), *_group_mistakes(step, names), *_permission_mistakes(step, infrastructure)]
+    if mistakes:
+        raise GraphError(mistakes)
+
+
+def _form_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
+    if definition.get("Version") != VERSION:
+        yield f"Version must be {VERSION}"
+    parameters = definition.get("Parameters", [])
+    if not (isinstance(parameters, list) and all(isinstance(each, Mapping) and isinstance(each.get("Name"), str) for each in parameters)):
+        yield "Parameters must be a list of objects with Name and Type"
+    steps = definition.get("Steps")
+    if not isinstance(steps, list) or not steps:
+        yield "Steps must be a list with at least one step"
+        return
+    yield from _steps_mistakes(steps)
+
+
+def _steps_mistakes(steps: list[Any]) -> Iterator[str]:
+    for step in steps:
+        if not isinstance(step, Mapping) or not _STEP_NAME.match(str(step.get("Name", ""))):
+            yield f"every step is an object with a Name of 1 to 64 letters, digits, - and _: {str(step)[:60]}"
+        elif not isinstance(step.get("Type"), str) or not isinstance(step.get("Arguments"), Mapping):
+            yield f"step {step['Name']}: a step has a Type and Arguments"
+        elif step["Type"] == "Condition":
+            branches = [step["Arguments"].get(branch) for branch in _BRANCHES]
+            if not all(isinstance(branch, list) for branch in branches):
+                yield f"step {step['Name']}: a Condition has the lists IfSteps and ElseSteps"
+                continue
+            yield from _steps_mistakes([inner for branch in branches for inner in branch])
+
+
+def _reference_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
+    steps = list(_every_step(definition["Steps"]))
+    names = Counter(step["Name"] for step in steps)
+    yield from (f"step {name} appears {count} times" for name, count in names.items() if count > 1)
+    parameters = {each["Name"] for each in definition.get("Parameters", [])}
+    for step in steps:
+        own = {key: value for key, value in step["Arguments"].items() if key not in _BRANCHES}
+        for reference in _references({"Arguments": own, "PropertyFiles": step.get("PropertyFiles")}):
+            kind, _, rest = reference.partition(".")
+            if kind == "Steps" and rest.split(".")[0] not in names:
+                yield f"step {step['Name']}: {reference} refers to a step that does not exist"
+            if kind == "Parameters" and rest not in parameters:
+                yield f"step {step['Name']}: {reference} refers to a parameter that is not declared"
+        for other in step.get("DependsOn", []):
+            name = other.get("StepName", "") if isinstance(other, Mapping) else str(other)
+            if name not in names:
+                yield f"step {step['Name']}: it depends on {name}, which does not exist"
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        if isinstance(value.get("Get"), str):
+            yield value["Get"]
+        for child in value.values():
+            yield from _references(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _references(child)
+
+
+def _every_step(steps: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for step in steps:
+        yield step
+        for branch in _BRANCHES:
+            yield from _every_step(step["Arguments"].get(branch, []) if step["Type"] == "Condition" else [])
+
+
+def _experiment_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
+    """The SDK's `Pipeline` asks for an experiment and a trial per execution unless it is told not to."""
+    if definition.get("PipelineExperimentConfig"):
+        yield "PipelineExperimentConfig: the pipeline's role may make no experiments; leave it out (SDK: pipeline_experiment_config=None)"
+
+
+def _name_mistakes(step: Mapping[str, Any], names: Names, defaults: Mapping[str, Any]) -> Iterator[str]:
+    """The guard finds what an execution left by ARNs, which are lower case, and touches only names of this pipeline."""
+    key = _HOSTING_NAMES.get(step["Type"], "")
+    if not key:
+        return
+    given = _known_text(step["Arguments"][key], defaults)
+    prefix = names.pipeline if step["Type"] == "EndpointConfig" else f"{names.pipeline}-"
+    place = f"{step['Name']}.{key}"
+    if given != given.lower():
+        yield f"{place}: {given!r} must be lower case, as ARNs are: the teardown guard would not find it"
+    elif not given.startswith((prefix, GENERATED_PREFIX)):
+        yield f"{place}: {given!r} must start with {prefix}, or the pipeline may not create it and the teardown guard may not delete it"
+
+
+def _group_mistakes(step: Mapping[str, Any], names: Names) -> Iterator[str]:
+    if step["Type"] == "RegisterModel" and step["Arguments"].get("ModelPackageGroupName") != names.model_package_group:
+        place = f"{step['Name']}.ModelPackageGroupName"
+        yield f"{place}: the pipeline may register models in the environment's own group only, {names.model_package_group}"
+
+
+def _known_text(value: Any, defaults: Mapping[str, Any]) -> str:
+    """What is known of a name before the execution: text, with `*` for what SageMaker computes."""
+    if isinstance(value, str):
+        return value
+    if "Std:Join" in value:
+        return str(value["Std:Join"]["On"]).join(_known_text(part, defaults) for part in value["Std:Join"]["Values"])
+    name = str(value.get("Get", "")).removeprefix("Parameters.")
+    return str(defaults.get(name) or "*")
+
+
+def _permission_mistakes(step: Mapping[str, Any], infrastructure: Infrastructure) -> Iterator[str]:
+    arguments = step["Arguments"]
+    roles = {getattr(infrastructure, f"{job}_role_arn") for job in _JOBS}
+    for key in _ROLE_KEYS:
+        if key in arguments and arguments[key] not in roles:
+            yield f"{step['Name']}.{key}: the pipeline may hand over only the roles in infrastructure ({', '.join(_JOBS)})"
+    functions = {infrastructure.smoke_test_function_arn, infrastructure.teardown_function_arn}
+    if step["Type"] == "Lambda" and step.get("FunctionArn") not in functions:
+        yield f"{step['Name']}.FunctionArn: the pipeline may call only the functions in infrastructure (smoke_test, teardown)"
+    path = _VPC_AT.get(step["Type"], ())
+    if path and not _at(arguments, path):
+        yield f"{step['Name']}.{'.'.join(path)}: is missing; the pipeline may start jobs in the environment's subnets only"
+
+
+def _at(arguments: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    for key in path:
+        arguments = arguments.get(key, {})
+    return arguments

@@ -1,0 +1,101 @@
+"""The recipes are built from what the compatibility tables say, for every region, and the code they copy is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from images import recipes
+from images.dockerfile import parse
+from pipelines.launch import tables
+
+ROOT = Path(__file__).resolve().parents[2]
+EXTENDED = {"pytorch-smddp": "pytorch", "tensorflow-smddp": "tensorflow"}
+
+
+def test_every_folder_is_a_recipe_and_every_recipe_a_folder() -> None:
+    assert sorted(path.parent.name for path in (ROOT / "images").glob("*/Dockerfile")) == recipes.names()
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_the_defaults_in_a_dockerfile_are_the_tables(name: str) -> None:
+    defaults = parse(recipes.dockerfile_of(name).read_text(encoding="utf-8")).default_arguments()
+    defaults.pop("DEBIAN_FRONTEND", None)
+    assert defaults == recipes.build_arguments(name, "us-east-1")
+
+
+@pytest.mark.parametrize(("name", "framework"), EXTENDED.items())
+def test_an_extended_image_is_one_that_contains_smddp(name: str, framework: str) -> None:
+    tag = recipes.build_arguments(name, "us-east-1")["TAG"]
+    with_smddp = {tables.image_tags(framework)[version].training_gpu for version in tables.smddp_releases(framework)}
+    assert tag in with_smddp
+
+
+def test_the_last_tensorflow_image_with_smddp_is_the_one_extended() -> None:
+    newest = max(tables.smddp_releases("tensorflow"), key=tables.ordered)
+    assert recipes.build_arguments("tensorflow-smddp", "us-east-1")["TAG"] == tables.image_tags("tensorflow")[newest].training_gpu
+
+
+def test_the_account_follows_the_region() -> None:
+    assert recipes.build_arguments("pytorch-smddp", "eu-south-1")["ACCOUNT"] == "692866216735"
+
+
+def test_the_wheel_of_smddp_fits_pytorch_python_and_cuda() -> None:
+    given = recipes.build_arguments("own-container", "us-east-1")
+    python, cuda = "".join(given["PYTHON_VERSION"].split(".")[:2]), "".join(given["CUDA_TAG"].split(".")[:2])
+    version = tables.smddp_releases("pytorch")[given["PYTORCH_VERSION"]].smddp_version
+    assert re.search(
+        rf"/{given['PYTORCH_VERSION']}/cu{cuda}/\d+-\d+-\d+/smdistributed_dataparallel-{version}-cp{python}-", given["SMDDP_WHEEL"]
+    )
+
+
+@pytest.mark.parametrize(("name", "framework"), EXTENDED.items())
+def test_the_script_that_an_image_with_code_starts_is_there(name: str, framework: str) -> None:
+    file = parse(recipes.dockerfile_of(name).read_text(encoding="utf-8"))
+    (stage,) = [each for each in file.stages if each.name == "with-code"]
+    assert (ROOT / "training_code" / framework / file.environment(stage)["SAGEMAKER_PROGRAM"]).is_file()
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_every_file_that_a_recipe_copies_is_beside_it(name: str) -> None:
+    file = parse(recipes.dockerfile_of(name).read_text(encoding="utf-8"))
+    copied = [each.value.split()[0] for stage in file.stages for each in stage.of("COPY") if not each.value.startswith("--from=")]
+    assert copied
+    assert [path for path in copied if not (recipes.HERE / name / path).is_file()] == []
+
+
+@pytest.mark.parametrize("name", EXTENDED)
+def test_packages_of_ones_own_are_pinned(name: str) -> None:
+    lines = (recipes.HERE / name / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if line and not line.startswith("#") and not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []
+
+
+def test_ssh_between_the_hosts_asks_nobody() -> None:
+    settings = (recipes.HERE / "own-container" / "ssh_config").read_text(encoding="utf-8")
+    assert re.search(r"Host algo-\*\n\s+StrictHostKeyChecking no\n", settings)
+
+
+def test_the_command_builds_for_the_machines_that_sagemaker_has() -> None:
+    command = shlex.split(recipes.build_command("pytorch-smddp", "us-east-1", "mine:1"))
+    assert command[:4] == ["docker", "build", "--platform", "linux/amd64"]
+    assert command[-3:] == ["--tag", "mine:1", "images/pytorch-smddp"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "wanted"),
+    [
+        (["lint"], 0, "every recipe keeps the rules"),
+        ([], 0, "own-container\npytorch-smddp\ntensorflow-smddp"),
+        (["own-container"], 0, "docker build"),
+        (["nothing"], 2, "there is no recipe 'nothing'"),
+        (["pytorch-smddp", "mars-1"], 2, "AWS has no registry in 'mars-1'"),
+    ],
+)
+def test_the_command_line(arguments: list[str], code: int, wanted: str) -> None:
+    result = subprocess.run([sys.executable, "-m", "images", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (result.returncode, wanted in result.stdout + result.stderr) == (code, True)

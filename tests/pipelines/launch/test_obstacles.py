@@ -1,0 +1,128 @@
+"""Strategies, frameworks, hosts and versions that do not go together are refused with the reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from config.errors import LaunchError
+from config.settings import Collective, Framework, Strategy, Training
+from config.strategies import strategies_of
+from pipelines.launch import Launch, resolve
+from pipelines.launch.tables import strategy
+
+TENSORFLOW = {"framework": Framework.TENSORFLOW}
+COMBINATIONS = [(framework, Strategy(name)) for framework in Framework for name in strategies_of(framework)]
+
+
+def launch(**keys: Any) -> Launch:
+    return resolve(Training(**keys), "us-east-1")
+
+
+def refusals(**keys: Any) -> list[str]:
+    with pytest.raises(LaunchError) as caught:
+        launch(**keys)
+    return str(caught.value).splitlines()
+
+
+@pytest.mark.parametrize(("framework", "name"), COMBINATIONS)
+def test_every_strategy_runs_with_its_defaults(framework: Framework, name: Strategy) -> None:
+    launched = launch(framework=framework, strategy=name, instance_count=strategy(name).hosts.least)
+    assert launched.contract.launcher == strategy(name).launcher
+    assert f"/{framework}-training:" in launched.image_uri
+
+
+@pytest.mark.parametrize(
+    ("framework", "name"), [(framework, name) for framework in Framework for name in Strategy if (framework, name) not in COMBINATIONS]
+)
+def test_a_strategy_of_the_other_framework_is_refused_with_those_that_can(framework: Framework, name: Strategy) -> None:
+    lines = refusals(framework=framework, strategy=name, instance_count=2)
+    assert f'training.strategy = "{name}": is not a strategy of {framework}; these are: smddp' in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        (
+            {"strategy": Strategy.NONE, "instance_count": 2},
+            "none runs on one instance; the others would each train on their own and overwrite the model; use 1, or",
+        ),
+        ({**TENSORFLOW, "strategy": Strategy.MIRRORED, "instance_count": 2}, "mirrored runs on one instance"),
+        ({**TENSORFLOW, "strategy": Strategy.PARAMETER_SERVER}, "parameter_server needs at least 2 instances; use 2 or more"),
+        (
+            {**TENSORFLOW, "framework_version": "2.12.0"},
+            "no image of this TensorFlow version contains smddp; these do: 2.9.2, 2.10.1, 2.11.0",
+        ),
+        ({**TENSORFLOW, "collective": Collective.ALLGATHER}, "smddp has AllGather only under torchrun"),
+        ({"strategy": Strategy.PYTORCHDDP, "collective": Collective.ALLGATHER}, "smddp has AllGather only under torchrun"),
+        ({"strategy": Strategy.PYTORCHDDP, "instance_type": "ml.g5.48xlarge"}, "smddp cannot run on this instance type"),
+        ({"instance_type": "ml.p3.16xlarge"}, "on this instance type (AWS's guide of 2023 named it; today's does not); it runs only on"),
+        ({"processes_per_host": 8}, "is only read with strategy horovod; smddp with AllReduce has one rank per GPU; remove it"),
+        ({"strategy": Strategy.HOROVOD, "custom_mpi_options": "-x NCCL_DEBUG=INFO"}, "is the second one"),
+        ({"custom_mpi_options": "-x A=" + "b" * 2494}, "has 2499 characters; SageMaker allows 2500 with the quotes around it"),
+        (
+            {**TENSORFLOW, "strategy": Strategy.MULTI_WORKER_MIRRORED, "custom_mpi_options": "-verbose"},
+            "is only read by mpirun, and multi_worker_mirrored is started by python",
+        ),
+    ],
+)
+def test_what_cannot_run_is_one_line(keys: dict[str, Any], line: str) -> None:
+    (found,) = refusals(**keys)
+    assert line in found
+
+
+@pytest.mark.parametrize(
+    ("framework", "version", "reason"),
+    [
+        (Framework.PYTORCH, "1.8.1", "AWS's image of it has Python 3.6, and the training code needs 3.10; known: 2.0.0"),
+        (Framework.PYTORCH, "1.13.1", "AWS's image of it has Python 3.9, and the training code needs 3.10; known: 2.0.0"),
+        (Framework.TENSORFLOW, "2.4.1", "AWS's image of it has Python 3.7, and the training code needs 3.9; known: 2.9.2"),
+    ],
+)
+def test_versions_whose_images_are_too_old_are_refused_for_that(framework: Framework, version: str, reason: str) -> None:
+    (found,) = refusals(framework=framework, framework_version=version)
+    assert reason in found
+
+
+def test_multi_worker_mirrored_before_2_9_is_refused_as_sdk_v2_does() -> None:
+    lines = refusals(**TENSORFLOW, strategy=Strategy.MULTI_WORKER_MIRRORED, framework_version="2.8.0")
+    assert "multi_worker_mirrored is in AWS's images from TensorFlow 2.9.0 on" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("keys", "notice"),
+    [
+        ({"framework_version": "2.0.1", "instance_type": "ml.m5.xlarge"}, "AWS's CPU image of PyTorch 2.0.1 does not contain Horovod"),
+        ({"framework_version": "2.3.0"}, "AWS's GPU image of PyTorch 2.3.0 does not contain Horovod (the last GPU one that does: 2.0.1)"),
+        ({**TENSORFLOW, "framework_version": "2.19.0"}, "TensorFlow 2.19.0 does not contain Horovod (the last one that does: 2.12.0)"),
+    ],
+)
+def test_images_without_horovod_are_a_notice_that_says_where_to_get_it(keys: dict[str, Any], notice: str) -> None:
+    (found,) = [line for line in launch(strategy=Strategy.HOROVOD, **keys).notices if "Horovod" in line]
+    assert notice in found
+    assert "name horovod in requirements.txt of source_dir, or extend the image" in found
+
+
+@pytest.mark.parametrize("keys", [{}, TENSORFLOW, {**TENSORFLOW, "instance_type": "ml.m5.xlarge"}])
+def test_the_default_version_has_horovod_in_its_image(keys: dict[str, Any]) -> None:
+    assert launch(strategy=Strategy.HOROVOD, **keys).notices == ()
+
+
+def test_keras_3_is_a_notice() -> None:
+    notices = launch(**TENSORFLOW, strategy=Strategy.MIRRORED, framework_version="2.19.0").notices
+    assert notices == (
+        "training.framework_version: the image has Keras 3 and no tf_keras, which training_code/tensorflow needs: "
+        "name tf_keras~=2.19.0 in requirements.txt of source_dir",
+    )
+
+
+@pytest.mark.parametrize(
+    ("keys", "notice"),
+    [
+        ({"strategy": Strategy.MIRRORED, "instance_type": "ml.m5.xlarge"}, "ml.m5.xlarge has none: the replicas share its cores"),
+        ({"strategy": Strategy.PARAMETER_SERVER, "instance_count": 3}, "of several GPUs it uses one"),
+    ],
+)
+def test_devices_that_a_strategy_does_not_use_or_have_are_a_notice(keys: dict[str, Any], notice: str) -> None:
+    assert launch(**TENSORFLOW, **keys).notices[0].endswith(notice)

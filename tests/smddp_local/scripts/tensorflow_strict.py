@@ -1,0 +1,35 @@
+"""Try in strict mode what AWS's reference does not list; write what each attempt does."""
+
+import inspect
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import smdistributed.dataparallel.tensorflow as sdp
+import tensorflow as tf
+
+
+def error_of(attempt: Callable[[], object]) -> str:
+    try:
+        attempt()
+    except Exception as error:  # noqa: BLE001 - the answer is which error it is
+        return f"{type(error).__name__}: {error}"
+    return "ok"
+
+
+sdp.init()
+one = tf.constant(1.0)
+answer: dict[str, Any] = {
+    "oob_allreduce": error_of(lambda: sdp.oob_allreduce(one, op=sdp.ReduceOp.SUM)),
+    "DistributedGradientTape": error_of(lambda: sdp.DistributedGradientTape(tf.GradientTape(), op=sdp.ReduceOp.MAX)),
+    "DistributedOptimizer": error_of(lambda: sdp.DistributedOptimizer(tf.keras.optimizers.SGD(), op=sdp.ReduceOp.SUM)),
+    "allreduce": error_of(lambda: sdp.allreduce(one, 0, 1, op=sdp.ReduceOp.SUM)),
+    "op None": error_of(lambda: sdp.oob_allreduce(one, op=None)),
+}
+answer["signatures"] = {
+    name: list(inspect.signature(getattr(sdp, name)).parameters) for name in sdp.__all__ if callable(getattr(sdp, name))
+}
+if sdp.rank() == 0:
+    Path(sys.argv[1]).write_text(json.dumps(answer))

@@ -1,0 +1,77 @@
+"""Runs a script of training_code/tensorflow as a training job would: a dataset and options come in, how it ended goes out."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.smddp_local.runtime import ROOT, Outcome, Runtime, finish
+
+CODE = ROOT / "training_code" / "tensorflow"
+OPTIONS = ("--epochs", "2", "--batch-size", "256", "--log-every", "1")
+JOB_NAME = "job-of-the-test"
+
+Cluster = dict[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Processes of one script that share a dataset and a folder for what they write."""
+
+    runtime: Runtime
+    dataset: Path
+    folder: Path
+
+    @property
+    def model_dir(self) -> Path:
+        """Where the job writes its model."""
+        return self.folder / "model"
+
+    def start(self, command: Sequence[str], extra: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """Start one command, as the toolkit does: folders by SM_* variables, hyperparameters on the command line."""
+        variables = {
+            "SM_CHANNEL_TRAIN": str(self.dataset / "train"),
+            "SM_CHANNEL_TEST": str(self.dataset / "test"),
+            "SM_MODEL_DIR": str(self.model_dir),
+            "TRAINING_JOB_NAME": JOB_NAME,
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        }
+        return self.runtime.launch(command, self.folder, variables | dict(extra or {}))
+
+    def alone(self, script: str, *options: str) -> Outcome:
+        """One process."""
+        return finish(self.start(self.runtime.alone(CODE / script, *(options or OPTIONS))))
+
+    def mpirun(self, script: str, *launcher: str) -> Outcome:
+        """Two ranks, by the command that the toolkit builds for one host, less its options for EFA and NCCL."""
+        mpirun = [str(self.runtime.python.with_name("mpirun")), "--host", "localhost", "-np", "2", "--allow-run-as-root", "--oversubscribe"]
+        flags = ["-mca", "pml", "ob1", "-mca", "btl", "^openib", *launcher]
+        return finish(self.start([*mpirun, *flags, str(self.runtime.python), "-m", "mpi4py", str(CODE / script), *OPTIONS]))
+
+    def task(self, script: Path, cluster: Cluster, role: str, index: int, *options: str) -> subprocess.Popen[str]:
+        """One task of a cluster on hosts of one core, with TF_CONFIG as the toolkit writes it."""
+        config = {"cluster": cluster, "environment": "cloud", "task": {"index": index, "type": role}}
+        return self.start(
+            self.runtime.alone(script, *(options or OPTIONS)), {"TF_CONFIG": json.dumps(config), "TF_NUM_INTEROP_THREADS": "1"}
+        )
+
+
+def free_addresses(count: int) -> list[str]:
+    """Addresses on this machine with different ports that nobody listens at."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    addresses = [f"localhost:{server.getsockname()[1]}" for server in sockets]
+    for server in sockets:
+        server.close()
+    return addresses
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Kill a process that does not end by itself, and what it started."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()

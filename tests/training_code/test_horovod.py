@@ -1,0 +1,52 @@
+"""Horovod's ranks learn what train.py learns, and continue where they were killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.smddp_local.runtime import Runtime
+from tests.training_code.conftest import STEPS, Trained
+from tests.training_code.training import Job, accuracies, losses
+
+OPTIONS = ("--epochs", "4", "--log-every", "1", "--checkpoint-every", "3")
+
+
+@dataclass(frozen=True)
+class HorovodRuntime(Runtime):
+    """The same environment, whose mpirun starts the ranks as the toolkit does for Horovod: without smddprun."""
+
+    def mpirun(self, ranks: int, *arguments: str | Path) -> list[str]:
+        return [argument for argument in super().mpirun(ranks, *arguments) if argument != "smddprun"]
+
+
+@pytest.fixture(scope="module")
+def horovod(runtime: Runtime) -> Runtime:
+    return HorovodRuntime(runtime.python)
+
+
+def new_job(runtime: Runtime, dataset: Path, folder: Path, options: tuple[str, ...] = ("--epochs", "2", "--log-every", "1")) -> Job:
+    return Job(runtime, dataset, folder, launcher="mpirun", ranks=2, options=options, script="train_horovod.py")
+
+
+def test_two_horovod_ranks_give_the_loss_curve_and_the_accuracy_of_one(
+    horovod: Runtime, trained: Trained, dataset: Path, tmp_path: Path
+) -> None:
+    job = new_job(horovod, dataset, tmp_path)
+    output = job.run().output
+    assert losses(output) == pytest.approx(losses(trained.outcome.output), rel=2e-3, abs=2e-4)
+    assert accuracies(output) == pytest.approx(accuracies(trained.outcome.output), abs=0.003)
+    metadata = json.loads((job.model_dir / "model.json").read_text())
+    assert (metadata["backend"], metadata["world_size"]) == ("horovod", 2)
+
+
+def test_a_killed_and_resumed_horovod_job_equals_an_undisturbed_one_to_the_bit(horovod: Runtime, dataset: Path, tmp_path: Path) -> None:
+    undisturbed, disturbed = (new_job(horovod, dataset, tmp_path / name, OPTIONS) for name in ("undisturbed", "disturbed"))
+    undisturbed.run()
+    disturbed.run_until(f"epoch=2 step=5/{STEPS}", signal.SIGKILL)
+    assert "resumed at epoch=2 step=3" in disturbed.run().output
+    assert (disturbed.model_dir / "model.pt").read_bytes() == (undisturbed.model_dir / "model.pt").read_bytes()

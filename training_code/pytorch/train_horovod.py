@@ -1,0 +1,74 @@
+"""Train a digit classifier on MNIST with Horovod: idx files and hyperparameters come in, a model folder goes out.
+
+    mpirun -np 2 python -m mpi4py train_horovod.py ...        (what SageMaker's toolkit runs)
+
+Everything but the parallelism is train.py's. What Horovod takes is here: its own ranks and collectives instead of
+torch.distributed's, equal first weights by broadcast, and an optimizer that averages the gradients instead of a wrapped network.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import horovod.torch as hvd
+import torch
+from ranks import Ranks, choose_device, share_cores
+from train import Run, parse_options, resume, save_model, set_up, train
+
+
+@dataclass(frozen=True)
+class HorovodRanks(Ranks):
+    """Ranks that mpirun started and Horovod joins; `backend` is what model.json says."""
+
+    def sum(self, *values: float | torch.Tensor) -> list[float]:
+        """Add each value over all ranks."""
+        mine = torch.stack([torch.as_tensor(value, dtype=torch.float32, device=self.device) for value in values])
+        return [float(value) for value in hvd.allreduce(mine, op=hvd.Sum)]
+
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+        hvd.barrier()
+
+    def wrap(self, network: torch.nn.Module) -> torch.nn.Module:
+        """The network itself: the optimizer averages the gradients, see `distribute`."""
+        return network
+
+
+@contextmanager
+def joined(environ: Mapping[str, str]) -> Iterator[HorovodRanks]:
+    """Be part of the job while the block runs: one rank per GPU, or per share of the cores."""
+    hvd.init()
+    device = choose_device(hvd.local_rank())
+    share_cores(device, hvd.local_size(), environ)
+    try:
+        yield HorovodRanks(hvd.rank(), hvd.size(), hvd.local_rank(), "horovod", device)
+    finally:
+        hvd.shutdown()
+
+
+def distribute(run: Run) -> None:
+    """Start every rank from rank 0's weights and optimizer state, and average the gradients in the optimizer's step()."""
+    hvd.broadcast_parameters(run.network.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(run.optimizer, root_rank=0)
+    run.optimizer = hvd.DistributedOptimizer(run.optimizer, named_parameters=run.network.named_parameters())
+
+
+def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
+    """One rank, from joining the job to leaving it."""
+    options = parse_options(arguments, environ)
+    with joined(environ) as ranks:
+        run = set_up(options, ranks)
+        run.say(f"backend={ranks.backend} device={ranks.device} world_size={ranks.world_size} global_batch={run.global_batch}")
+        position = resume(run)
+        distribute(run)
+        accuracy = train(run, position)
+        if accuracy is not None:
+            save_model(run, accuracy)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:], os.environ)

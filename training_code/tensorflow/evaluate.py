@@ -1,0 +1,100 @@
+"""Measure a trained model: the training job's model.tar.gz and the test files come in, evaluation.json goes out.
+
+Runs as a SageMaker processing job; the folders' defaults are where such a job finds its inputs and output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from data import Digits, read_test
+from model import SavedModel, load
+
+PROCESSING = Path("/opt/ml/processing")
+BATCH = 1000
+SAMPLE = 10
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Unpack, measure, write."""
+    options = _parse(arguments)
+    digits = read_test(options.test_dir)
+    with tempfile.TemporaryDirectory() as folder:
+        unpack(options.model_dir / "model.tar.gz", Path(folder))
+        report = measure(load(Path(folder)), digits)
+    write(report, options.output_dir / "evaluation.json")
+    metrics = report["metrics"]
+    print(
+        f"accuracy={metrics['accuracy']['value']:.4f} loss={metrics['loss']['value']:.6f} images={metrics['images']['value']}", flush=True
+    )
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure a trained digit classifier.", allow_abbrev=False)
+    parser.add_argument("--model-dir", type=Path, default=PROCESSING / "input/model", help="folder that holds model.tar.gz")
+    parser.add_argument("--test-dir", type=Path, default=PROCESSING / "input/test", help="folder that holds the t10k files")
+    parser.add_argument("--output-dir", type=Path, default=PROCESSING / "output/evaluation")
+    return parser.parse_args(arguments)
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Extract the archive; ValueError if it is missing, damaged or reaches outside `folder`."""
+    if not archive.is_file():
+        raise ValueError(f"{archive} does not exist")
+    try:
+        with tarfile.open(archive) as tar:
+            _extract(tar, folder)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise ValueError(f"{archive} cannot be unpacked: {' '.join(str(error).split())}") from error
+
+
+def _extract(tar: tarfile.TarFile, folder: Path) -> None:
+    """Python's own filter where it has one; AWS's older images (Python 3.9.10, 3.10.8) do not. Raises TarError."""
+    if hasattr(tarfile, "data_filter"):
+        tar.extractall(folder, filter="data")
+        return
+    for member in tar.getmembers():
+        if not (folder / member.name).resolve().is_relative_to(folder.resolve()):
+            raise tarfile.TarError(f"{member.name!r} would be extracted to outside the folder")
+        if not (member.isfile() or member.isdir()):
+            raise tarfile.TarError(f"{member.name!r} is neither a file nor a folder")
+    tar.extractall(folder)  # noqa: S202 - every member was looked at above
+
+
+def measure(model: SavedModel, digits: Digits) -> dict[str, Any]:
+    """Accuracy (0 to 1) and mean cross-entropy over all test digits, and the first answers as a sample."""
+    parts = [model.predict(digits.images[start : start + BATCH]) for start in range(0, len(digits), BATCH)]
+    probabilities = np.concatenate(parts)
+    answers = probabilities.argmax(1)
+    loss = -np.log(probabilities[np.arange(len(digits)), digits.labels].clip(1e-12)).mean()
+    return {
+        "metrics": {
+            "accuracy": {"value": int((answers == digits.labels).sum()) / len(digits)},
+            "loss": {"value": float(loss)},
+            "images": {"value": len(digits)},
+        },
+        "model": {"training_job_name": model.metadata.get("training_job_name"), "weights_sha256": model.weights_sha256},
+        "predictions_sample": [
+            {"index": index, "label": int(digits.labels[index]), "digit": int(answers[index])} for index in range(min(SAMPLE, len(digits)))
+        ],
+    }
+
+
+def write(report: dict[str, Any], path: Path) -> None:
+    """Write the report whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(report, indent=2) + "\n")
+    partial.replace(path)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,65 @@
+"""Losses and counts come in; the lines that SageMaker's metric definitions look for, and the model's metadata, go out."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from plan import Plan
+
+
+class Metrics:
+    """Prints one process's view of the run; all but the first process are silent."""
+
+    def __init__(self, plan: Plan, strategy: str, *, printing: bool = True, world_size: int | None = None) -> None:
+        """`world_size` is how many compute at once, where that is not the plan's replicas."""
+        self._plan = plan
+        self._world_size = world_size or plan.replicas
+        self._strategy = strategy
+        self._printing = printing
+        self._started_at = self._since = time.monotonic()
+        self._since_step = 0
+        self._accuracy = 0.0
+        self.say(f"strategy={strategy} world_size={self._world_size} global_batch={plan.global_batch}")
+
+    def say(self, line: str) -> None:
+        """Print once per job."""
+        if self._printing:
+            print(line, flush=True)
+
+    def due(self, step: int) -> bool:
+        """Whether a line is printed after `step` (from 1): only then does anyone wait for the loss."""
+        return step % self._plan.options.log_every == 0 or step == self._plan.steps_per_epoch
+
+    def trained(self, epoch: int, step: int, loss: float) -> None:
+        """Print the loss of a step. Raises ValueError if it is not a number any more."""
+        if not math.isfinite(loss):
+            raise ValueError(f"the loss is {loss} at epoch {epoch} step {step}: try a smaller --learning-rate")
+        done = (epoch - 1) * self._plan.steps_per_epoch + step
+        rate = self._plan.learning_rate(done - 1)
+        speed = (done - self._since_step) * self._plan.global_batch / (time.monotonic() - self._since)
+        self.say(
+            f"epoch={epoch} step={step}/{self._plan.steps_per_epoch} train_loss={loss:.6f} learning_rate={rate:.6f}"
+            f" images_per_second={speed:.1f} elapsed_s={self._elapsed_s():.1f} world_size={self._world_size}"
+        )
+        self._since, self._since_step = time.monotonic(), done
+
+    def tested(self, epoch: int, sums: Any, images: int) -> None:
+        """Print what `model.test_sums` found over all `images` of the test set."""
+        loss, self._accuracy = float(sums[0]) / images, float(sums[1]) / images
+        self.say(f"epoch={epoch} test_loss={loss:.6f} test_accuracy={self._accuracy:.4f} elapsed_s={self._elapsed_s():.1f}")
+        self._since = time.monotonic()
+
+    def metadata(self) -> dict[str, Any]:
+        """What model.json says about the run that ends here."""
+        return {
+            **self._plan.identity,
+            "training_job_name": self._plan.options.job_name,
+            "strategy": self._strategy,
+            "world_size": self._world_size,
+            "test_accuracy": self._accuracy,
+        }
+
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._started_at

@@ -1,0 +1,71 @@
+"""Train a digit classifier on MNIST with tf.distribute.MultiWorkerMirroredStrategy: idx files and hyperparameters in, a model out.
+
+    TF_CONFIG='{"cluster": {"worker": ["algo-1:8890", "algo-2:8890"]}, "task": {"type": "worker", "index": 0}}' \\
+        python train_multi_worker_mirrored.py ...        (what SageMaker's toolkit runs, once per host)
+
+What differs from train_mirrored.py: every worker is a process that runs all of this; the strategy finds the others in
+TF_CONFIG and listens at its own address; each worker hands out its slice of the batches; worker 0, the chief, prints and saves.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import tensorflow as tf
+from data import read_test, read_train, slices
+from metrics import Metrics
+from model import mean_loss, new_network, new_optimizer, save, test_sums
+from plan import Plan, parse_options
+
+
+def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
+    """One worker's whole run."""
+    options = parse_options(arguments, environ)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    chief = not strategy.cluster_resolver.task_id  # worker 0; None without TF_CONFIG
+    tf.config.experimental.enable_op_determinism()
+    digits, test_digits = read_train(options.train_dir), read_test(options.test_dir)
+    plan = Plan(options, len(digits), replicas=strategy.num_replicas_in_sync)
+    metrics = Metrics(plan, "multi_worker_mirrored", printing=chief)
+    with strategy.scope():
+        network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
+
+    def replica_step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = mean_loss(network, images, labels) / plan.replicas
+        gradients = tape.gradient(loss, network.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, network.trainable_variables))
+        return loss
+
+    @tf.function
+    def train_step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica_step, (images, labels)), axis=None)
+
+    for epoch in range(1, options.epochs + 1):
+        dataset = strategy.distribute_datasets_from_function(slices(digits, plan, epoch))
+        for step, (images, labels) in enumerate(dataset, start=1):
+            loss = train_step(images, labels)
+            if metrics.due(step):
+                metrics.trained(epoch, step, float(loss))
+        if chief:
+            metrics.tested(epoch, test_sums(network, test_digits), len(test_digits))
+    if chief:
+        save(network, metrics.metadata(), options.model_dir)
+    metrics.say(f"saved the model in {options.model_dir}")
+    wait_for_all(strategy)
+
+
+def wait_for_all(strategy: tf.distribute.Strategy) -> None:
+    """No worker leaves before the chief has saved: to those that are left, it would have failed."""
+
+    @tf.function
+    def count() -> tf.Tensor:
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(lambda: tf.constant(1.0)), axis=None)
+
+    assert int(count()) == strategy.num_replicas_in_sync
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:], os.environ)

@@ -1,0 +1,80 @@
+"""Train a digit classifier on MNIST with asynchronous parameter servers: idx files and hyperparameters in, a model folder out.
+
+    TF_CONFIG='{"cluster": {"master": ["algo-1:2222"], "ps": ["algo-1:2223", "algo-2:2223", "algo-3:2223"],
+                            "worker": ["algo-2:2222", "algo-3:2222"]}, "task": {"type": "worker", "index": 0}}' \\
+        python train_parameter_server.py ...        (what SageMaker's toolkit runs, once per host, beside a server per host)
+
+What differs from train.py: only the chief runs the loop below. Its variables lie on the parameter servers, and it schedules
+each step on whichever worker is free; a worker reads the variables, computes and updates them without waiting for the others,
+so no two runs are equal. Workers read their own copies of the files. Workers and servers end when the chief has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import cluster
+import tensorflow as tf
+from data import read_test, read_train, shuffled_records
+from metrics import Metrics
+from model import mean_loss, new_network, new_optimizer, save, test_sums
+from plan import Options, Plan, parse_options
+
+
+def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
+    """One task: the chief trains, the others serve it."""
+    options = parse_options(arguments, environ)
+    resolver = cluster.read(environ)
+    if resolver.task_type == "chief":
+        train(options, resolver)
+    else:
+        cluster.serve(resolver)
+
+
+def train(options: Options, resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
+    """The chief's whole run."""
+    cluster.wait_for_servers(resolver.cluster_spec())
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    digits, test_digits = read_train(options.train_dir), read_test(options.test_dir)
+    plan = Plan(options, len(digits), replicas=1)  # one update is one worker's batch
+    metrics = Metrics(plan, "parameter_server", world_size=resolver.cluster_spec().num_tasks("worker"))
+    with strategy.scope():
+        network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
+        optimizer.build(network.trainable_variables)
+
+    def replica_step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = mean_loss(network, images, labels)
+        gradients = tape.gradient(loss, network.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, network.trainable_variables))
+        return loss
+
+    @tf.function
+    def train_step(iterator: tf.data.Iterator) -> tf.Tensor:
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica_step, next(iterator)), axis=None)
+
+    dataset = coordinator.create_per_worker_dataset(lambda: shuffled_records(options.train_dir, plan))
+    iterator = iter(dataset)
+    for epoch in range(1, options.epochs + 1):
+        for step in range(1, plan.steps_per_epoch + 1):
+            loss = coordinator.schedule(train_step, args=(iterator,))
+            if metrics.due(step):
+                coordinator.join()
+                metrics.trained(epoch, step, float(loss.fetch()))
+        metrics.tested(epoch, test_sums(local_copy(network), test_digits), len(test_digits))
+    save(network, metrics.metadata(), options.model_dir)
+    metrics.say(f"saved the model in {options.model_dir}")
+
+
+def local_copy(network: tf.keras.Sequential) -> tf.keras.Sequential:
+    """The network with its weights fetched from the parameter servers once, not once per batch of test images."""
+    copy = new_network(seed=0)
+    copy.set_weights(network.get_weights())
+    return copy
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:], os.environ)
