@@ -146,6 +146,9 @@ def test_a_job_runs_without_namespaces_too_and_its_log_says_so(plain_emulator: s
     )
     with pytest.raises(ClientError, match="does not emulate processing jobs on this machine: they need files at /opt/ml/processing"):
         account.start_processing("plain", "true")
+    two_hosts = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
+    with pytest.raises(ClientError, match="does not emulate several hosts on this machine: each needs its own /opt/ml"):
+        account.sagemaker.create_training_job(**account.training("plain-two", ResourceConfig=two_hosts))
 
 
 def test_an_emulator_that_is_killed_takes_its_jobs_with_it(runtime: Path, tmp_path: Path) -> None:
