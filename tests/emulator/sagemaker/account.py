@@ -81,7 +81,7 @@ class Account:
             "HyperParameters": toolkit | own,
             "OutputDataConfig": {"S3OutputPath": f"s3://{BUCKET}/out"},
             "ResourceConfig": {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1},
-            "StoppingCondition": {"MaxRuntimeInSeconds": 60},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 180},
         } | changes
 
     def train(self, name: str, program: str = "train.py", **changes: Any) -> dict[str, Any]:
@@ -93,6 +93,7 @@ class Account:
         job: dict[str, Any] = until(
             lambda: self.sagemaker.describe_training_job(TrainingJobName=name),
             lambda job: job["TrainingJobStatus"] in {"Completed", "Failed", "Stopped"},
+            timeout_s=240,
         )
         return job
 

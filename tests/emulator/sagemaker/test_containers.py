@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 
 from emulator.processes import ProcessRegistry
 from emulator.sagemaker.container.launch import PLAIN_VARIABLE, Host, Pod, isolation_refused, networks_refused
+from emulator.sagemaker.jobs.containers import give_secret
 from emulator.sagemaker.jobs.paths import HostPaths
 from tests.emulator.sagemaker.account import Account, command_lines, until
 from tests.emulator.sagemaker.served import endpoint_of, served
@@ -37,7 +38,9 @@ class Greeter(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def pod_of(folder: Path, addresses: dict[str, str] | None = None, **scripts: str) -> Iterator[tuple[Pod, list[str]]]:
+def pod_of(
+    folder: Path, addresses: dict[str, str] | None = None, visible: Sequence[Path] = (), **scripts: str
+) -> Iterator[tuple[Pod, list[str]]]:
     """A running pod with a host per script, and the lines they have written; $PORT is the endpoint's."""
     known = addresses or {}
     lines: list[str] = []
@@ -50,7 +53,11 @@ def pod_of(folder: Path, addresses: dict[str, str] | None = None, **scripts: str
         ]
         threading.Thread(target=server.serve_forever, daemon=True).start()
         pod = Pod(folder, hosts, ProcessRegistry(folder))
-        pod.start([Path(sys.base_prefix)], server.server_port, lambda host, line: lines.append(f"{host}: {line}"))
+        pod.start(
+            [Path(sys.base_prefix), *visible],
+            server.server_port,
+            lambda host, line: lines.append(f"{host}: {line}"),
+        )
         try:
             yield pod, lines
         finally:
@@ -102,6 +109,24 @@ def test_hosts_with_addresses_have_ports_and_a_loopback_of_their_own_and_reach_e
     assert said <= set(lines)
 
 
+@needs_networks
+def test_ssh_between_hosts_takes_the_jobs_key_and_no_other(runtime: Path, tmp_path: Path) -> None:
+    addresses = {"one": "10.0.0.11", "two": "10.0.0.12", "stranger": "10.0.0.13"}
+    ready = "until test -s /opt/emulator-bin/cluster-secret; do sleep 0.1; done"
+    shell = f"export PATH={runtime.parent}:/opt/emulator-bin:$PATH HOME=/tmp; {ready}"
+    connect = "c.connect('one', pkey=paramiko.ECDSAKey.generate(), allow_agent=False, look_for_keys=False)"
+    knock = f'python -c "import paramiko; c = paramiko.SSHClient(); c.set_missing_host_key_policy(paramiko.AutoAddPolicy()); {connect}"'
+    scripts = {
+        "one": f"{shell}; python -P /opt/emulator/remote_shell.py serve",
+        "two": f"{shell}; until ssh -x one true; do sleep 0.3; done; ssh one 'hostname; exit 3'; echo code=$?",
+        "stranger": f"{shell}; until {knock} 2>&1 | grep AuthenticationException; do sleep 0.3; done",
+    }
+    with pod_of(tmp_path, addresses, [runtime.parents[1]], **scripts) as (_, lines):
+        give_secret([HostPaths(tmp_path / name) for name in addresses])
+        until(lambda: lines, lambda seen: "two: code=3" in seen and any("AuthenticationException" in line for line in seen))
+    assert "two: one" in lines
+
+
 def answers(pod: Pod) -> bool:
     try:
         with pod.dial(8080) as connection:
@@ -146,6 +171,9 @@ def test_a_job_runs_without_namespaces_too_and_its_log_says_so(plain_emulator: s
     )
     with pytest.raises(ClientError, match="does not emulate processing jobs on this machine: they need files at /opt/ml/processing"):
         account.start_processing("plain", "true")
+    two_hosts = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
+    with pytest.raises(ClientError, match="does not emulate several hosts on this machine: each needs its own /opt/ml"):
+        account.sagemaker.create_training_job(**account.training("plain-two", ResourceConfig=two_hosts))
 
 
 def test_an_emulator_that_is_killed_takes_its_jobs_with_it(runtime: Path, tmp_path: Path) -> None:

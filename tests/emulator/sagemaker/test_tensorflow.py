@@ -6,6 +6,7 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,8 @@ def tensorflow(account: Account) -> Account:
 
 
 def train(account: Account, name: str, program: str, launcher: str) -> dict[str, Any]:
-    request = account.training(name, program, hyperparameters={launcher: "true"}, ResourceConfig=TWO_HOSTS)
-    request["AlgorithmSpecification"]["TrainingImage"] = TRAINING
-    request["StoppingCondition"]["MaxRuntimeInSeconds"] = 240
-    account.sagemaker.create_training_job(**request)
-    look = lambda: account.sagemaker.describe_training_job(TrainingJobName=name)  # noqa: E731 (read once, in the next line)
-    job: dict[str, Any] = until(look, lambda each: each["TrainingJobStatus"] != "InProgress", timeout_s=260)
+    algorithm = {"TrainingImage": TRAINING, "TrainingInputMode": "File"}
+    job = account.train(name, program, hyperparameters={launcher: "true"}, ResourceConfig=TWO_HOSTS, AlgorithmSpecification=algorithm)
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
     return job
 
@@ -81,7 +78,7 @@ def endpoint(tensorflow: Account, mirrored: dict[str, Any]) -> Iterator[str]:
     variant = {"VariantName": "AllTraffic", "ModelName": name, "InstanceType": "ml.c5.xlarge", "InitialInstanceCount": 1}
     account.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
     account.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
-    look = lambda: account.sagemaker.describe_endpoint(EndpointName=name)  # noqa: E731 (read once, in the next line)
+    look = partial(account.sagemaker.describe_endpoint, EndpointName=name)
     settled = until(look, lambda each: each["EndpointStatus"] != "Creating", timeout_s=120)
     assert settled["EndpointStatus"] == "InService", settled.get("FailureReason")
     yield name

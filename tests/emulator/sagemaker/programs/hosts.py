@@ -1,20 +1,28 @@
-"""Runs on every host by itself and prints its shard; with --kill HOST that host's first program is killed, and the others wait."""
+"""Runs on two hosts and prints each one's shard; the container of the host called --kill then dies, when the other host is ready."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 
+PORT = 7000
 parser = argparse.ArgumentParser()
-parser.add_argument("--kill", default="")
+parser.add_argument("--kill", required=True)
 options, _ = parser.parse_known_args()
-data = os.environ.get("SM_CHANNEL_TRAIN")
-if data:
-    print(f"shard={' '.join(sorted(path.name for path in Path(data).iterdir()))}", flush=True)
-if options.kill == os.environ["SM_CURRENT_HOST"]:
-    os.kill(os.getppid(), signal.SIGKILL)  # the toolkit, which the container started
-if options.kill:
-    time.sleep(600)
+print(f"shard={' '.join(sorted(path.name for path in Path(os.environ['SM_CHANNEL_TRAIN']).iterdir()))}", flush=True)
+time.sleep(1)  # the toolkit passes the line on
+if options.kill != os.environ["SM_CURRENT_HOST"]:
+    with socket.create_server(("", PORT)):
+        time.sleep(600)
+other = "algo-1" if options.kill == "algo-2" else "algo-2"
+while True:
+    try:
+        socket.create_connection((other, PORT), timeout=1).close()
+    except OSError:
+        time.sleep(0.1)
+    else:
+        os.kill(os.getppid(), signal.SIGKILL)  # the toolkit, which the container started
