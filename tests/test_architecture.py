@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli": {"config", "pipelines", "lifecycle", "emulator", "click", "rich", "matplotlib", "botocore"},
     "images": {"pipelines", "yaml"},
     "examples": {"config", "pipelines", "boto3", "sagemaker", "nbformat", "nbclient"},
-    "tools": {"matplotlib"},
+    "tools": {"matplotlib", "emulator"},
 }
 # Run by a runtime's interpreter inside the emulated container, so they see the image's packages and not ours.
 IN_CONTAINER = {

@@ -22,7 +22,7 @@ LINT: tuple[tuple[str, list[str]], ...] = (
 )
 TESTS: tuple[tuple[str, list[str]], ...] = (
     ("environments", [PYTHON, "-m", "cli", "check"]),
-    ("pytest", [PYTHON, "-m", "pytest"]),
+    ("pytest", [PYTHON, "-m", "tools.loopback", PYTHON, "-m", "pytest"]),
 )
 
 
