@@ -69,5 +69,5 @@ def failure_reason(text: str) -> str:
     if len(text) <= FAILURE_REASON_LENGTH:
         return text
     head, separator, tail = text.rpartition(", exit code: ")
-    ending = separator + tail
+    ending = separator + tail if separator else ""
     return (head or text)[: FAILURE_REASON_LENGTH - len(ending)] + ending
