@@ -22,7 +22,8 @@ LINT: tuple[tuple[str, list[str]], ...] = (
 )
 TESTS: tuple[tuple[str, list[str]], ...] = (
     ("environments", [PYTHON, "-m", "cli", "check"]),
-    ("pytest", [PYTHON, "-m", "tools.loopback", PYTHON, "-m", "pytest"]),
+    ("pytest, loopback only", [PYTHON, "-m", "tools.loopback", PYTHON, "-m", "pytest", "-m", "not registry"]),
+    ("pytest, package registry", [PYTHON, "-m", "pytest", "-m", "registry", "tests/emulator/sagemaker"]),
 )
 
 

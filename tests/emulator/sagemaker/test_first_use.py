@@ -61,6 +61,7 @@ def test_a_job_that_is_stopped_while_its_runtime_is_built_leaves_no_builder(tmp_
     assert not [line for line in command_lines() if f"{tmp_path_factory.getbasetemp()}/" in line and "/runtimes/little-" in line]
 
 
+@pytest.mark.registry
 @pytest.mark.usefixtures("stopped")
 def test_the_first_job_builds_its_runtime_while_it_is_downloading_and_then_runs_on_it(account: Account) -> None:
     start(account, "first")

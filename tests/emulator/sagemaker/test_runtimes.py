@@ -42,6 +42,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.registry
 def test_a_second_build_does_nothing(cache: Path, tmp_path: Path) -> None:
     lines: list[str] = []
     runtime = small_runtime(tmp_path)
@@ -49,6 +50,7 @@ def test_a_second_build_does_nothing(cache: Path, tmp_path: Path) -> None:
     assert (word(runtime, cache), lines) == ("hello", [f"small: ready in {runtime.folder(cache)}"])
 
 
+@pytest.mark.registry
 def test_a_changed_local_package_is_all_that_is_installed_again(cache: Path, tmp_path: Path) -> None:
     lines: list[str] = []
     runtime = small_runtime(tmp_path)
@@ -58,6 +60,7 @@ def test_a_changed_local_package_is_all_that_is_installed_again(cache: Path, tmp
     assert (word(runtime, cache), [line for line in lines if "locked" in line]) == ("good day", [])
 
 
+@pytest.mark.registry
 def test_a_missing_compiler_is_one_clear_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     runtime = small_runtime(tmp_path)
     (runtime.local_packages[0] / "setup.py").write_text("raise SystemExit('error: command gcc failed')\n")
@@ -66,6 +69,7 @@ def test_a_missing_compiler_is_one_clear_sentence(cache: Path, monkeypatch: pyte
         building.build(runtime, cache, lambda _line: None)
 
 
+@pytest.mark.registry
 def test_a_runtime_that_does_not_import_is_not_built(cache: Path, tmp_path: Path) -> None:
     runtime = small_runtime(tmp_path)
     (runtime.local_packages[0] / "greeter.py").write_text("import nothing_of_that_name\n")
