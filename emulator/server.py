@@ -73,6 +73,7 @@ class Emulator:
         self.registry = ProcessRegistry(options.state_dir)
         self._port = options.port
         self._thread: threading.Thread | None = None
+        self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.identity = Identity(options.account, options.region)
         self.clients = Clients(self.endpoint_url, options.region)
         self.invoker = Invoker(self.identity, self.clients, self.registry, options.state_dir / "lambda")
@@ -116,7 +117,7 @@ class Emulator:
             "pid": os.getpid(),
             "port": self._port,
             "process_started_at": started_at(os.getpid()),
-            "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "started_at": self._started_at,
             "account": self.options.account,
             "region": self.options.region,
         }
