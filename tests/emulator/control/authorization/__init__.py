@@ -1,0 +1,1 @@
+"""Authorization: questions, their evaluation, and what is refused."""
