@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from emulator.metrics import Measure
 from emulator.processes import ProcessRegistry
 
 
@@ -38,6 +39,7 @@ class ServiceContext:
         raises AwsError when the role is missing or its trust policy refuses.
     emit_event(entry): `{"source", "detail-type", "detail", "resources"?}` on the default bus; returns before delivery.
     invoke_lambda(function_arn, payload): RequestResponse; raises AwsError when there is no such function.
+    measure(measurement): a value for CloudWatch, as the service itself publishes it.
     """
 
     account: str
@@ -48,6 +50,7 @@ class ServiceContext:
     emit_event: Callable[[Mapping[str, Any]], None]
     role_credentials: Callable[[str, str], RoleCredentials]
     invoke_lambda: Callable[[str, Mapping[str, Any]], LambdaResult]
+    measure: Measure
 
     @property
     def processes(self) -> ProcessRegistry:

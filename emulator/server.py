@@ -3,6 +3,7 @@ says where it is. `Emulator.start()` returns when it answers; `close()` stops ev
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import socket
@@ -17,7 +18,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from emulator.context import ServiceContext
-from emulator.control import refusals
+from emulator.control import metricstore, refusals
 from emulator.control.clients import Clients
 from emulator.control.cloudformation.service import CloudFormation
 from emulator.control.dispatcher import Dispatcher, Service
@@ -156,6 +157,7 @@ class Emulator:
             emit_event=self._emit,
             role_credentials=lambda role_arn, session_name: self.identity.service_credentials(role_arn, session_name, SAGEMAKER),
             invoke_lambda=self.functions.invoke,
+            measure=functools.partial(metricstore.keep, self.options.account, self.options.region),
         )
 
     def _emit(self, entry: Mapping[str, Any]) -> None:

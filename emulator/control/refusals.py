@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from emulator.control.metricstore import check_namespace
 from emulator.control.protocol import ApiCall
 from emulator.errors import AwsError
 
@@ -46,6 +47,7 @@ GUARDS: Mapping[str, Mapping[str, Guard]] = {
         "PutSubscriptionFilter": refuse("delivers no logs to subscriptions (logs:PutSubscriptionFilter)"),
         "StartQuery": refuse("has no Logs Insights queries (logs:StartQuery)"),
     },
+    "cloudwatch": {"PutMetricData": check_namespace},
     "s3": {"PutBucketNotificationConfiguration": _notification},
     "sns": {"Subscribe": _subscription},
     "ecr": {"StartImageScan": refuse("scans no images (ecr:StartImageScan)")},

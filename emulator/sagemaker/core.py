@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from emulator.context import ServiceContext
+from emulator.metrics import Measurement
 from emulator.processes import ProcessRegistry
 from emulator.sagemaker import names
 from emulator.sagemaker.settings import Settings
@@ -28,6 +30,11 @@ class Core:
     def emit(self, detail_type: str, detail: Document, resource_arn: str) -> None:
         """Put an `aws.sagemaker` event on the default bus (dg automating-sagemaker-with-eventbridge)."""
         self.context.emit_event({"source": "aws.sagemaker", "detail-type": detail_type, "detail": detail, "resources": [resource_arn]})
+
+    def measure(self, measurements: Iterable[Measurement]) -> None:
+        """Publish measurements to CloudWatch."""
+        for measurement in measurements:
+            self.context.measure(measurement)
 
 
 def event_detail(document: Document) -> Document:

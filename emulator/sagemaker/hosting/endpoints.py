@@ -8,10 +8,11 @@ from __future__ import annotations
 import http.client
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping
 
 from emulator.errors import AwsError
-from emulator.sagemaker import names
+from emulator.sagemaker import measurements, names
 from emulator.sagemaker.container.launch import PodError
 from emulator.sagemaker.core import Core, event_detail
 from emulator.sagemaker.hosting import configs, models
@@ -174,11 +175,14 @@ class Endpoints:
         if server is None:
             raise AwsError("ValidationError", f"Endpoint {name} is not in service (status {document['EndpointStatus']}).")
         variant = document["ProductionVariants"][0]["VariantName"]
+        begun = time.monotonic()
         try:
             answer = server.invoke(body, headers)
         except (OSError, http.client.HTTPException) as silent:
+            self._core.measure(measurements.of_invocation(name, variant, 500, time.monotonic() - begun))
             why = "ended" if server.ended() else f"did not answer: {silent or type(silent).__name__}"
             return self._model_error(name, variant, 0, f"Your model container {why}.")
+        self._core.measure(measurements.of_invocation(name, variant, answer.status, time.monotonic() - begun))
         if answer.status >= http.client.BAD_REQUEST:
             return self._model_error(name, variant, answer.status, answer.body.decode(errors="replace"))
         return 200, {"Content-Type": answer.content_type, "x-Amzn-Invoked-Production-Variant": variant}, answer.body

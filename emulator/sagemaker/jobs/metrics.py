@@ -1,11 +1,11 @@
-"""MetricDefinitions and log lines in; the last value of each metric out (CloudWatch itself is not written to)."""
+"""MetricDefinitions and log lines in; every value out to whoever publishes it, and the last value of each metric for the job."""
 
 from __future__ import annotations
 
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from emulator.sagemaker.refusals import invalid
 from emulator.sagemaker.shapes import Document
@@ -14,7 +14,8 @@ from emulator.sagemaker.shapes import Document
 class Metrics:
     """Matches each line against each regular expression; the first group is the value, as SageMaker documents it."""
 
-    def __init__(self, definitions: Sequence[Document]) -> None:
+    def __init__(self, definitions: Sequence[Document], publish: Callable[[str, float], None]) -> None:
+        self._publish = publish
         self._patterns = [(each["Name"], compiled(each)) for each in definitions]
         self._last: dict[str, tuple[float, float]] = {}
         self._lock = threading.Lock()
@@ -26,6 +27,7 @@ class Metrics:
                 if value is not None:
                     with self._lock:
                         self._last[name] = (value, time.time())
+                    self._publish(name, value)
 
     def final(self) -> list[Document]:
         """FinalMetricDataList: every metric that was seen, in the definitions' order."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from emulator.errors import AwsError
 from emulator.runtimes.catalog import Image
-from emulator.sagemaker import names
+from emulator.sagemaker import measurements, names
 from emulator.sagemaker.container.launch import Host, Pod, PodError, isolation_refused, networks_refused
 from emulator.sagemaker.container.network import INTERFACE
 from emulator.sagemaker.jobs import containers, storage
@@ -46,7 +46,7 @@ class TrainingRun:
         count = self._request["ResourceConfig"]["InstanceCount"]
         self._hosts = ["localhost"] if isolation_refused() else [f"algo-{number}" for number in range(1, count + 1)]
         self._addresses = containers.addresses(self._hosts)
-        self._metrics = Metrics(self._request["AlgorithmSpecification"].get("MetricDefinitions", []))
+        self._metrics = Metrics(self._request["AlgorithmSpecification"].get("MetricDefinitions", []), self._publish)
 
     def run(self) -> None:
         try:
@@ -167,6 +167,9 @@ class TrainingRun:
     def _saw_line(self, host: str, line: str) -> None:
         self._log.write(host, line)
         self._metrics.see(line)
+
+    def _publish(self, metric: str, value: float) -> None:
+        self._job.core.measure([measurements.of_training(self._job.name, metric, value)])
 
     def _sync_checkpoints(self) -> list[FolderSync]:
         if "CheckpointConfig" not in self._request:

@@ -6,7 +6,7 @@ import datetime
 from dataclasses import dataclass
 from typing import Any
 
-from emulator.sagemaker import names
+from emulator.sagemaker import measurements, names
 from emulator.sagemaker.core import Core
 from emulator.sagemaker.pipelines.definition import Step
 from emulator.sagemaker.shapes import Document
@@ -55,6 +55,7 @@ class ExecutionRecord:
             "executionStartTime": iso(document["CreationTime"]),
             "executionEndTime": iso(document.get("_ended_at")),
         }
+        self.core.measure(measurements.of_execution(document))
         self.core.emit(_EXECUTION_EVENT, detail, document["PipelineArn"])
 
     def set_step(self, step: Step, status: str, **changes: Any) -> None:
@@ -95,6 +96,7 @@ class ExecutionRecord:
             "pipelineArn": document["PipelineArn"],
             "pipelineExecutionArn": document["PipelineExecutionArn"],
         }
+        self.core.measure(measurements.of_step(document, step.name))
         self.core.emit(_STEP_EVENT, detail, document["PipelineArn"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import io
 import json
 import tarfile
@@ -130,6 +131,21 @@ class Account:
             return []
         pages = [logs.get_log_events(logGroupName=group, logStreamName=each["logStreamName"], startFromHead=True) for each in streams]
         return [event["message"] for page in pages for event in page["events"]]
+
+    def measured(self, namespace: str, name: str, statistic: str, **dimensions: str) -> list[float]:
+        """What CloudWatch has of a metric in the last hour, a value per minute."""
+        metric = {
+            "Namespace": namespace,
+            "MetricName": name,
+            "Dimensions": [{"Name": key, "Value": value} for key, value in dimensions.items()],
+        }
+        now = datetime.datetime.now(datetime.UTC)
+        answer = self.client("cloudwatch").get_metric_data(
+            MetricDataQueries=[{"Id": "m", "MetricStat": {"Metric": metric, "Period": 60, "Stat": statistic}}],
+            StartTime=now - datetime.timedelta(hours=1),
+            EndTime=now + datetime.timedelta(minutes=1),
+        )
+        return list(answer["MetricDataResults"][0]["Values"])
 
     def deploy_pipeline(self, name: str, steps: list[dict[str, Any]], **parts: Any) -> None:
         """CreatePipeline with `steps` and other members of the definition."""

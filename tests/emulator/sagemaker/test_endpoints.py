@@ -51,6 +51,15 @@ def test_an_endpoint_answers_with_its_model(account: Account, endpoint: str) -> 
     assert invoke(account, endpoint, {"x": 14}) == {"y": 42.0}
 
 
+def test_calls_errors_and_latency_are_measured(account: Account, endpoint: str) -> None:
+    before = sum(account.measured("AWS/SageMaker", "Invocation5XXErrors", "Sum", EndpointName=endpoint, VariantName="AllTraffic"))
+    with pytest.raises(ClientError, match="could not convert"):
+        invoke(account, endpoint, {"x": "boom"})
+    after = sum(account.measured("AWS/SageMaker", "Invocation5XXErrors", "Sum", EndpointName=endpoint, VariantName="AllTraffic"))
+    assert after - before == 1
+    assert max(account.measured("AWS/SageMaker", "ModelLatency", "Maximum", EndpointName=endpoint, VariantName="AllTraffic")) > 100
+
+
 def test_a_handler_that_raises_is_a_model_error_with_its_own_status(account: Account, endpoint: str) -> None:
     with pytest.raises(ClientError, match="could not convert string to float") as refused:
         invoke(account, endpoint, {"x": "boom"})

@@ -62,6 +62,15 @@ def test_a_parameter_of_the_start_decides_the_branch_and_fail_says_why(account: 
     assert account.steps(execution)["TooLow"]["FailureReason"] == "below 0.99"
 
 
+def test_executions_and_steps_are_counted_and_timed(account: Account) -> None:
+    account.deploy_pipeline("counted", [{"Name": "No", "Type": "Fail", "Arguments": {"ErrorMessage": "no"}}])
+    account.execute("counted")
+    count = partial(account.measured, "AWS/Sagemaker/ModelBuildingPipeline", PipelineName="counted")
+    assert [sum(count(name=f"Execution{what}", statistic="Sum")) for what in ("Started", "Failed", "Succeeded")] == [1, 1, 0]
+    assert sum(count(name="StepFailed", statistic="Sum", StepName="No")) == 1
+    assert len(count(name="ExecutionDuration", statistic="Average")) == 1
+
+
 def test_two_executions_at_once_do_not_touch_each_other(account: Account, gated: str) -> None:
     start = partial(account.sagemaker.start_pipeline_execution, PipelineName=gated)
     arns = [start(PipelineParameters=[{"Name": "Least", "Value": least}])["PipelineExecutionArn"] for least in ("0.9", "0.99")]

@@ -44,6 +44,12 @@ def test_final_metrics_are_the_last_values_that_were_printed(succeeded: dict[str
 
 
 @pytest.mark.usefixtures("succeeded")
+def test_every_value_of_a_metric_reaches_cloudwatch(account: Account) -> None:
+    assert min(account.measured("/aws/sagemaker/TrainingJobs", "loss", "Minimum", TrainingJobName="succeeds")) == 0.125
+    assert sum(account.measured("/aws/sagemaker/TrainingJobs", "loss", "SampleCount", TrainingJobName="succeeds")) == 2
+
+
+@pytest.mark.usefixtures("succeeded")
 def test_the_log_reaches_cloudwatch_line_by_line(account: Account) -> None:
     assert "epoch=2 loss=0.125" in account.log(GROUP, "succeeds/algo-1-")
 

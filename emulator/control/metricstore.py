@@ -1,0 +1,26 @@
+"""What services measure goes in; CloudWatch's own operations (GetMetricData, ListMetrics) show it."""
+
+from __future__ import annotations
+
+import math
+
+from moto.cloudwatch.models import cloudwatch_backends
+
+from emulator.control.protocol import ApiCall
+from emulator.errors import AwsError
+from emulator.metrics import Measurement
+
+RESERVED = "AWS/"
+
+
+def keep(account: str, region: str, measurement: Measurement) -> None:
+    """Add a service's measurement to the account's metrics. A value that is no number is no measurement."""
+    if math.isfinite(measurement.value):
+        cloudwatch_backends[account][region].put_metric_data(measurement.namespace, [measurement.datum()])
+
+
+def check_namespace(call: ApiCall) -> None:
+    """AwsError for a namespace that belongs to AWS (CloudWatch API reference, PutMetricData: "cannot begin with AWS/")."""
+    namespace = str(call.parameters.get("Namespace", ""))
+    if namespace.startswith(RESERVED):
+        raise AwsError("InvalidParameterValue", f"The value {RESERVED} for parameter Namespace is invalid.")

@@ -1,0 +1,58 @@
+"""What SageMaker publishes to CloudWatch about pipelines, training jobs and endpoints; statuses and durations in, measurements out.
+
+Names, units and dimensions: SageMaker developer guide, "Amazon SageMaker AI metrics in Amazon CloudWatch", and "Define metrics".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from emulator.metrics import Measurement
+from emulator.sagemaker.shapes import Document
+
+PIPELINES = "AWS/Sagemaker/ModelBuildingPipeline"
+TRAINING = "/aws/sagemaker/TrainingJobs"
+INVOCATIONS = "AWS/SageMaker"
+# CompletedWithFailures is not in the guide's table; it is counted as a failure, as whoever watches would want.
+_OUTCOMES = {"Failed": "Failed", "CompletedWithFailures": "Failed", "Succeeded": "Succeeded", "Stopped": "Stopped"}
+
+
+def of_execution(document: Document) -> Iterator[Measurement]:
+    """The status that the execution has now: a start, or an end with its duration."""
+    where = {"PipelineName": document["PipelineArn"].rpartition("/")[2]}
+    status = document["PipelineExecutionStatus"]
+    if status == "Executing":
+        yield Measurement(PIPELINES, "ExecutionStarted", 1, "Count", where)
+    if status in _OUTCOMES:
+        yield Measurement(PIPELINES, f"Execution{_OUTCOMES[status]}", 1, "Count", where)
+        yield Measurement(PIPELINES, "ExecutionDuration", _milliseconds(document["CreationTime"], document["_ended_at"]), "Milliseconds", where)
+
+
+def of_step(document: Document, step_name: str) -> Iterator[Measurement]:
+    """The status that the step has now, as of_execution."""
+    entry = document["_steps"][step_name]
+    where = {"PipelineName": document["PipelineArn"].rpartition("/")[2], "StepName": step_name}
+    status = entry["StepStatus"]
+    if status == "Executing":
+        yield Measurement(PIPELINES, "StepStarted", 1, "Count", where)
+    if status in _OUTCOMES:
+        yield Measurement(PIPELINES, f"Step{_OUTCOMES[status]}", 1, "Count", where)
+        yield Measurement(PIPELINES, "StepDuration", _milliseconds(entry["StartTime"], entry["EndTime"]), "Milliseconds", where)
+
+
+def of_training(job_name: str, metric: str, value: float) -> Measurement:
+    """A value that a metric definition found in the job's log."""
+    return Measurement(TRAINING, metric, value, "None", {"TrainingJobName": job_name})
+
+
+def of_invocation(endpoint: str, variant: str, status: int, seconds: float) -> Iterator[Measurement]:
+    """One call of InvokeEndpoint: `status` is the container's HTTP status (500 where it did not answer), `seconds` its time."""
+    where = {"EndpointName": endpoint, "VariantName": variant}
+    yield Measurement(INVOCATIONS, "Invocations", 1, "Count", where)
+    yield Measurement(INVOCATIONS, "Invocation4XXErrors", int(400 <= status < 500), "None", where)
+    yield Measurement(INVOCATIONS, "Invocation5XXErrors", int(status >= 500), "None", where)
+    yield Measurement(INVOCATIONS, "ModelLatency", seconds * 1e6, "Microseconds", where)
+
+
+def _milliseconds(begun: float, ended: float) -> float:
+    return (ended - begun) * 1000
