@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -126,8 +126,10 @@ def _walk(place: Sequence[int | str]) -> tuple[type[BaseModel] | None, FieldInfo
 
 
 def _section_type(info: FieldInfo | None) -> type[BaseModel] | None:
+    """The section that a key holds; one that may be left out is annotated `Section | None`."""
     kind = info.annotation if info else None
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+    kinds = [kind, *get_args(kind)]
+    return next((known for known in kinds if isinstance(known, type) and issubclass(known, BaseModel)), None)
 
 
 def _all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
-from collections import Counter
 from collections.abc import Iterator
 
+from config import file_system_rules, network_rules
 from config.errors import Problem
-from config.hyperparameters import PIPELINE_PARAMETERS, as_text, parameter_name
+from config.hyperparameters import FILE_SYSTEM_PARAMETERS, PIPELINE_PARAMETERS, as_text, parameter_name
 from config.names import Names
-from config.regions import az_id_prefixes, region_of_az_id
+from config.regions import az_id_prefixes
 from config.settings import Environment
 
 MAX_BUCKET_NAME = 63  # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
@@ -40,7 +39,7 @@ def is_placeholder_account(account: str) -> bool:
 
 def problems_between(environment: Environment, stem: str) -> list[Problem]:
     """Every broken rule of `environment`, whose file is called `stem`.yaml."""
-    rules = (_region, _name_lengths, _zones, _network, _spot, _hyperparameters, _container_environment, _code)
+    rules = (_region, _name_lengths, *network_rules.RULES, *file_system_rules.RULES, _spot, _hyperparameters, _container_environment, _code)
     own_name = Problem("name", f"must equal the file's name without .yaml, {stem}", "rename the file or the environment", environment.name)
     found = [own_name] if environment.name != stem else []
     return found + [problem for rule in rules for problem in rule(environment)]
@@ -69,33 +68,6 @@ def _name_lengths(environment: Environment) -> Iterator[Problem]:
             yield Problem("project", message, advice, environment.project, related=("name", "region", "account"))
 
 
-def _zones(environment: Environment) -> Iterator[Problem]:
-    prefix = az_id_prefixes().get(environment.region)
-    network = environment.network
-    hosting = enumerate(network.hosting_az_ids)
-    zones = {"network.training_az_id": network.training_az_id} | {f"network.hosting_az_ids[{index}]": zone for index, zone in hosting}
-    for key, zone in zones.items():
-        if prefix and zone.split("-")[0] != prefix:
-            place = region_of_az_id(zone) or "no region this project knows"
-            message = f"lies in {place}, not in {environment.region}"
-            yield Problem(key, message, f"use an id that starts with {prefix}-az", zone, ("region",))
-    for zone, count in Counter(network.hosting_az_ids).items():
-        if count > 1:
-            message = f"names {zone} {count} times; the zones must differ"
-            yield Problem("network.hosting_az_ids", message, "name two or three different zones", list(network.hosting_az_ids))
-
-
-def _network(environment: Environment) -> Iterator[Problem]:
-    cidr = environment.network.cidr
-    try:
-        network = ipaddress.IPv4Network(cidr)
-    except ValueError as error:
-        yield Problem("network.cidr", f"is not an address range: {error}", "write it as in 10.20.0.0/16", cidr)
-        return
-    if not network.is_private:
-        yield Problem("network.cidr", "is not a private range", "use one inside 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16", cidr)
-
-
 def _spot(environment: Environment) -> Iterator[Problem]:
     training = environment.training
     key, runtime = "training.max_wait_s", training.max_runtime_s
@@ -114,7 +86,7 @@ def _hyperparameters(environment: Environment) -> Iterator[Problem]:
     allowed = MAX_HYPERPARAMETERS - MAX_TOOLKIT_HYPERPARAMETERS
     if len(given) > allowed:
         yield Problem(section, f"has {len(given)} entries; SageMaker allows {MAX_HYPERPARAMETERS} with ours", f"keep at most {allowed}")
-    taken: dict[str, str] = dict.fromkeys(PIPELINE_PARAMETERS, "the pipeline itself")
+    taken: dict[str, str] = dict.fromkeys((*PIPELINE_PARAMETERS, *FILE_SYSTEM_PARAMETERS), "the pipeline itself")
     for name, value in given.items():
         key, shown = f"{section}.{name}", as_text(value)
         if name.lower().startswith("sagemaker_"):

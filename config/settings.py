@@ -10,15 +10,16 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
+from config.file_system import FileSystem
+from config.network import Network
+from config.section import Settings, Slug
 from config.strategies import Defaults, defaults
 
 InstanceType = Annotated[str, StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9]+$")]
-Slug = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=24)]
 AccountId = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
 PipelineFunction = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*:[a-z_][a-z0-9_]*$")]
-AzId = Annotated[str, StringConstraints(pattern=r"^[a-z]{3,4}[0-9]-az[0-9]$")]
 
 
 class Target(StrEnum):
@@ -56,27 +57,11 @@ class Framework(StrEnum):
 
 
 class InputMode(StrEnum):
-    """How SageMaker brings an S3 channel to the container."""
+    """How SageMaker brings a channel to the container: S3 copied, S3 streamed, or a file system mounted."""
 
     FILE = "File"
     FAST_FILE = "FastFile"
-
-
-class Settings(BaseModel):
-    """Base of every section: frozen, and an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
-
-
-class Network(Settings):
-    """The VPC. Training runs in one subnet in one availability zone, because EFA traffic cannot leave one."""
-
-    cidr: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+\.\d+/(1[6-9]|20)$")] = "10.20.0.0/16"
-    """Address range of the VPC, /16 to /20."""
-    training_az_id: AzId = "use1-az4"
-    """Availability zone *id* (not name: names differ between accounts) of the training subnet."""
-    hosting_az_ids: Annotated[tuple[AzId, ...], Field(min_length=2, max_length=3)] = ("use1-az1", "use1-az2")
-    """Availability zone ids of the endpoint subnets, at least two."""
+    FSX = "FSx"
 
 
 class Data(Settings):
@@ -85,7 +70,7 @@ class Data(Settings):
     dataset: Slug = "mnist"
     """Name of the dataset; it is the prefix in the data bucket. `shoal data upload` brings mnist; others are copied there by you."""
     input_mode: InputMode = InputMode.FILE
-    """How SageMaker brings the S3 channels to the container: copied before the start, or streamed."""
+    """How the channels come to the container: copied before the start (File), streamed (FastFile), or mounted (FSx; see file_system)."""
 
 
 def _defaults(given: Mapping[str, Any]) -> Defaults:
@@ -181,6 +166,8 @@ class Environment(Settings):
     """The VPC."""
     data: Data = Data()
     """What training reads."""
+    file_system: FileSystem | None = None
+    """The file system that `data.input_mode: FSx` reads from."""
     training: Training = Training()
     """The training job."""
     evaluation: Evaluation = Evaluation()

@@ -1,0 +1,54 @@
+"""The rules between keys of the section `file_system`: an `Environment` whose types are right in, problems out.
+
+CloudFormation's schema, cfn-lint and the CDK accept combinations that Amazon FSx refuses after minutes of deployment. Source: Amazon
+FSx API reference, CreateFileSystem (StorageCapacity) and CreateFileSystemLustreConfiguration (PerUnitStorageThroughput).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from config.errors import Problem
+from config.file_system import DeploymentType
+from config.settings import Environment, InputMode
+
+THROUGHPUTS = (125, 250, 500, 1000)  # of PERSISTENT_2, SSD
+SMALLEST_GIB, STEP_GIB = 1200, 2400
+
+
+def _presence(environment: Environment) -> Iterator[Problem]:
+    mounted = environment.data.input_mode is InputMode.FSX
+    if mounted and environment.file_system is None:
+        advice = "add the section file_system, if only as `file_system: {}`, or use File or FastFile"
+        yield Problem("data.input_mode", "needs a file system", advice, str(InputMode.FSX), ("file_system",))
+    if environment.file_system is not None and not mounted:
+        message = f"nothing would read it, and it costs money: data.input_mode is {environment.data.input_mode}"
+        yield Problem("file_system", message, "set data.input_mode to FSx, or remove the section", related=("data.input_mode",))
+
+
+def _capacity(environment: Environment) -> Iterator[Problem]:
+    if environment.file_system is None:
+        return
+    given = environment.file_system.storage_capacity_gib
+    if given != SMALLEST_GIB and given % STEP_GIB:
+        below = max(SMALLEST_GIB, given - given % STEP_GIB)
+        message = f"must be {SMALLEST_GIB}, {STEP_GIB}, or a multiple of {STEP_GIB}"
+        advice = f"use {below} or {given - given % STEP_GIB + STEP_GIB}"
+        yield Problem("file_system.storage_capacity_gib", message, advice, given)
+
+
+def _throughput(environment: Environment) -> Iterator[Problem]:
+    if environment.file_system is None:
+        return
+    key, given = "file_system.throughput_mbps_per_tib", environment.file_system.throughput_mbps_per_tib
+    kind, allowed = environment.file_system.deployment_type, ", ".join(map(str, THROUGHPUTS))
+    related = ("file_system.deployment_type",)
+    if kind is DeploymentType.SCRATCH_2 and given is not None:
+        yield Problem(key, "SCRATCH_2 has a fixed throughput", "remove it, or use deployment_type PERSISTENT_2", given, related)
+    if kind is DeploymentType.PERSISTENT_2 and given is None:
+        yield Problem(key, "PERSISTENT_2 needs it", f"add one of {allowed}", related=related)
+    if kind is DeploymentType.PERSISTENT_2 and given is not None and given not in THROUGHPUTS:
+        yield Problem(key, f"must be one of {allowed}", f"use {min(THROUGHPUTS, key=lambda known: abs(known - given))}", given, related)
+
+
+RULES = (_presence, _capacity, _throughput)
