@@ -25,7 +25,8 @@ def of_execution(document: Document) -> Iterator[Measurement]:
         yield Measurement(PIPELINES, "ExecutionStarted", 1, "Count", where)
     if status in _OUTCOMES:
         yield Measurement(PIPELINES, f"Execution{_OUTCOMES[status]}", 1, "Count", where)
-        yield Measurement(PIPELINES, "ExecutionDuration", _milliseconds(document["CreationTime"], document["_ended_at"]), "Milliseconds", where)
+        lasted_ms = _milliseconds(document["CreationTime"], document["_ended_at"])
+        yield Measurement(PIPELINES, "ExecutionDuration", lasted_ms, "Milliseconds", where)
 
 
 def of_step(document: Document, step_name: str) -> Iterator[Measurement]:
