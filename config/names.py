@@ -46,6 +46,28 @@ class Names:
         """Name of the Lambda function for `purpose`: smoke-test, teardown."""
         return f"{self.prefix}-{purpose}"
 
+    def repository(self, image: str) -> str:
+        """Name of the ECR repository of the images built from the recipe `image`."""
+        return f"{self.prefix}-{image}"
+
+    def repository_uri(self, image: str) -> str:
+        """Where the images of the recipe are pulled from, without a tag."""
+        return f"{self.environment.account}.dkr.ecr.{self.environment.region}.amazonaws.com/{self.repository(image)}"
+
+    def image_parameter(self, image: str, tag: str) -> str:
+        """Name of the parameter in which a build of the recipe's content `tag` leaves the image's URI with its digest."""
+        return f"{self.image_parameters}/{image}/{tag}"
+
+    @property
+    def image_parameters(self) -> str:
+        """Path of all such parameters."""
+        return f"/shoal/{self.prefix}/images"
+
+    @property
+    def build_project(self) -> str:
+        """Name of the CodeBuild project that builds the image."""
+        return f"{self.prefix}-image-build"
+
     def arn(self, service: str, resource: str) -> str:
         """ARN of a resource in this environment's account and region."""
         return f"arn:aws:{service}:{self.environment.region}:{self.environment.account}:{resource}"

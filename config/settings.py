@@ -91,6 +91,8 @@ class Training(Settings):
     """Framework version; chooses the image from the compatibility table. Left out, one whose image has what the strategy needs."""
     image_uri: str | None = None
     """Full image URI (with tag or digest) instead of the one the table gives."""
+    build_image: Slug | None = None
+    """A recipe, that is, a folder in images/: `shoal image build` builds it in the account, and training uses it instead of AWS's image."""
     collective: Collective = Collective.ALLREDUCE
     """The collective smddp accelerates; only read with strategy smddp."""
     fallback: Strategy | None = None

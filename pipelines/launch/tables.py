@@ -133,10 +133,14 @@ def registry(region: str) -> str | None:
     return account
 
 
+def repository(framework: str, purpose: str) -> str:
+    """Name of AWS's repository of images for `purpose` (training, inference)."""
+    return str(_table("images")["repositories"][framework][purpose])
+
+
 def image_uri(region: str, framework: str, purpose: str, tag: str) -> str:
     """URI of AWS's image for `purpose` (training, inference) in `region`, which must have a registry."""
-    repository = _table("images")["repositories"][framework][purpose]
-    return f"{registry(region)}.dkr.ecr.{region}.amazonaws.com/{repository}:{tag}"
+    return f"{registry(region)}.dkr.ecr.{region}.amazonaws.com/{repository(framework, purpose)}:{tag}"
 
 
 def _is_in(families: str, instance_type: str) -> bool:

@@ -1,0 +1,88 @@
+"""What the images in `images/` are built from: a recipe's name and a region in; its build arguments and the tag of its content out.
+
+The tag is a hash of everything that goes into a build (the recipe's files, its build arguments), so that a checkout means one image.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipelines.launch import tables
+
+FOLDER = "images"
+TAG_LENGTH = 32  # hexadecimal digits of SHA-256; ECR allows 128 characters (botocore, ecr ImageTag)
+
+
+class UnknownRecipeError(Exception):
+    """There is no such recipe, or it cannot be built for that region."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A row of recipes.yaml."""
+
+    name: str
+    framework: str
+    version: str | None = None
+    """Version of the framework in AWS's image that the recipe extends; None for an image of one's own."""
+    arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def framework_version(self) -> str:
+        """Version of the framework inside the image."""
+        return self.version or str(self.arguments[f"{self.framework.upper()}_VERSION"]["value"])
+
+    @property
+    def base_repository(self) -> str | None:
+        """Repository of AWS's registry that the recipe extends, if it does."""
+        return tables.repository(self.framework, "training") if self.version else None
+
+
+@cache
+def _table() -> dict[str, dict[str, Any]]:
+    table: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("recipes.yaml").read_text(encoding="utf-8"))
+    return table
+
+
+def names() -> list[str]:
+    """Names of the recipes, sorted; each is a folder in `images/`."""
+    return sorted(_table())
+
+
+def recipe(name: str) -> Recipe:
+    """Raises UnknownRecipeError."""
+    if name not in _table():
+        raise UnknownRecipeError(f"there is no recipe {name!r}; there are: {', '.join(names())}")
+    return Recipe(name, **_table()[name])
+
+
+def build_arguments(name: str, region: str) -> dict[str, str]:
+    """Raises UnknownRecipeError."""
+    found = recipe(name)
+    own = {key: str(row["value"]) for key, row in found.arguments.items()}
+    if found.version is None:
+        return own
+    account = tables.registry(region)
+    if account is None:
+        raise UnknownRecipeError(f"AWS has no registry in {region!r} that pipelines/launch/registries.yaml knows")
+    return own | {"ACCOUNT": account, "REGION": region, "TAG": tables.image_tags(found.framework)[found.version].training_gpu}
+
+
+def content_tag(name: str, region: str, root: Path) -> str:
+    """Tag of the image that the recipe of the repository at `root` gives in `region`. Raises UnknownRecipeError."""
+    digest = hashlib.sha256()
+    for key, value in sorted(build_arguments(name, region).items()):
+        digest.update(f"{key}={value}\n".encode())
+    folder = root / FOLDER / name
+    for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).as_posix()):
+        if path.is_file() and "__pycache__" not in path.parts:
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:TAG_LENGTH]
