@@ -1,0 +1,61 @@
+"""What EFA needs: an instance type in, its addresses in the training subnet and the container's environment variables out (fabric.yaml)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from config.settings import Training
+
+PROVIDER = "FI_PROVIDER"
+
+
+@cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("fabric.yaml").read_text(encoding="utf-8"))
+    return table
+
+
+def efa_instance_types() -> tuple[str, ...]:
+    return tuple(_table()["instance_types"])
+
+
+def has_efa(instance_type: str) -> bool:
+    return instance_type in _table()["instance_types"]
+
+
+def addresses_per_node(instance_type: str) -> int:
+    """How many private addresses to keep free for each training node of this type."""
+    row = _table()["instance_types"].get(instance_type, _table()["without_efa"])
+    return int(row["addresses"])
+
+
+def variables(instance_type: str) -> dict[str, str]:
+    """The environment variables that EFA needs in the training container; none where there is no EFA."""
+    if not has_efa(instance_type):
+        return {}
+    family = instance_type.split(".")[1]
+    return {row["name"]: row["value"] for row in _table()["variables"] if re.match(row["families"], family)}
+
+
+def environment(training: Training) -> dict[str, str]:
+    """The training container's environment: what EFA needs, and over it what the environment file says."""
+    return variables(training.instance_type) | training.environment
+
+
+def notices(training: Training) -> Iterator[str]:
+    """Where the environment file says otherwise than EFA needs."""
+    for name, value in _overruled(variables(training.instance_type), training.environment):
+        given = training.environment[name]
+        yield f"training.environment.{name} = {given} replaces {value}, which {training.instance_type} needs for its traffic to go over EFA"
+    if training.environment.get(PROVIDER) == "efa" and not has_efa(training.instance_type):
+        yield f"training.environment.{PROVIDER} = efa: {training.instance_type} has no EFA, so libfabric would find no provider"
+
+
+def _overruled(needed: Mapping[str, str], given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    return ((name, value) for name, value in needed.items() if given.get(name, value) != value)

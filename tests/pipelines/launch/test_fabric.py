@@ -1,0 +1,59 @@
+"""EFA: which instance types have it, and what their nodes and containers need."""
+
+from __future__ import annotations
+
+import pytest
+
+from config.settings import Training
+from pipelines.launch import fabric
+from pipelines.shapes import instance_types
+
+EFA = {"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0"}
+
+
+def test_every_row_is_a_training_instance_type_of_sagemaker() -> None:
+    assert set(fabric.efa_instance_types()) - set(instance_types("TrainingInstanceType")) == set()
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "addresses"),
+    [("ml.p5.48xlarge", 32), ("ml.p5en.48xlarge", 17), ("ml.p4d.24xlarge", 5), ("ml.g5.xlarge", 2), ("ml.m5.xlarge", 2)],
+)
+def test_a_node_takes_one_address_per_network_card(instance_type: str, addresses: int) -> None:
+    assert fabric.addresses_per_node(instance_type) == addresses
+
+
+def test_no_type_with_efa_takes_fewer_addresses_than_sagemaker_documents() -> None:
+    assert min(fabric.addresses_per_node(name) for name in fabric.efa_instance_types()) == 5
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "expected"),
+    [
+        ("ml.p4d.24xlarge", EFA),
+        ("ml.p5en.48xlarge", EFA),
+        ("ml.g6e.48xlarge", EFA),
+        ("ml.g5.12xlarge", EFA | {"NCCL_SHM_USE_CUDA_MEMCPY": "1"}),
+        ("ml.g5.xlarge", {}),
+        ("ml.p3.16xlarge", {}),
+        ("ml.m5.xlarge", {}),
+    ],
+)
+def test_efa_variables_are_set_on_types_with_efa_only(instance_type: str, expected: dict[str, str]) -> None:
+    assert fabric.variables(instance_type) == expected
+
+
+def test_what_the_environment_file_says_wins_and_is_told() -> None:
+    training = Training(environment={"FI_PROVIDER": "tcp", "MINE": "1"})
+    assert fabric.environment(training) == EFA | {"FI_PROVIDER": "tcp", "MINE": "1"}
+    (notice,) = fabric.notices(training)
+    assert "FI_PROVIDER = tcp replaces efa, which ml.p4d.24xlarge needs" in notice
+
+
+def test_the_same_value_is_no_news() -> None:
+    assert list(fabric.notices(Training(environment={"FI_PROVIDER": "efa"}))) == []
+
+
+def test_asking_for_efa_where_there_is_none_is_told() -> None:
+    (notice,) = fabric.notices(Training(instance_type="ml.g5.xlarge", environment={"FI_PROVIDER": "efa"}))
+    assert "ml.g5.xlarge has no EFA" in notice
