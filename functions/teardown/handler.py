@@ -1,4 +1,4 @@
-"""Deletes what one pipeline execution put behind its endpoint: the endpoint, its configuration, its model.
+"""Cleans up after one pipeline execution, when the pipeline's step asks for it and when the execution has ended.
 
 In: a Lambda step's arguments (`pipeline_execution_arn`), or SQS records of the execution's terminal-status event. Out: for the
 step `status` ("deleted" or "pending") and `deleted` (JSON list of kind/name); for SQS the messages to bring back. Safe to run twice.
@@ -8,35 +8,16 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 import boto3
-from botocore.exceptions import ClientError
+from deletion import tear_down
 
-# In these states SageMaker refuses DeleteEndpoint, or is deleting already.
-_IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
-_POLL_S = 1.0
 _SPARE_S = 15.0
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
-
-
-@dataclass
-class Owned:
-    """Names of what an execution created; sets, because they are found in more than one way."""
-
-    endpoints: set[str] = field(default_factory=set)
-    configs: set[str] = field(default_factory=set)
-    models: set[str] = field(default_factory=set)
-
-    def named(self, *prefixes: str) -> Owned:
-        """Only what starts with one of `prefixes`."""
-        kept = [{name for name in names if name.startswith(prefixes)} for names in (self.endpoints, self.configs, self.models)]
-        return Owned(*kept)
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
@@ -46,40 +27,6 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in unfinished]}
     finished, deleted = tear_down(boto3.client("sagemaker"), event["pipeline_execution_arn"], _deadline(context))
     return {"status": "deleted" if finished else "pending", "deleted": json.dumps(deleted)}
-
-
-def tear_down(sagemaker: Any, execution_arn: str, deadline: float) -> tuple[bool, list[str]]:
-    """Delete endpoints, then configurations, then models; an endpoint that is not gone keeps what it uses.
-
-    Returns whether nothing is left, and what was deleted now, as kind/name. `deadline` is a time.monotonic() value.
-    """
-    owned = find_owned(sagemaker, execution_arn)
-    log.info("%s owns %s", execution_arn, owned)
-    deleted: list[str] = []
-    # No short circuit: every endpoint gets its DeleteEndpoint before the first one is waited for again.
-    gone = [_delete_endpoint(sagemaker, name, deadline, deleted) for name in sorted(owned.endpoints)]
-    if not all(gone):
-        return False, deleted
-    for name in sorted(owned.configs):
-        if _unless_gone(sagemaker.delete_endpoint_config, EndpointConfigName=name) is not None:
-            deleted.append(f"endpoint-config/{name}")
-    for name in sorted(owned.models):
-        if _unless_gone(sagemaker.delete_model, ModelName=name) is not None:
-            deleted.append(f"model/{name}")
-    return True, deleted
-
-
-def find_owned(sagemaker: Any, execution_arn: str) -> Owned:
-    """What the execution's steps report, whatever of ours has the execution's id in its name, and what those refer to.
-
-    One way alone is not enough: a step that was cut off may have created something that its metadata does not say; the ARNs in
-    the metadata are in lower case, a model's name is not; and SageMaker may give a configuration a name without the execution's id.
-    """
-    owned = Owned()
-    _add_reported(owned, sagemaker, execution_arn)
-    _add_named(owned, sagemaker, execution_id=execution_arn.rsplit("/", 1)[1])
-    _add_referred(owned, sagemaker)
-    return owned.named(f"{os.environ['PIPELINE_NAME']}-", "pipelines-")
 
 
 def _finish(record: dict[str, Any], context: Any) -> bool:
@@ -92,76 +39,3 @@ def _finish(record: dict[str, Any], context: Any) -> bool:
 def _deadline(context: Any) -> float:
     remaining_s = float(context.get_remaining_time_in_millis()) / 1000
     return time.monotonic() + remaining_s - _SPARE_S
-
-
-def _add_reported(owned: Owned, sagemaker: Any, execution_arn: str) -> None:
-    for metadata in _step_metadata(sagemaker, execution_arn):
-        for kind, names in (("Endpoint", owned.endpoints), ("EndpointConfig", owned.configs), ("Model", owned.models)):
-            if "Arn" in metadata.get(kind, {}):
-                names.add(metadata[kind]["Arn"].rsplit("/", 1)[1])
-
-
-def _step_metadata(sagemaker: Any, execution_arn: str) -> list[dict[str, Any]]:
-    try:
-        pages = list(sagemaker.get_paginator("list_pipeline_execution_steps").paginate(PipelineExecutionArn=execution_arn))
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "ResourceNotFound":
-            raise
-        return []
-    return [step.get("Metadata", {}) for page in pages for step in page["PipelineExecutionSteps"]]
-
-
-def _add_named(owned: Owned, sagemaker: Any, execution_id: str) -> None:
-    for operation, key, name_key, names in (
-        ("list_endpoints", "Endpoints", "EndpointName", owned.endpoints),
-        ("list_endpoint_configs", "EndpointConfigs", "EndpointConfigName", owned.configs),
-        ("list_models", "Models", "ModelName", owned.models),
-    ):
-        for page in sagemaker.get_paginator(operation).paginate(NameContains=execution_id):
-            names.update(item[name_key] for item in page[key])
-
-
-def _add_referred(owned: Owned, sagemaker: Any) -> None:
-    for name in owned.endpoints:
-        endpoint = _unless_gone(sagemaker.describe_endpoint, EndpointName=name)
-        if endpoint and "EndpointConfigName" in endpoint:
-            owned.configs.add(endpoint["EndpointConfigName"])
-    for name in owned.configs:
-        config = _unless_gone(sagemaker.describe_endpoint_config, EndpointConfigName=name) or {}
-        owned.models.update(variant["ModelName"] for variant in config.get("ProductionVariants", []))
-
-
-def _delete_endpoint(sagemaker: Any, name: str, deadline: float, deleted: list[str]) -> bool:
-    """Ask for the deletion and look until the endpoint is gone. DeleteEndpoint's own answer proves nothing."""
-    status = _endpoint_status(sagemaker, name)
-    if status is not None and status not in _IN_PROGRESS:
-        try:
-            _unless_gone(sagemaker.delete_endpoint, EndpointName=name)
-        except ClientError as error:
-            if "in-progress" not in str(error):
-                raise
-            log.info("%s changed its state meanwhile: %s", name, error)
-        deleted.append(f"endpoint/{name}")
-        status = _endpoint_status(sagemaker, name)
-    while status == "Deleting" and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
-        status = _endpoint_status(sagemaker, name)
-    if status is not None:
-        log.info("endpoint %s is %s", name, status)
-    return status is None
-
-
-def _endpoint_status(sagemaker: Any, name: str) -> str | None:
-    answer = _unless_gone(sagemaker.describe_endpoint, EndpointName=name)
-    return None if answer is None else str(answer["EndpointStatus"])
-
-
-def _unless_gone(call: Any, **arguments: str) -> dict[str, Any] | None:
-    """The call's answer, or None when its subject does not exist: SageMaker says so with a ValidationException."""
-    try:
-        answer: dict[str, Any] = call(**arguments)
-    except ClientError as error:
-        if "Could not find" not in error.response["Error"]["Message"]:
-            raise
-        return None
-    return answer

@@ -13,11 +13,12 @@ from typing import Any
 
 FUNCTIONS = Path(__file__).resolve().parents[2] / "functions"
 
-# What Lambda's own bootstrap does: import handler.py from the folder, call it with the event and a context, report a raised error.
+# What Lambda's own bootstrap does: import the handler from the folder, call it with the event and a context, report a raised error.
 _BOOTSTRAP = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from handler import handler
+from importlib import import_module
+handler = import_module(sys.argv[3]).handler
 
 class Context:
     aws_request_id = "00000000-0000-0000-0000-000000000000"
@@ -44,11 +45,17 @@ class Outcome:
 
 
 def invoke(
-    folder: str, event: Mapping[str, Any], *, endpoint_url: str, remaining_ms: int = 60_000, environment: Mapping[str, str] | None = None
+    folder: str,
+    event: Mapping[str, Any],
+    *,
+    endpoint_url: str,
+    remaining_ms: int = 60_000,
+    environment: Mapping[str, str] | None = None,
+    module: str = "handler",
 ) -> Outcome:
-    """Call the handler of `functions/<folder>` as Lambda would."""
+    """Call the handler of `functions/<folder>/<module>.py` as Lambda would."""
     process = subprocess.run(
-        [sys.executable, "-c", _BOOTSTRAP, str(FUNCTIONS / folder), str(remaining_ms)],
+        [sys.executable, "-c", _BOOTSTRAP, str(FUNCTIONS / folder), str(remaining_ms), module],
         input=json.dumps(event),
         env=_environment(endpoint_url) | dict(environment or {}),
         capture_output=True,

@@ -1,0 +1,137 @@
+"""Finds what executions of one pipeline left behind for longer than their time to live, deletes it, and measures what it found.
+
+In: a schedule's event, or `{"dry_run": true}` from a person. Out: the report, a dictionary with `kept`, `past_ttl`, `deleted`
+and `pending` (lists of kind/name or execution ids). It relies on no event and no queue: it looks at what exists.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import boto3
+from botocore.exceptions import ClientError
+from deletion import tear_down
+
+# How long one execution's endpoint is waited for; the next sweep comes anyway.
+_PATIENCE_S = 60.0
+_SPARE_S = 15.0
+_EXECUTION_ID = r"(?P<id>[a-z0-9]{12})"
+_RUNNING = ("Executing", "Stopping")
+
+log = logging.getLogger()
+log.setLevel(logging.INFO)
+
+
+@dataclass
+class Report:
+    """What a sweep found and did. Everything is JSON."""
+
+    dry_run: bool
+    kept: list[str] = field(default_factory=list)
+    """Executions that are running, or younger than the time to live."""
+    past_ttl: list[str] = field(default_factory=list)
+    """Executions whose endpoint, configuration or model is older than the time to live."""
+    deleted: list[str] = field(default_factory=list)
+    """kind/name of what this sweep deleted."""
+    pending: list[str] = field(default_factory=list)
+    """Executions of which something could not be deleted yet."""
+    endpoints: int = 0
+    """Endpoints of this pipeline that exist, whatever their age."""
+    endpoints_past_ttl: int = 0
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Sweep once."""
+    deadline = time.monotonic() + float(context.get_remaining_time_in_millis()) / 1000 - _SPARE_S
+    report = sweep(boto3.client("sagemaker"), deadline, dry_run=event.get("dry_run") is True)
+    log.info("%s", report)
+    _publish(boto3.client("cloudwatch"), report)
+    return vars(report)
+
+
+def sweep(sagemaker: Any, deadline: float, *, dry_run: bool) -> Report:
+    """Look at every execution that something is named after. `deadline` is a time.monotonic() value."""
+    report = Report(dry_run)
+    limit = datetime.now(UTC).timestamp() - 60 * float(os.environ["TTL_MINUTES"])
+    for execution_id, (created_at, endpoints) in sorted(_found(sagemaker).items()):
+        report.endpoints += endpoints
+        past = created_at < limit
+        report.endpoints_past_ttl += endpoints if past else 0
+        if not past or _is_running(sagemaker, execution_id):
+            report.kept.append(execution_id)
+            continue
+        report.past_ttl.append(execution_id)
+        if not dry_run:
+            _remove(sagemaker, execution_id, deadline, report)
+    return report
+
+
+def _remove(sagemaker: Any, execution_id: str, deadline: float, report: Report) -> None:
+    try:
+        finished, deleted = tear_down(sagemaker, _arn(execution_id), min(deadline, time.monotonic() + _PATIENCE_S))
+    except ClientError:
+        # One execution that cannot be removed must not keep the others; its age keeps the alarm ringing.
+        log.exception("%s", execution_id)
+        finished, deleted = False, []
+    report.deleted += deleted
+    if not finished:
+        report.pending.append(execution_id)
+
+
+def _found(sagemaker: Any) -> dict[str, tuple[float, int]]:
+    """Execution id -> (when the oldest thing with its name was created, as a timestamp; how many of them are endpoints)."""
+    found: dict[str, tuple[float, int]] = {}
+    pipeline = os.environ["PIPELINE_NAME"]
+    for operation, kind, prefix in (
+        ("list_endpoints", "Endpoint", pipeline),
+        ("list_endpoint_configs", "EndpointConfig", pipeline),
+        ("list_models", "Model", pipeline),
+        ("list_models", "Model", "pipelines"),
+    ):
+        for item in _named(sagemaker, operation, kind, prefix):
+            match = re.match(rf"{re.escape(prefix)}-{_EXECUTION_ID}(-|$)", item[f"{kind}Name"])
+            if match and (prefix == pipeline or _is_ours(sagemaker, match["id"], found)):
+                oldest, endpoints = found.get(match["id"], (float("inf"), 0))
+                found[match["id"]] = (min(oldest, item["CreationTime"].timestamp()), endpoints + (kind == "Endpoint"))
+    return found
+
+
+def _named(sagemaker: Any, operation: str, kind: str, prefix: str) -> list[dict[str, Any]]:
+    pages = sagemaker.get_paginator(operation).paginate(NameContains=f"{prefix}-")
+    return [item for page in pages for item in page[f"{kind}s"]]
+
+
+def _is_ours(sagemaker: Any, execution_id: str, found: dict[str, tuple[float, int]]) -> bool:
+    """Whether a model that SageMaker named after an execution belongs to this pipeline: other pipelines have such models, too."""
+    return execution_id in found or _status(sagemaker, execution_id) is not None
+
+
+def _is_running(sagemaker: Any, execution_id: str) -> bool:
+    return _status(sagemaker, execution_id) in _RUNNING
+
+
+def _status(sagemaker: Any, execution_id: str) -> str | None:
+    try:
+        answer = sagemaker.describe_pipeline_execution(PipelineExecutionArn=_arn(execution_id))
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ResourceNotFound":
+            raise
+        return None
+    return str(answer["PipelineExecutionStatus"])
+
+
+def _arn(execution_id: str) -> str:
+    return f"{os.environ['PIPELINE_ARN']}/execution/{execution_id}"
+
+
+def _publish(cloudwatch: Any, report: Report) -> None:
+    values = {"Sweeps": 1, "Endpoints": report.endpoints, "EndpointsPastTtl": report.endpoints_past_ttl, "Unremoved": len(report.pending)}
+    dimensions = [{"Name": "Pipeline", "Value": os.environ["PIPELINE_NAME"]}]
+    data = [{"MetricName": name, "Value": value, "Unit": "Count", "Dimensions": dimensions} for name, value in values.items()]
+    cloudwatch.put_metric_data(Namespace="Shoal", MetricData=data)
