@@ -12,7 +12,9 @@ HyperparameterValue = str | int | float | bool
 ParameterType = Literal["String", "Integer", "Float"]
 
 PIPELINE_PARAMETERS = ("TrainDataUri", "TestDataUri", "CodeUri", "InstanceType", "InstanceCount", "MinAccuracy")
-"""Parameters that every pipeline has; a hyperparameter may not take their names."""
+"""Parameters of a pipeline that reads S3; a hyperparameter may not take their names, nor the next."""
+FILE_SYSTEM_PARAMETERS = ("TrainDataPath", "TestDataPath")
+"""Parameters that a pipeline with a file system has besides; it has no TrainDataUri, because training does not read S3."""
 
 
 def parameter_name(hyperparameter: str) -> str:

@@ -13,12 +13,12 @@ from config.errors import ConfigError, Problem
 from config.loader import environment_file, places
 from config.names import Names
 from config.rules import is_placeholder_account
-from config.settings import Environment, Target
+from config.settings import Environment, InputMode, Target
 from pipelines import shapes
 from pipelines.errors import DefinitionError
-from pipelines.launch import resolve, tables
+from pipelines.launch import recipes, resolve, tables
 from pipelines.own_pipeline import definition_of
-from pipelines.requests import Infrastructure
+from pipelines.requests import Infrastructure, MountedFileSystem
 
 _INSTANCE_TYPE_SHAPES = {
     "training": "TrainingInstanceType",
@@ -87,7 +87,9 @@ def _missing_scripts(environment: Environment, root: Path | None, entry_point: s
     """Those that the environment needs and the repository does not have; `entry_point` is the one that would run."""
     if root is None:
         return []
-    source_dir = environment.training.source_dir
+    source_dir, image = environment.training.source_dir, environment.training.build_image
+    if image in recipes.names() and not (root / recipes.FOLDER / image / "Dockerfile").is_file():
+        return [Problem("training.build_image", f"there is no {recipes.FOLDER}/{image}/Dockerfile", "write it, or name another recipe", image)]
     if not (root / source_dir).is_dir():
         return [Problem("training.source_dir", "there is no such folder", "give a folder of the repository", source_dir)]
     scripts = {"training.entry_point": entry_point, "evaluation.entry_point": environment.evaluation.entry_point}
@@ -108,9 +110,15 @@ def _unknown_instance_types(environment: Environment) -> Iterator[Problem]:
             yield Problem(f"{section}.instance_type", message, f"choose one, such as {near}", instance_type)
 
 
+def _built_image(environment: Environment) -> str | None:
+    image = environment.training.build_image
+    return f"{Names(environment).repository_uri(image)}@sha256:{'0' * 64}" if image else None
+
+
 def placeholder_infrastructure(environment: Environment) -> Infrastructure:
     """Names of the right shape for everything the stacks would create, so that a definition can be checked without them."""
     names = Names(environment)
+    mounted = MountedFileSystem(file_system_id="fs-00000000000000000", mount_name="00000000")
     return Infrastructure(
         code_uri=f"s3://{names.bucket('data')}/code.tar.gz",
         kms_key_arn=names.arn("kms", "key/00000000-0000-0000-0000-000000000000"),
@@ -123,4 +131,6 @@ def placeholder_infrastructure(environment: Environment) -> Infrastructure:
         hosting_security_group_ids=("sg-00000000000000000",),
         smoke_test_function_arn=names.arn("lambda", f"function:{names.function('smoke-test')}"),
         teardown_function_arn=names.arn("lambda", f"function:{names.function('teardown')}"),
+        training_image_uri=_built_image(environment),
+        file_system=mounted if environment.data.input_mode is InputMode.FSX else None,
     )

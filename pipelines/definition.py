@@ -17,7 +17,7 @@ from config.settings import Environment
 from pipelines.expressions import EXECUTION_ARN, Join, Parameter, Property, PropertyFile
 from pipelines.graph import Pipeline
 from pipelines.launch import resolve
-from pipelines.requests import EVALUATION_FILE, EVALUATION_OUTPUT, Infrastructure, Parameters, Requests
+from pipelines.requests import EVALUATION_FILE, EVALUATION_OUTPUT, Infrastructure, MountedFileSystem, Parameters, Requests
 from pipelines.retries import CREATE_CALL, JOB
 from pipelines.steps import (
     After,
@@ -35,7 +35,7 @@ from pipelines.steps import (
     Trigger,
 )
 
-__all__ = ["Infrastructure", "build"]
+__all__ = ["Infrastructure", "MountedFileSystem", "build"]
 
 
 def build(environment: Environment, infrastructure: Infrastructure, *, teardown_after_any: bool = False) -> dict[str, Any]:
@@ -88,10 +88,12 @@ def build(environment: Environment, infrastructure: Infrastructure, *, teardown_
 
 def declare(environment: Environment, infrastructure: Infrastructure) -> Parameters:
     """The parameters, with the environment's values as defaults."""
-    training, dataset_uri = environment.training, Names(environment).dataset_uri
+    training, mounted = environment.training, infrastructure.file_system
+    train_uri, test_uri = (_dataset(environment, channel) for channel in ("train", "test"))
     return Parameters(
-        train_data_uri=Parameter("TrainDataUri", "String", f"{dataset_uri}/train/"),
-        test_data_uri=Parameter("TestDataUri", "String", f"{dataset_uri}/test/"),
+        train_data=_directory(environment, mounted, "train") if mounted else train_uri,
+        test_data=_directory(environment, mounted, "test") if mounted else test_uri,
+        test_data_uri=test_uri,
         code_uri=Parameter("CodeUri", "String", infrastructure.code_uri),
         instance_type=Parameter("InstanceType", "String", training.instance_type),
         instance_count=Parameter("InstanceCount", "Integer", training.instance_count),
@@ -101,3 +103,11 @@ def declare(environment: Environment, infrastructure: Infrastructure) -> Paramet
             for name, value in training.hyperparameters.items()
         },
     )
+
+
+def _dataset(environment: Environment, channel: str) -> Parameter:
+    return Parameter(f"{channel.capitalize()}DataUri", "String", f"{Names(environment).dataset_uri}/{channel}/")
+
+
+def _directory(environment: Environment, mounted: MountedFileSystem, channel: str) -> Parameter:
+    return Parameter(f"{channel.capitalize()}DataPath", "String", mounted.directory(environment.data.dataset, channel))

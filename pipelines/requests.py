@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from config.file_system import DATASETS_PATH
 from config.names import Names
-from config.settings import Environment, Framework
+from config.settings import Environment, Framework, InputMode
 from pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
-from pipelines.launch import Launch
+from pipelines.launch import Launch, fabric
 from pipelines.launch.tables import takes_volume_key
 
 _INPUT = "/opt/ml/processing/input"
@@ -28,6 +29,19 @@ METRICS = {
 
 
 @dataclass(frozen=True)
+class MountedFileSystem:
+    """The FSx for Lustre file system that training reads; CDK tokens are fine."""
+
+    file_system_id: str
+    mount_name: str
+    """The first part of every path on it, as SageMaker wants it (`LustreMountName` of the file system)."""
+
+    def directory(self, dataset: str, channel: str) -> str:
+        """Where the file system shows what the data bucket has below `datasets/<dataset>/<channel>/`."""
+        return f"/{self.mount_name}{DATASETS_PATH}/{dataset}/{channel}"
+
+
+@dataclass(frozen=True)
 class Infrastructure:
     """What the stacks created and the definition refers to; CDK tokens are fine, list tokens are not (one string per item)."""
 
@@ -42,14 +56,22 @@ class Infrastructure:
     hosting_security_group_ids: tuple[str, ...]
     smoke_test_function_arn: str
     teardown_function_arn: str
+    training_image_uri: str | None = None
+    """The image that was built for training, instead of the launch contract's; only with `training.build_image`."""
+    file_system: MountedFileSystem | None = None
+    """Only where `data.input_mode` is FSx."""
 
 
 @dataclass(frozen=True)
 class Parameters:
     """What a person may change for one execution."""
 
-    train_data_uri: Parameter
+    train_data: Parameter
+    """The training job's channel `train`: a URI in S3, or a directory of the file system."""
+    test_data: Parameter
+    """The training job's channel `test`, likewise."""
     test_data_uri: Parameter
+    """What the evaluation reads, always from S3; without a file system the same as `test_data`."""
     code_uri: Parameter
     instance_type: Parameter
     instance_count: Parameter
@@ -58,7 +80,7 @@ class Parameters:
     """Hyperparameter, as the script knows it, to its parameter."""
 
     def all(self) -> tuple[Parameter, ...]:
-        data = (self.train_data_uri, self.test_data_uri, self.code_uri)
+        data = dict.fromkeys((self.train_data, self.test_data, self.test_data_uri, self.code_uri))
         return (*data, self.instance_type, self.instance_count, self.min_accuracy, *self.hyperparameters.values())
 
 
@@ -90,14 +112,14 @@ class Requests:
         request: dict[str, Any] = {
             "RoleArn": self.infrastructure.training_role_arn,
             "AlgorithmSpecification": {
-                "TrainingImage": self.launch.image_uri,
-                "TrainingInputMode": str(self.environment.data.input_mode),
+                "TrainingImage": self.infrastructure.training_image_uri or self.launch.image_uri,
+                "TrainingInputMode": self._input_mode(),
                 "MetricDefinitions": [{"Name": name, "Regex": regex} for name, regex in METRICS.items()],
             },
             "HyperParameters": self._hyperparameters(),
             "InputDataConfig": [
-                self._channel("train", self.parameters.train_data_uri),
-                self._channel("test", self.parameters.test_data_uri),
+                self._channel("train", self.parameters.train_data),
+                self._channel("test", self.parameters.test_data),
             ],
             "OutputDataConfig": {
                 "S3OutputPath": self._artifacts("training"),
@@ -114,8 +136,8 @@ class Requests:
             "VpcConfig": self._training_vpc(),
             "Tags": self._tags(),
         }
-        if settings.environment:
-            request["Environment"] = dict(settings.environment)
+        if variables := fabric.environment(settings):
+            request["Environment"] = variables
         if settings.spot:
             request["EnableManagedSpotTraining"] = True
             request["StoppingCondition"]["MaxWaitTimeInSeconds"] = settings.max_wait_s
@@ -217,9 +239,25 @@ class Requests:
         contract["sagemaker_submit_directory"] = self.parameters.code_uri
         return contract | {name: parameter.as_text() for name, parameter in self.parameters.hyperparameters.items()}
 
-    def _channel(self, name: str, uri: Parameter) -> dict[str, Any]:
-        source = {"S3DataType": "S3Prefix", "S3Uri": uri, "S3DataDistributionType": "FullyReplicated"}
-        return {"ChannelName": name, "DataSource": {"S3DataSource": source}, "InputMode": str(self.environment.data.input_mode)}
+    def _channel(self, name: str, data: Parameter) -> dict[str, Any]:
+        return {"ChannelName": name, "DataSource": self._source(data), "InputMode": self._input_mode()}
+
+    def _source(self, data: Parameter) -> dict[str, Any]:
+        mounted = self.infrastructure.file_system
+        if mounted is None:
+            return {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": data, "S3DataDistributionType": "FullyReplicated"}}
+        return {
+            "FileSystemDataSource": {
+                "FileSystemId": mounted.file_system_id,
+                "FileSystemType": "FSxLustre",
+                "FileSystemAccessMode": "ro",
+                "DirectoryPath": data,
+            }
+        }
+
+    def _input_mode(self) -> str:
+        """As the API knows it: a file system is mounted in the mode File."""
+        return str(InputMode.FILE if self.infrastructure.file_system else self.environment.data.input_mode)
 
     def _artifacts(self, prefix: str, *below: str) -> Join:
         """A folder of this execution's own in the artifact bucket, or what is `below` it."""

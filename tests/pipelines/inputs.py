@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from config.file_system import FileSystem
 from config.loader import load
-from config.settings import Environment
-from pipelines.definition import Infrastructure, build
+from config.settings import Environment, InputMode
+from pipelines.definition import Infrastructure, MountedFileSystem, build
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDENS = ROOT / "tests" / "goldens"
@@ -27,6 +29,15 @@ def infrastructure() -> Infrastructure:
     given = golden("infrastructure")
     fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     return Infrastructure(**fields)
+
+
+def definition_with_file_system() -> dict[str, Any]:
+    """The golden environment's, reading an FSx file system instead of S3."""
+    given = environment()
+    data = given.data.model_copy(update={"input_mode": InputMode.FSX})
+    mounted = MountedFileSystem(file_system_id="fs-0123456789abcdef0", mount_name="3y2hrbev")
+    changed = given.model_copy(update={"data": data, "file_system": FileSystem()})
+    return build(changed, replace(infrastructure(), file_system=mounted))
 
 
 def definition(**options: Any) -> dict[str, Any]:

@@ -13,10 +13,19 @@ import pytest
 
 from config.errors import LaunchError
 from config.hyperparameters import PIPELINE_PARAMETERS
-from config.settings import Framework, Strategy, Training
+from config.settings import Framework, InputMode, Strategy, Training
 from pipelines import shapes
 from pipelines.definition import build
-from tests.pipelines.inputs import GOLDENS, ROOT, definition, environment, golden, infrastructure, steps_by_name
+from tests.pipelines.inputs import (
+    GOLDENS,
+    ROOT,
+    definition,
+    definition_with_file_system,
+    environment,
+    golden,
+    infrastructure,
+    steps_by_name,
+)
 
 EXECUTION_ID = {"Get": "Execution.PipelineExecutionId"}
 SDK_ONLY = {
@@ -111,11 +120,22 @@ def test_metrics_are_found_in_the_lines_that_training_prints() -> None:
     }
 
 
+def test_the_container_is_told_to_use_efa_where_there_is_efa() -> None:
+    (train, *_) = definition()["Steps"]
+    assert train["Arguments"]["Environment"] == {"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0", "FI_LOG_LEVEL": "warn"}
+
+
+def test_without_efa_and_own_variables_no_environment_is_sent() -> None:
+    settings = environment().training.model_copy(update={"instance_type": "ml.g5.xlarge", "strategy": Strategy.TORCHRUN, "environment": {}})
+    (train, *_) = build(environment().model_copy(update={"training": settings}), infrastructure())["Steps"]
+    assert "Environment" not in train["Arguments"]
+
+
 def test_without_spot_nothing_of_spot_is_sent() -> None:
-    settings = environment().training.model_copy(update={"spot": False, "max_wait_s": None, "environment": {}})
+    settings = environment().training.model_copy(update={"spot": False, "max_wait_s": None})
     document = build(environment().model_copy(update={"training": settings}), infrastructure())
     train = document["Steps"][0]["Arguments"]
-    assert {"EnableManagedSpotTraining", "Environment"} & set(train) == set()
+    assert "EnableManagedSpotTraining" not in train
     assert train["StoppingCondition"] == {"MaxRuntimeInSeconds": 3600}
 
 
@@ -190,3 +210,42 @@ def test_only_launchers_that_read_it_are_told_the_instance_type() -> None:
 
     assert hyperparameters(Strategy.TORCHRUN)["sagemaker_instance_type"] == {"Get": "Parameters.InstanceType"}
     assert "sagemaker_instance_type" not in hyperparameters(Strategy.HOROVOD)
+
+
+def test_with_a_file_system_training_reads_its_directories_and_mounts_them_read_only() -> None:
+    document = definition_with_file_system()
+    channels = {each["ChannelName"]: each for each in steps_by_name(document)["Train"]["Arguments"]["InputDataConfig"]}
+    assert channels["train"] == {
+        "ChannelName": "train",
+        "InputMode": "File",
+        "DataSource": {
+            "FileSystemDataSource": {
+                "FileSystemId": "fs-0123456789abcdef0",
+                "FileSystemType": "FSxLustre",
+                "FileSystemAccessMode": "ro",
+                "DirectoryPath": {"Get": "Parameters.TrainDataPath"},
+            }
+        },
+    }
+
+
+def test_a_directory_of_the_file_system_starts_with_its_mount_name() -> None:
+    defaults = {each["Name"]: each["DefaultValue"] for each in definition_with_file_system()["Parameters"]}
+    assert defaults["TrainDataPath"] == "/3y2hrbev/datasets/mnist/train"
+    assert "TrainDataUri" not in defaults
+
+
+def test_with_a_file_system_evaluation_still_reads_s3() -> None:
+    inputs = steps_by_name(definition_with_file_system())["Evaluate"]["Arguments"]["ProcessingInputs"]
+    (test,) = [each["S3Input"]["S3Uri"] for each in inputs if each["InputName"] == "test"]
+    assert test == {"Get": "Parameters.TestDataUri"}
+
+
+def test_with_a_file_system_arguments_match_botocores_request_shapes() -> None:
+    assert list(shapes.mistakes_in(definition_with_file_system())) == []
+
+
+def test_an_environment_with_a_file_system_that_no_stack_gave_is_a_mistake_in_the_request() -> None:
+    data = environment().data.model_copy(update={"input_mode": InputMode.FSX})
+    document = build(environment().model_copy(update={"data": data}), infrastructure())
+    assert any("InputMode" in mistake and "FSx" in mistake for mistake in shapes.mistakes_in(document))
