@@ -14,12 +14,16 @@ from config.loader import environment_file, places
 from config.names import Names
 from config.rules import is_placeholder_account
 from config.settings import Environment, InputMode, Target
-from pipelines import shapes
+from pipelines import capacity, shapes
 from pipelines.errors import DefinitionError
-from pipelines.launch import recipes, resolve, tables
+from pipelines.launch import fabric, recipes, resolve, tables
 from pipelines.own_pipeline import definition_of
 from pipelines.requests import Infrastructure, MountedFileSystem
 
+NAT_NOTICE = (
+    "network.nat: what runs in the VPC can open HTTPS connections to any address on the internet; the S3 endpoint's policy no longer "
+    "limits where data can go"
+)
 _INSTANCE_TYPE_SHAPES = {
     "training": "TrainingInstanceType",
     "evaluation": "ProcessingInstanceType",
@@ -35,7 +39,7 @@ def check(environment: Environment, root: Path | None = None, strategy: str | No
     """
     file = environment_file(environment.name)
     where = places(environment.name, root, strategy) if root else {}
-    problems = [*_unknown_instance_types(environment), *_other_architectures(environment)]
+    problems = [*_unknown_instance_types(environment), *_other_architectures(environment), *capacity.problems(environment)]
     problems += _missing_scripts(environment, root, environment.training.entry_point)
     if problems:
         raise ConfigError(file, problems, where)
@@ -54,6 +58,9 @@ def check(environment: Environment, root: Path | None = None, strategy: str | No
 def _own_notices(environment: Environment) -> Iterator[str]:
     if environment.target is Target.AWS and is_placeholder_account(environment.account):
         yield f"account {environment.account} is a placeholder from documentation; put your own there before you deploy to AWS"
+    if environment.network.nat:
+        yield NAT_NOTICE
+    yield from fabric.notices(environment.training)
     for section, instance_type in _on_cpu_images(environment):
         if tables.has_gpus(instance_type):
             yield f"{section}.instance_type {instance_type} has GPUs, which the image used there cannot use"
@@ -89,7 +96,9 @@ def _missing_scripts(environment: Environment, root: Path | None, entry_point: s
         return []
     source_dir, image = environment.training.source_dir, environment.training.build_image
     if image in recipes.names() and not (root / recipes.FOLDER / image / "Dockerfile").is_file():
-        return [Problem("training.build_image", f"there is no {recipes.FOLDER}/{image}/Dockerfile", "write it, or name another recipe", image)]
+        return [
+            Problem("training.build_image", f"there is no {recipes.FOLDER}/{image}/Dockerfile", "write it, or name another recipe", image)
+        ]
     if not (root / source_dir).is_dir():
         return [Problem("training.source_dir", "there is no such folder", "give a folder of the repository", source_dir)]
     scripts = {"training.entry_point": entry_point, "evaluation.entry_point": environment.evaluation.entry_point}

@@ -140,7 +140,7 @@ def train_step(session: PipelineSession) -> TrainingStep:
         checkpoint_config=CheckpointConfig(
             s3_uri=Join(on="/", values=[f"{ARTIFACTS}/checkpoints", EXECUTION_ID]), local_path="/opt/ml/checkpoints"
         ),
-        environment={"FI_LOG_LEVEL": "warn"},
+        environment={"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0", "FI_LOG_LEVEL": "warn"},
         hyperparameters={
             "epochs": EPOCHS.to_string(),
             "batch-size": BATCH_SIZE.to_string(),

@@ -12,7 +12,7 @@ import pytest
 
 from config.errors import ConfigError, LaunchError
 from config.loader import load_environment
-from config.settings import Environment
+from config.settings import Environment, Strategy
 from pipelines.check import check
 from tests.pipelines.inputs import ROOT, environment
 
@@ -114,3 +114,14 @@ def test_all_environments_are_checked_in_less_than_two_seconds() -> None:
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2.0
+
+
+def test_more_nodes_than_the_network_has_addresses_for_are_refused() -> None:
+    training = {"instance_type": "ml.p5.48xlarge", "strategy": Strategy.TORCHRUN, "instance_count": 64}
+    with pytest.raises(ConfigError, match=r"training\.instance_count = 64: .* use at most 63 nodes"):
+        check(changed(network={"cidr": "10.20.0.0/20"}, training=training))
+
+
+def test_what_a_nat_gateway_opens_is_a_notice() -> None:
+    notices = check(changed(network={"nat": True}))
+    assert any(notice.startswith("network.nat: what runs in the VPC can open HTTPS connections") for notice in notices)

@@ -126,7 +126,7 @@ def test_the_container_is_told_to_use_efa_where_there_is_efa() -> None:
 
 
 def test_without_efa_and_own_variables_no_environment_is_sent() -> None:
-    settings = environment().training.model_copy(update={"instance_type": "ml.g5.xlarge", "strategy": Strategy.TORCHRUN, "environment": {}})
+    settings = Training(instance_type="ml.g5.xlarge", strategy=Strategy.TORCHRUN)
     (train, *_) = build(environment().model_copy(update={"training": settings}), infrastructure())["Steps"]
     assert "Environment" not in train["Arguments"]
 

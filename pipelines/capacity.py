@@ -1,0 +1,78 @@
+"""How many private addresses the training subnet needs: an environment in, its subnets out, or the reason why the nodes do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+
+from config.errors import Problem
+from config.settings import Environment
+from config.subnets import AWS_RESERVES, Subnets, divide, training_ranges, usable
+from pipelines.launch.fabric import addresses_per_node
+
+LARGEST_VPC_PREFIX = 16  # Amazon VPC user guide, "VPC CIDR blocks"
+_GIB_PER_FILE_SERVER = (
+    1200  # Lustre user guide: at most one file server for this much; each has an interface, and so has the metadata server
+)
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """What takes addresses in the training subnet."""
+
+    job: int
+    """The nodes of one training job."""
+    others: int
+    """What is there besides: the evaluation job, the file system, interface endpoints."""
+
+    @property
+    def least(self) -> int:
+        return self.job + self.others
+
+    @property
+    def comfortable(self) -> int:
+        """Two jobs: the interfaces of the last one live until they are released, and executions may overlap."""
+        return 2 * self.job + self.others
+
+
+def needed(environment: Environment) -> Addresses:
+    """The addresses that `environment` takes in its training subnet."""
+    training, file_system = environment.training, environment.file_system
+    servers = 1 + -(-file_system.storage_capacity_gib // _GIB_PER_FILE_SERVER) if file_system else 0
+    evaluation = addresses_per_node(environment.evaluation.instance_type)
+    return Addresses(
+        job=training.instance_count * addresses_per_node(training.instance_type),
+        others=evaluation + servers + len(environment.network.interface_endpoints),
+    )
+
+
+def subnets(environment: Environment) -> Subnets:
+    """How the VPC of `environment`, which is to be made, is divided."""
+    network = environment.network
+    return divide(network.cidr, hosting=len(network.hosting_az_ids), training_addresses=needed(environment).comfortable)
+
+
+def problems(environment: Environment) -> Iterator[Problem]:
+    """More nodes than the largest training subnet has addresses for. Of an existing VPC only AWS knows how many are free."""
+    if environment.network.existing:
+        return
+    count, instance_type = environment.training.instance_count, environment.training.instance_type
+    each, addresses, cidr = addresses_per_node(instance_type), needed(environment), environment.network.cidr
+    available = usable(training_ranges(cidr)[-1])
+    if addresses.least <= available:
+        return
+    message = (
+        f"{count} nodes of {instance_type} take {addresses.job} addresses ({each} each), and of the {available} that a training subnet in "
+        f"{cidr} can have, {available - addresses.others} are left for them"
+    )
+    advice = f"use at most {max(0, available - addresses.others) // each} nodes"
+    prefix = _prefix_for(addresses.least)
+    if LARGEST_VPC_PREFIX <= prefix < IPv4Network(cidr).prefixlen:
+        advice += f", or a network.cidr that ends in /{prefix}"
+    yield Problem("training.instance_count", message, advice, count)
+
+
+def _prefix_for(addresses: int) -> int:
+    """The prefix of the smallest VPC whose half holds so many addresses."""
+    return 32 - ((addresses + AWS_RESERVES - 1).bit_length() + 1)
