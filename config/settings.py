@@ -19,6 +19,7 @@ from config.strategies import Defaults, defaults
 
 InstanceType = Annotated[str, StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9]+$")]
 AccountId = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
+PolicyName = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]{1,128}$")]
 PipelineFunction = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*:[a-z_][a-z0-9_]*$")]
 
 
@@ -164,6 +165,8 @@ class Environment(Settings):
     """Where the verbs go without `--local`."""
     protect: bool = True
     """Keep data when a stack is deleted, and protect the stacks from deletion. False only for throw-away environments."""
+    permissions_boundary: PolicyName | None = None
+    """Name (with its path) of a managed policy in the account that bounds every role made here; it must exist before the first deploy."""
     network: Network = Network()
     """The VPC."""
     data: Data = Data()

@@ -10,10 +10,12 @@ from constructs import Construct
 
 from config.names import Names
 from pipelines.definition import Infrastructure
+from pipelines.limits import limits
 from pipelines.own_pipeline import definition_of
 from stacks.constructs import smoke_test, teardown_guard
 from stacks.constructs.code_archive import CodeArchive
-from stacks.constructs.job_roles import JobRoles, Place
+from stacks.constructs.guard_rails import Place
+from stacks.constructs.job_roles import JobRoles
 from stacks.constructs.pipeline_role import PipelineRole
 from stacks.constructs.smoke_test import SmokeTest
 from stacks.constructs.teardown_guard import TeardownGuard
@@ -42,11 +44,11 @@ class PipelineStack(cdk.Stack):
         self._code = CodeArchive(self, "Code", source_dir=root / environment.training.source_dir)
         self._smoke_test = SmokeTest(self, "SmokeTest", names=names, functions=root / "functions")
         self._guard = TeardownGuard(self, "TeardownGuard", names=names, functions=root / "functions")
-        training = Place([network.training_subnet], [network.training_security_group])
-        hosting = Place(network.hosting_subnets, [network.hosting_security_group])
-        self._jobs = JobRoles(self, "JobRoles", names=names, key=data.key, training=training, hosting=hosting)
+        self._training = Place(network.vpc, [network.training_subnet], [network.training_security_group])
+        self._hosting = Place(network.vpc, network.hosting_subnets, [network.hosting_security_group])
+        self._jobs = JobRoles(self, "JobRoles", names=names, key=data.key, training=self._training, hosting=self._hosting)
         definition = definition_of(environment, self._infrastructure(), root)
-        self._allow_pulls(definition)
+        self._allow_jobs_what_they_need(definition)
         role = self._pipeline_role(definition)
         self.pipeline = TrainingPipeline(
             self,
@@ -74,15 +76,26 @@ class PipelineStack(cdk.Stack):
             teardown_function_arn=self._guard.deleter.function.function_arn,
         )
 
-    def _allow_pulls(self, definition: dict[str, Any]) -> None:
-        self._jobs.allow_pull(self._jobs.training, images(definition, "Training"))
-        self._jobs.allow_pull(self._jobs.evaluation, images(definition, "Processing"))
-        self._jobs.allow_pull(self._jobs.endpoint, images(definition, "Model"))
+    def _allow_jobs_what_they_need(self, definition: dict[str, Any]) -> None:
+        for role, type_with_image, type_with_volumes in (
+            (self._jobs.training, "Training", "Training"),
+            (self._jobs.evaluation, "Processing", "Processing"),
+            (self._jobs.endpoint, "Model", "EndpointConfig"),
+        ):
+            self._jobs.allow_pull(role, images(definition, type_with_image))
+            asked = limits(definition, type_with_volumes)
+            if asked and asked.encrypts_volumes:
+                self._jobs.allow_volumes(role)
 
     def _pipeline_role(self, definition: dict[str, Any]) -> PipelineRole:
         role = PipelineRole(self, "PipelineRole", names=self._names)
-        role.allow_jobs([self._network.training_subnet], [self._network.training_security_group])
-        role.allow_hosting(self._network.hosting_subnets, [self._network.hosting_security_group])
+        for kind in ("Training", "Processing"):
+            if asked := limits(definition, kind):
+                role.allow_jobs(kind, asked, self._training, self._data.key)
+        if limits(definition, "Model"):
+            role.allow_models(self._hosting)
+        if asked := limits(definition, "EndpointConfig"):
+            role.allow_endpoints(asked)
         role.allow_registered(images(definition, "RegisterModel"))
         role.allow_functions([self._names.function(purpose) for purpose in (smoke_test.PURPOSE, teardown_guard.PURPOSE)])
         role.allow_pass([self._jobs.training, self._jobs.evaluation, self._jobs.endpoint])

@@ -18,7 +18,8 @@ class EnvironmentStage(cdk.Stage):
     """Stage id = the environment's name, so `cdk deploy 'dev/*'` means its stacks. `root` is the repository."""
 
     def __init__(self, scope: Construct, *, environment: Environment, root: Path) -> None:
-        super().__init__(scope, environment.name)
+        boundary = environment.permissions_boundary
+        super().__init__(scope, environment.name, permissions_boundary=cdk.PermissionsBoundary.from_name(boundary) if boundary else None)
         names = Names(environment)
         env = cdk.Environment(account=environment.account, region=environment.region)
         self.network = NetworkStack(self, "network", names=names, env=env)

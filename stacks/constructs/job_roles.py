@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from config.names import Names
+from config.settings import Framework, InputMode
 from stacks.constructs.actor_role import ActorRole
+from stacks.constructs.guard_rails import Place
 
-_INTERFACE_ACTIONS = (
-    "ec2:CreateNetworkInterface",
+_ATTACH = "ec2:CreateNetworkInterface"
+_USE_INTERFACE = (
     "ec2:CreateNetworkInterfacePermission",
     "ec2:DeleteNetworkInterface",
     "ec2:DeleteNetworkInterfacePermission",
 )
-_DESCRIBE_ACTIONS = (
+_SEE_VPC = (
     "ec2:DescribeDhcpOptions",
     "ec2:DescribeNetworkInterfaces",
     "ec2:DescribeSecurityGroups",
     "ec2:DescribeSubnets",
-    "ec2:DescribeVpcEndpoints",
     "ec2:DescribeVpcs",
 )
 _ECR_IMAGE = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<repository>[^:@]+)")
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a job's network interfaces are."""
-
-    subnets: Sequence[ec2.ISubnet]
-    security_groups: Sequence[ec2.ISecurityGroup]
 
 
 class JobRoles(Construct):
@@ -57,21 +48,43 @@ class JobRoles(Construct):
         super().__init__(scope, construct_id)
         self._names = names
         self._key = key
-        self.training = self._role("training", "Runs training jobs.", log_group="TrainingJobs")
-        self.evaluation = self._role("evaluation", "Runs evaluation jobs.", log_group="ProcessingJobs")
-        self.endpoint = self._role("endpoint", "Runs the temporary endpoint.", log_group="Endpoints")
-        self._allow_interfaces(self.training, training)
-        self._allow_interfaces_anywhere(self.evaluation)
-        self._allow_interfaces(self.endpoint, hosting)
-        self._read(self.training, {"data": "datasets", "artifacts": "checkpoints"})
-        self._write(self.training, ["training", "checkpoints"])
-        # TensorFlow's training toolkit asks where the bucket of the hyperparameter `model_dir` lies, before it starts anything.
-        self.training.allow("LocateArtifacts", ["s3:GetBucketLocation"], on=[f"arn:aws:s3:::{names.bucket('artifacts')}"])
-        self._read_code(self.training)
-        self._read(self.evaluation, {"data": "datasets", "artifacts": "training"})
-        self._write(self.evaluation, ["evaluation"])
-        self._read_code(self.evaluation)
-        self._read(self.endpoint, {"artifacts": "training"})
+        self.training = self._role("training", "Runs training jobs.", log_group="TrainingJobs", source="training-job/*")
+        self.evaluation = self._role("evaluation", "Runs evaluation jobs.", log_group="ProcessingJobs", source="processing-job/*")
+        # SageMaker developer guide, "Cross-service confused deputy prevention": hosting sends no narrower ARN than this.
+        self.endpoint = self._role("endpoint", "Runs the temporary endpoint.", log_group="Endpoints", source="*")
+        self._allow_training(training)
+        self._allow_evaluation()
+        self._allow_endpoint(hosting)
+
+    def _allow_training(self, place: Place) -> None:
+        role, environment = self.training, self._names.environment
+        role.deny_approval()
+        self._allow_interfaces(role, place)
+        self._allow_encryption(role)
+        inputs = {"artifacts": "checkpoints"} | ({} if environment.data.input_mode is InputMode.FSX else {"data": "datasets"})
+        self._read(role, inputs)
+        self._write(role, ["training", "checkpoints"])
+        self._read_code(role)
+        if environment.training.framework is Framework.TENSORFLOW:
+            # Its toolkit asks where the bucket of the hyperparameter `model_dir` lies, before it starts anything.
+            bucket = self._names.bucket("artifacts")
+            role.allow("LocateArtifacts", ["s3:GetBucketLocation"], on=[f"arn:aws:s3:::{bucket}"])
+
+    def _allow_evaluation(self) -> None:
+        role = self.evaluation
+        role.deny_approval()
+        self._allow_interfaces_anywhere(role)
+        self._allow_encryption(role)
+        self._read(role, {"data": "datasets", "artifacts": "training"})
+        self._write(role, ["evaluation"])
+        self._read_code(role)
+
+    def _allow_endpoint(self, place: Place) -> None:
+        role = self.endpoint
+        self._allow_interfaces(role, place)
+        role.allow("SeeVpcEndpoints", ["ec2:DescribeVpcEndpoints"], on=["*"], because="EC2 Describe actions have no resource type in IAM.")
+        role.allow("UseKey", ["kms:Decrypt", "kms:DescribeKey"], on=[self._key.key_arn])
+        self._read(role, {"artifacts": "training"})
 
     def allow_pull(self, role: ActorRole, images: Iterable[str]) -> None:
         """Let `role` pull `images`, and no other repository. An image outside ECR needs no permission."""
@@ -80,8 +93,20 @@ class JobRoles(Construct):
             role.allow("PullImage", ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"], on=repositories)
             role.allow("LogInToEcr", ["ecr:GetAuthorizationToken"], on=["*"], because="GetAuthorizationToken has no resource type in IAM.")
 
-    def _role(self, actor: str, description: str, *, log_group: str) -> ActorRole:
-        role = ActorRole(self, actor.capitalize(), names=self._names, actor=actor, service="sagemaker", description=description)
+    def allow_volumes(self, role: ActorRole) -> None:
+        """Let AWS services use the key for the volumes of what `role` starts; EC2 takes it with a grant."""
+        role.allow("LendKeyToVolumes", ["kms:CreateGrant"], on=[self._key.key_arn], when={"Bool": {"kms:GrantIsForAWSResource": "true"}})
+
+    def _role(self, actor: str, description: str, *, log_group: str, source: str) -> ActorRole:
+        role = ActorRole(
+            self,
+            actor.capitalize(),
+            names=self._names,
+            actor=actor,
+            service="sagemaker",
+            description=description,
+            source=self._names.arn("sagemaker", source),
+        )
         role.allow(
             "WriteLogs",
             ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
@@ -95,32 +120,29 @@ class JobRoles(Construct):
             when={"StringLike": {"cloudwatch:namespace": f"/aws/sagemaker/{log_group}*"}},
             because="PutMetricData has no resource type in IAM; the condition names the namespace.",
         )
-        role.allow("SeeVpc", _DESCRIBE_ACTIONS, on=["*"], because="EC2 Describe actions have no resource type in IAM.")
-        role.allow("UseKey", ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"], on=[self._key.key_arn])
-        role.allow(
-            "LendKeyToVolumes",
-            ["kms:CreateGrant"],
-            on=[self._key.key_arn],
-            when={"Bool": {"kms:GrantIsForAWSResource": "true"}},
-        )
+        role.allow("SeeVpc", _SEE_VPC, on=["*"], because="EC2 Describe actions have no resource type in IAM.")
         return role
 
+    def _allow_encryption(self, role: ActorRole) -> None:
+        role.allow("UseKey", ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"], on=[self._key.key_arn])
+
     def _allow_interfaces(self, role: ActorRole, place: Place) -> None:
-        # CreateNetworkInterface asks for the interface, the subnet and the groups. A condition on ec2:Vpc would fit the latter two
-        # only: the interface has no such key before it exists (service authorization reference, Amazon EC2).
+        # CreateNetworkInterface asks for the interface, the subnet and the groups. The interface has no ec2:Vpc before it exists: with
+        # that condition no job could start. Subnets and groups are named instead; all else that is done to an interface is tied to
+        # the VPC (service authorization reference, Amazon EC2).
+        interfaces = self._names.arn("ec2", "network-interface/*")
         subnets = [self._names.arn("ec2", f"subnet/{subnet.subnet_id}") for subnet in place.subnets]
         groups = [self._names.arn("ec2", f"security-group/{group.security_group_id}") for group in place.security_groups]
-        role.allow(
-            "AttachToVpc",
-            _INTERFACE_ACTIONS,
-            on=[self._names.arn("ec2", "network-interface/*"), *subnets, *groups],
-            because="SageMaker makes the network interfaces, so their ids are unknown; subnets and security groups are named.",
-        )
+        why = "SageMaker makes the network interfaces, so their ids are unknown."
+        role.allow("AttachToVpc", [_ATTACH], on=[interfaces, *subnets, *groups], because=f"{why} Subnets and security groups are named.")
+        vpc = {"ArnEquals": {"ec2:Vpc": self._names.arn("ec2", f"vpc/{place.vpc.vpc_id}")}}
+        role.allow("UseInterfaces", _USE_INTERFACE, on=[interfaces], when=vpc, because=f"{why} The condition names the VPC.")
 
     def _allow_interfaces_anywhere(self, role: ActorRole) -> None:
         # SageMaker developer guide, "CreateProcessingJob API: Execution Role Permissions": "Don't scope in the policy with any
         # conditions or resource filters. Otherwise, the validation checks that occur during the creation of the processing job fail."
-        role.allow("AttachToVpc", _INTERFACE_ACTIONS, on=["*"], because="AWS refuses a processing job whose role names resources here.")
+        why = "AWS refuses a processing job whose role names resources here."
+        role.allow("AttachToVpc", [_ATTACH, *_USE_INTERFACE], on=["*"], because=why)
 
     def _read(self, role: ActorRole, prefixes: dict[str, str]) -> None:
         for purpose, prefix in prefixes.items():

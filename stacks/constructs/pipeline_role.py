@@ -1,21 +1,21 @@
 """Names, job roles, network and key go in; the role under which the SageMaker pipeline starts its steps comes out.
 
-It may start jobs only in our subnets with our roles, register models only as pending approval, and touch only names that this
-pipeline gives. Source: SageMaker developer guide, "Define a pipeline: IAM access", and the service authorization reference.
+It may start only jobs such as the definition describes, in our subnets with our roles, register models only as pending approval, and
+touch only names that this pipeline gives. Source: SageMaker developer guide, "Define a pipeline: IAM access", and the service authorization reference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from config.names import Names
+from pipelines.limits import Limits
 from stacks.constructs.actor_role import ActorRole
+from stacks.constructs.guard_rails import Place, both, inside, only, within
 from stacks.constructs.job_roles import repository_arn
 
 # SageMaker names what a step creates `pipelines-<execution id>-<step>-<suffix>`, unless the definition names it.
@@ -33,40 +33,39 @@ class PipelineRole(ActorRole):
             actor="pipeline",
             service="sagemaker",
             description=f"Starts the steps of {names.pipeline}.",
+            source=f"{names.pipeline_arn}/*",
         )
         self._names = names
+        self.deny_approval()
         self._allow_register()
         self._allow_step_outputs()
 
-    def allow_jobs(self, subnets: Sequence[ec2.ISubnet], security_groups: Sequence[ec2.ISecurityGroup]) -> None:
-        """Let the pipeline run training and processing jobs, but only in these subnets with these security groups."""
-        inside = _inside(subnets, security_groups)
-        for kind in ("Training", "Processing"):
-            on = [self._names.arn("sagemaker", f"{kind.lower()}-job/{_GENERATED}")]
-            why = f"SageMaker makes up the {kind.lower()} job's name; this is the documented prefix of pipeline steps."
-            actions = [f"sagemaker:{verb}{kind}Job" for verb in ("Describe", "Stop")]
-            self.allow(f"Start{kind}", [f"sagemaker:Create{kind}Job"], on=on, when=inside, because=why)
-            self.allow(f"Follow{kind}", ["sagemaker:AddTags", *actions], on=on, because=why)
+    def allow_jobs(self, kind: str, limits: Limits, place: Place, key: kms.IKey) -> None:
+        """Let the pipeline run jobs of a `kind` (Training, Processing), but only here and only within these limits."""
+        on = [self._names.arn("sagemaker", f"{kind.lower()}-job/{_GENERATED}")]
+        why = f"SageMaker makes up the {kind.lower()} job's name; this is the documented prefix of pipeline steps."
+        rails = both(inside(place), within(limits, key.key_arn))
+        self.allow(f"Start{kind}", [f"sagemaker:Create{kind}Job"], on=on, when=rails, because=why)
+        follow = [f"sagemaker:{verb}{kind}Job" for verb in ("Describe", "Stop")]
+        self.allow(f"Follow{kind}", ["sagemaker:AddTags", *follow], on=on, because=why)
 
-    def allow_hosting(self, subnets: Sequence[ec2.ISubnet], security_groups: Sequence[ec2.ISecurityGroup]) -> None:
-        """Let the pipeline create models in these subnets with these security groups, and endpoints from them."""
-        named = f"{self._names.pipeline}-*"
-        models = [self._names.arn("sagemaker", f"model/{prefix}") for prefix in (_GENERATED, named)]
+    def allow_models(self, place: Place) -> None:
+        """Let the pipeline create models, but only here."""
+        models = [self._names.arn("sagemaker", f"model/{prefix}") for prefix in (_GENERATED, f"{self._names.pipeline}-*")]
         why = "The model's name is made up by SageMaker, or starts with the pipeline's."
-        self.allow("CreateModel", ["sagemaker:CreateModel"], on=models, when=_inside(subnets, security_groups), because=why)
+        self.allow("CreateModel", ["sagemaker:CreateModel"], on=models, when=inside(place), because=why)
         self.allow("SeeModel", ["sagemaker:AddTags", "sagemaker:DescribeModel"], on=models, because=why)
-        self.allow(
-            "CreateEndpoint",
-            [
-                "sagemaker:AddTags",
-                "sagemaker:CreateEndpoint",
-                "sagemaker:CreateEndpointConfig",
-                "sagemaker:DescribeEndpoint",
-                "sagemaker:DescribeEndpointConfig",
-            ],
-            on=[self._names.arn("sagemaker", f"{kind}/{named}") for kind in ("endpoint", "endpoint-config")],
-            because="Endpoints and their configurations are named after the pipeline and the execution.",
-        )
+
+    def allow_endpoints(self, limits: Limits) -> None:
+        """Let the pipeline create endpoints, but only of these instance types and with names of its own."""
+        named = f"{self._names.pipeline}-*"
+        endpoints, configs = (self._names.arn("sagemaker", f"{kind}/{named}") for kind in ("endpoint", "endpoint-config"))
+        why = "Endpoints and their configurations are named after the pipeline and the execution."
+        types = only({"sagemaker:InstanceTypes": [*limits.instance_types]})
+        self.allow("ConfigureEndpoint", ["sagemaker:CreateEndpointConfig"], on=[configs], when=types, because=why)
+        self.allow("CreateEndpoint", ["sagemaker:CreateEndpoint"], on=[endpoints, configs], because=why)
+        described = ["sagemaker:DescribeEndpoint", "sagemaker:DescribeEndpointConfig"]
+        self.allow("SeeEndpoint", ["sagemaker:AddTags", *described], on=[endpoints, configs], because=why)
 
     def allow_registered(self, images: Iterable[str]) -> None:
         """Let the pipeline look up `images`: the registry keeps the digest of a model package's image (AWS managed policy
@@ -120,14 +119,3 @@ class PipelineRole(ActorRole):
             on=[f"{bucket}/{prefix}/*" for prefix in ("evaluation", "training")],
             because="Each execution's evaluation.json and model.tar.gz lie below its own id.",
         )
-
-
-def _inside(subnets: Sequence[ec2.ISubnet], security_groups: Sequence[ec2.ISecurityGroup]) -> dict[str, dict[str, Any]]:
-    # ForAllValues alone also holds when a request has no VPC at all; Null closes that.
-    return {
-        "ForAllValues:StringEquals": {
-            "sagemaker:VpcSubnets": [subnet.subnet_id for subnet in subnets],
-            "sagemaker:VpcSecurityGroupIds": [group.security_group_id for group in security_groups],
-        },
-        "Null": {"sagemaker:VpcSubnets": "false", "sagemaker:VpcSecurityGroupIds": "false"},
-    }

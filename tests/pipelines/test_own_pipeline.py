@@ -148,10 +148,45 @@ def test_a_function_that_cannot_be_used_is_one_line(tmp_path: Path, text: str, w
             "PipelineExperimentConfig: the pipeline's role may make no",
         ),
         ("del arguments['NetworkConfig']", "Tiny.NetworkConfig.VpcConfig: is missing"),
+        (
+            "definition['Parameters'] = [{'Name': 'Kind', 'Type': 'String'}]; cluster['InstanceType'] = {'Get': 'Parameters.Kind'}",
+            "Tiny: its InstanceType must be text or a parameter with a default",
+        ),
     ],
 )
 def test_a_definition_that_would_fail_later_is_one_line(tmp_path: Path, change: str, wanted: str) -> None:
     assert wanted in line_about(tmp_path, TINY.replace("pass  # CHANGE", change))
+
+
+TRAINING = """arguments = {
+        "AlgorithmSpecification": {"TrainingImage": "somewhere/image:1", "TrainingInputMode": "File"},
+        "RoleArn": infrastructure.training_role_arn,
+        "OutputDataConfig": {"S3OutputPath": "s3://somewhere", "KmsKeyId": infrastructure.kms_key_arn},
+        "ResourceConfig": {**cluster, "InstanceCount": 1},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 600},
+        "VpcConfig": vpc,
+    }
+    step.update(Type="Training", Arguments=arguments)
+"""
+
+
+def test_a_training_within_limits_is_accepted(tmp_path: Path) -> None:
+    assert built(tmp_path, TINY.replace("pass  # CHANGE", TRAINING))["Steps"][0]["Type"] == "Training"
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        (
+            "arguments['StoppingCondition'] = {}",
+            "Tiny.StoppingCondition.MaxRuntimeInSeconds: must be a number or a parameter with a default",
+        ),
+        ("arguments['OutputDataConfig']['KmsKeyId'] = 'mine'", "Tiny.OutputDataConfig.KmsKeyId: must be infrastructure.kms_key_arn"),
+        ("del arguments['OutputDataConfig']['KmsKeyId']", "Tiny.OutputDataConfig.KmsKeyId: must be infrastructure.kms_key_arn"),
+    ],
+)
+def test_a_training_that_the_pipelines_role_may_not_start_is_refused(tmp_path: Path, change: str, wanted: str) -> None:
+    assert wanted in line_about(tmp_path, TINY.replace("pass  # CHANGE", f"{TRAINING}    {change}"))
 
 
 @pytest.mark.parametrize(

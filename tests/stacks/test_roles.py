@@ -26,11 +26,22 @@ def _trust(template: Template, actor: str) -> dict[str, Any]:
     return dict(statement)
 
 
-@pytest.mark.parametrize("actor", ["pipeline", *JOBS])
-def test_only_sagemaker_on_behalf_of_this_account_assumes_a_job_role(pipeline: Template, actor: str) -> None:
+@pytest.mark.parametrize(
+    ("actor", "source"),
+    [
+        ("pipeline", "pipeline/shoal-mnist-dev/*"),
+        ("training", "training-job/*"),
+        ("evaluation", "processing-job/*"),
+        ("endpoint", "*"),
+    ],
+)
+def test_only_sagemaker_on_behalf_of_this_account_and_its_own_work_assumes_a_job_role(pipeline: Template, actor: str, source: str) -> None:
     trust = _trust(pipeline, actor)
     assert trust["Principal"] == {"Service": "sagemaker.amazonaws.com"}
-    assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": "111122223333"}}
+    assert trust["Condition"] == {
+        "StringEquals": {"aws:SourceAccount": "111122223333"},
+        "ArnLike": {"aws:SourceArn": f"arn:aws:sagemaker:us-east-1:111122223333:{source}"},
+    }
 
 
 @pytest.mark.parametrize("actor", ["smoke-test", "teardown"])
@@ -59,16 +70,35 @@ def test_jobs_and_models_run_only_in_their_subnets_and_security_group(pipeline: 
     assert f"SecurityGroups{place}" in json.dumps(allowed["sagemaker:VpcSecurityGroupIds"])
 
 
-@pytest.mark.parametrize("sid", ["StartTraining", "StartProcessing", "CreateModel"])
-def test_jobs_and_models_without_a_vpc_are_refused(pipeline: Template, sid: str) -> None:
+@pytest.mark.parametrize("sid", ["StartTraining", "StartProcessing", "CreateModel", "ConfigureEndpoint"])
+def test_no_condition_on_a_set_holds_for_a_request_without_the_key(pipeline: Template, sid: str) -> None:
     condition = statements(pipeline, PREFIX + "pipeline")[sid]["Condition"]
-    assert condition["Null"] == {"sagemaker:VpcSubnets": "false", "sagemaker:VpcSecurityGroupIds": "false"}
+    assert condition["Null"].items() >= dict.fromkeys(condition["ForAllValues:StringEquals"], "false").items()
 
 
-def test_the_pipeline_cannot_approve_its_own_model(pipeline: Template) -> None:
-    statement = statements(pipeline, PREFIX + "pipeline")["RegisterPendingOnly"]
-    assert statement["Condition"] == {"StringEqualsIfExists": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}}
-    assert "UpdateModelPackage" not in json.dumps(properties(pipeline, "AWS::IAM::Policy"))
+@pytest.mark.parametrize(
+    ("sid", "instance_types", "max_runtime_s"), [("StartTraining", "ml.p4d.24xlarge", "3600"), ("StartProcessing", "ml.m5.xlarge", "1800")]
+)
+def test_jobs_run_only_on_configured_instances_for_the_configured_time_and_encrypt_with_the_environments_key(
+    pipeline: Template, sid: str, instance_types: str, max_runtime_s: str
+) -> None:
+    condition = statements(pipeline, PREFIX + "pipeline")[sid]["Condition"]
+    assert as_list(condition["ForAllValues:StringEquals"]["sagemaker:InstanceTypes"]) == [instance_types]
+    assert condition["NumericLessThanEquals"] == {"sagemaker:MaxRuntimeInSeconds": max_runtime_s}
+    assert "StorageKey" in json.dumps(condition["ArnEquals"]["sagemaker:OutputKmsKey"])
+
+
+@pytest.mark.parametrize("actor", ["pipeline", "training", "evaluation"])
+def test_who_makes_or_judges_a_model_may_never_approve_it(pipeline: Template, actor: str) -> None:
+    never = statements(pipeline, PREFIX + actor)["NeverApprove"]
+    assert (never["Effect"], never["Action"], never["Resource"]) == ("Deny", "sagemaker:UpdateModelPackage", "*")
+
+
+def test_the_pipeline_registers_models_as_pending_only(pipeline: Template) -> None:
+    granted = statements(pipeline, PREFIX + "pipeline")
+    pending = {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}
+    assert granted["RegisterPendingOnly"]["Condition"] == {"StringEqualsIfExists": pending}
+    assert granted["NeverRegisterApproved"]["Condition"]["StringNotEquals"] == pending
 
 
 def test_the_pipeline_may_look_up_the_image_that_it_registers(pipeline: Template) -> None:
@@ -102,6 +132,12 @@ def test_jobs_attach_to_their_own_subnets_and_security_group_only(pipeline: Temp
     assert all(f"Network{place}" in json.dumps(entry) or f"SecurityGroups{place}" in json.dumps(entry) for entry in places)
 
 
+@pytest.mark.parametrize("actor", ["training", "endpoint"])
+def test_jobs_use_and_delete_interfaces_in_the_environments_vpc_only(pipeline: Template, actor: str) -> None:
+    condition = statements(pipeline, PREFIX + actor)["UseInterfaces"]["Condition"]
+    assert "NetworkVpc" in json.dumps(condition["ArnEquals"]["ec2:Vpc"])
+
+
 @pytest.mark.parametrize("actor", JOBS)
 def test_nothing_restricts_the_interface_that_does_not_exist_yet(pipeline: Template, actor: str) -> None:
     """IAM knows no ec2:Vpc for the network-interface of CreateNetworkInterface: with that condition no job could start."""
@@ -114,9 +150,12 @@ def test_the_evaluation_names_no_resources_for_interfaces_as_aws_demands(pipelin
 
 @pytest.mark.parametrize("actor", ["training", "evaluation"])
 def test_a_job_that_encrypts_its_output_may_do_all_that_aws_lists(pipeline: Template, actor: str) -> None:
-    granted = statements(pipeline, PREFIX + actor)
-    assert {"kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"} <= {*granted["UseKey"]["Action"]}
-    assert granted["LendKeyToVolumes"]["Action"] == "kms:CreateGrant"
+    assert {"kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"} <= {*statements(pipeline, PREFIX + actor)["UseKey"]["Action"]}
+
+
+@pytest.mark.parametrize(("actor", "lends"), [("training", False), ("evaluation", True), ("endpoint", True)])
+def test_a_job_lends_the_key_where_the_definition_encrypts_volumes_with_it(pipeline: Template, actor: str, lends: bool) -> None:
+    assert ("LendKeyToVolumes" in statements(pipeline, PREFIX + actor)) == lends
 
 
 @pytest.mark.parametrize(

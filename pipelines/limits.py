@@ -1,0 +1,91 @@
+"""A pipeline definition in; what its steps ask for out: instance types, run time, keys. The pipeline's role allows that, no more.
+
+A value that a parameter gives counts with the parameter's default. What is known only while the pipeline runs is no limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_BRANCHES = ("IfSteps", "ElseSteps")
+_VOLUME_KEY = {"EndpointConfig": "KmsKeyId"}
+_OUTPUT = {"Training": "OutputDataConfig", "Processing": "ProcessingOutputConfig"}
+RUN_TIME = ("StoppingCondition", "MaxRuntimeInSeconds")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the steps of one type ask for at most."""
+
+    instance_types: tuple[str, ...] = ()
+    max_runtime_s: int | None = None
+    """None: at least one step does not say."""
+    encrypts_output: bool = False
+    """Whether every step names a key for its output."""
+    encrypts_volumes: bool = False
+    """Whether any step names a key for its instances' volumes."""
+
+
+def limits(definition: Mapping[str, Any], step_type: str) -> Limits | None:
+    """Of the steps of `step_type`, those in branches too; None when there are none."""
+    defaults = parameter_defaults(definition)
+    found = [step["Arguments"] for step in every_step(definition["Steps"]) if step["Type"] == step_type]
+    if not found:
+        return None
+    run_times = [run_time(arguments, defaults) for arguments in found]
+    return Limits(
+        instance_types=tuple(sorted({kind for arguments in found for kind in instance_types(arguments, defaults) if kind})),
+        max_runtime_s=None if None in run_times else max(seconds for seconds in run_times if seconds is not None),
+        encrypts_output=all(output_key(step_type, arguments) is not None for arguments in found),
+        encrypts_volumes=any(_VOLUME_KEY.get(step_type, "VolumeKmsKeyId") in keys for arguments in found for keys in _objects(arguments)),
+    )
+
+
+def every_step(steps: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The steps, and those in branches."""
+    for step in steps:
+        yield step
+        for branch in _BRANCHES if step["Type"] == "Condition" else ():
+            yield from every_step(step["Arguments"].get(branch, []))
+
+
+def parameter_defaults(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameter -> default, of those that have one."""
+    return {each["Name"]: each["DefaultValue"] for each in definition.get("Parameters", []) if "DefaultValue" in each}
+
+
+def instance_types(arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str | None]:
+    """Of every cluster and variant in a step's arguments; None for one that is not known before the execution."""
+    given = [keys["InstanceType"] for keys in _objects(arguments) if "InstanceType" in keys]
+    return [value if isinstance(value, str) else None for value in (_known(one, defaults) for one in given)]
+
+
+def run_time(arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> int | None:
+    """Seconds after which the job is stopped; None when the step does not say or it is not known before the execution."""
+    section, key = RUN_TIME
+    value = _known(arguments.get(section, {}).get(key), defaults)
+    return int(value) if isinstance(value, int | float | str) else None
+
+
+def output_key(step_type: str, arguments: Mapping[str, Any]) -> Any:
+    """The key that encrypts the job's output, as the step names it."""
+    return arguments.get(_OUTPUT.get(step_type, ""), {}).get("KmsKeyId")
+
+
+def _known(value: Any, defaults: Mapping[str, Any]) -> Any:
+    if isinstance(value, Mapping):
+        return defaults.get(str(value.get("Get", "")).removeprefix("Parameters."))
+    return value
+
+
+def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Every object inside `value`, itself included."""
+    if isinstance(value, Mapping):
+        yield value
+        for child in value.values():
+            yield from _objects(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _objects(child)

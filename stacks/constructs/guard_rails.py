@@ -1,0 +1,58 @@
+"""A place in the VPC and what the definition asks for go in; IAM conditions that refuse every other request come out.
+
+Every key of a set is paired with `Null: false`: `ForAllValues` alone also holds for a request that does not have the key at all.
+Source: service authorization reference, "Actions, resources, and condition keys for Amazon SageMaker".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aws_cdk import aws_ec2 as ec2
+
+from pipelines.limits import Limits
+
+Conditions = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a job's network interfaces are."""
+
+    vpc: ec2.IVpc
+    subnets: Sequence[ec2.ISubnet]
+    security_groups: Sequence[ec2.ISecurityGroup]
+
+
+def inside(place: Place) -> Conditions:
+    """Only in these subnets with these security groups."""
+    return only(
+        {
+            "sagemaker:VpcSubnets": [subnet.subnet_id for subnet in place.subnets],
+            "sagemaker:VpcSecurityGroupIds": [group.security_group_id for group in place.security_groups],
+        }
+    )
+
+
+def within(limits: Limits, key_arn: str) -> Conditions:
+    """Only on the instance types that the definition names, no longer than it says, and with outputs under this key."""
+    conditions = only({"sagemaker:InstanceTypes": [*limits.instance_types]})
+    if limits.max_runtime_s is not None:
+        conditions["NumericLessThanEquals"] = {"sagemaker:MaxRuntimeInSeconds": str(limits.max_runtime_s)}
+        conditions["Null"] |= {"sagemaker:MaxRuntimeInSeconds": "false"}
+    if limits.encrypts_output:
+        conditions["ArnEquals"] = {"sagemaker:OutputKmsKey": key_arn}
+        conditions["Null"] |= {"sagemaker:OutputKmsKey": "false"}
+    return conditions
+
+
+def only(allowed: Mapping[str, Sequence[str]]) -> Conditions:
+    """Every value of each key is one of those allowed, and there is at least one."""
+    return {"ForAllValues:StringEquals": dict(allowed), "Null": dict.fromkeys(allowed, "false")}
+
+
+def both(one: Conditions, other: Conditions) -> Conditions:
+    """The conditions of both; the keys differ."""
+    return {operator: one.get(operator, {}) | other.get(operator, {}) for operator in sorted({*one, *other})}
