@@ -45,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     serve_parser.add_argument("--account", type=account_id, default="111122223333", help="the one account there is (12 digits)")
     serve_parser.add_argument("--region", default="us-east-1")
     serve_parser.add_argument("--accelerators", type=int, default=0, help="GPUs of this machine that training jobs may use")
+    serve_parser.add_argument("--schedule-speed", type=float, default=1.0, help="60 makes a minute of event rules' schedules a second")
     status_parser = commands.add_parser("status", help="say whether an emulator runs with the state directory")
     down_parser = commands.add_parser("down", help="stop the emulator of the state directory, or clean up after a crash")
     for each in (serve_parser, status_parser, down_parser):
@@ -71,7 +72,7 @@ def serve(options: argparse.Namespace) -> int:
 
     from emulator.server import Emulator, Options  # moto reads the environment when it is imported
 
-    emulator = Emulator(Options(state.folder, options.account, options.region, options.port, options.accelerators))
+    emulator = Emulator(Options(state.folder, options.account, options.region, options.port, options.accelerators, options.schedule_speed))
     try:
         emulator.start()
         print(json.dumps(emulator.description()), flush=True)

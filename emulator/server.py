@@ -46,13 +46,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Options:
-    """What `serve` is told. `accelerators`: how many GPUs of this machine training jobs may use."""
+    """What `serve` is told. `accelerators`: how many GPUs of this machine training jobs may use;
+    `schedule_speed`: how much faster than the clock schedules run."""
 
     state_dir: Path
     account: str
     region: str
     port: int = 0
     accelerators: int = 0
+    schedule_speed: float = 1.0
 
 
 class QuietRequestHandler(MotoRequestHandler):
@@ -80,7 +82,7 @@ class Emulator:
         self.invoker = Invoker(self.identity, self.clients, self.registry, options.state_dir / "lambda")
         self.functions = Functions(self.identity, self.clients, self.invoker, options.state_dir / "lambda")
         self.sources = EventSources(self.identity, self.clients, self.functions)
-        self.events = Events(self.identity, self.clients, self.functions)
+        self.events = Events(self.identity, self.clients, self.functions, options.schedule_speed)
         self.sagemaker: SageMaker = SageMakerService(self._context(), Settings(accelerators=options.accelerators or None))
         self.cloudformation = CloudFormation(self.identity, self.clients, self.functions, self.endpoint_url)
         self._server = self._listen(options.port)

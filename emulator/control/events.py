@@ -23,6 +23,7 @@ from emulator.control.functions.service import Functions
 from emulator.control.identity import Identity
 from emulator.control.policies import allows
 from emulator.control.protocol import ApiCall
+from emulator.control.schedules import Schedules, period_s
 from emulator.errors import AwsError
 
 EVENTS = "events.amazonaws.com"
@@ -41,8 +42,14 @@ class Events:
     identity: Identity
     clients: Clients
     functions: Functions
+    speed: float = 1.0
+    """How much faster than the clock schedules run."""
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE, "events"))
     _closing: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._schedules = Schedules(self._rules, self._fire, speed=self.speed)
+        self._schedules.start()
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
@@ -56,8 +63,14 @@ class Events:
 
     def emit(self, entry: Mapping[str, Any]) -> str:
         """Put an event on the default bus; returns its id before it is delivered. `entry`: source, detail-type, detail, resources."""
+        event = self._event(entry)
+        if not self._closing.is_set():
+            self._pool.submit(self._route, json.loads(json.dumps(event, default=str)))
+        return str(event["id"])
+
+    def _event(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        event = {
+        return {
             "version": "0",
             "id": str(uuid.uuid4()),
             "detail-type": entry["detail-type"],
@@ -68,12 +81,10 @@ class Events:
             "resources": list(entry.get("resources", [])),
             "detail": entry["detail"],
         }
-        if not self._closing.is_set():
-            self._pool.submit(self._route, json.loads(json.dumps(event, default=str)))
-        return str(event["id"])
 
     def close(self) -> None:
         """Take no more events; wait for deliveries under way."""
+        self._schedules.close()
         self._closing.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
@@ -102,11 +113,22 @@ class Events:
         return {"EventId": self.emit(given)}
 
     def _route(self, event: dict[str, Any]) -> None:
-        rules = events_backends[self.identity.account][self.identity.region].event_buses[DEFAULT_BUS].rules
-        for rule in list(rules.values()):
+        for rule in self._rules():
             if rule.state == "ENABLED" and matches(rule, event):
-                for target in list(rule.targets):
-                    self._deliver(rule, target, event)
+                self._to_targets(rule, event)
+
+    def _fire(self, rule: Rule) -> None:
+        """A scheduled rule's own event goes to its own targets only (EventBridge user guide, "Scheduled events")."""
+        entry = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}, "resources": [rule.arn]}
+        if not self._closing.is_set():
+            self._pool.submit(self._to_targets, rule, self._event(entry))
+
+    def _to_targets(self, rule: Rule, event: Mapping[str, Any]) -> None:
+        for target in list(rule.targets):
+            self._deliver(rule, target, event)
+
+    def _rules(self) -> list[Rule]:
+        return list(events_backends[self.identity.account][self.identity.region].event_buses[DEFAULT_BUS].rules.values())
 
     def _deliver(self, rule: Rule, target: Mapping[str, Any], event: Mapping[str, Any]) -> None:
         payload = target_input(target, event)
@@ -172,9 +194,10 @@ def check_targets(call: ApiCall) -> None:
 
 
 def check_rule(call: ApiCall) -> None:
-    """AwsError ValidationException for a schedule: nothing here would start it."""
-    if call.parameters.get("ScheduleExpression"):
-        raise AwsError("ValidationException", "Shoal's emulator has no rules with a ScheduleExpression")
+    """AwsError ValidationException for a schedule that nothing here would start."""
+    schedule = call.parameters.get("ScheduleExpression")
+    if schedule and period_s(schedule) is None:
+        raise AwsError("ValidationException", f"Shoal's emulator has rules with a schedule like rate(5 minutes) only, not {schedule}")
     bus = call.parameters.get("EventBusName") or DEFAULT_BUS
     if bus.rpartition("/")[2] != DEFAULT_BUS:
         raise AwsError("ValidationException", f"Shoal's emulator has the default event bus only, not {bus}")

@@ -38,7 +38,7 @@ def running(state_dir: Path, environment: Mapping[str, str] | None = None) -> It
 
 def start(state_dir: Path, *, environment: Mapping[str, str] | None = None) -> tuple[subprocess.Popen[str], dict[str, Any]]:
     """An emulator in a process of its own, and its ready line."""
-    command = [sys.executable, "-m", "emulator", "serve", "--state-dir", str(state_dir), "--account", ACCOUNT_ID]
+    command = [sys.executable, "-m", "emulator", "serve", "--state-dir", str(state_dir), "--account", ACCOUNT_ID, "--schedule-speed", "60"]
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process, dict(json.loads(process.stdout.readline()))

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from moto.events.models import Rule
 
 from emulator.control.functions.mappings import failures
+from emulator.control.schedules import Schedules
 from tests.emulator.control.account import Account, eventually, unique
 
 REMEMBER = "def handler(event, context):\n    print('event', event['detail']['number'])\n"
@@ -54,6 +56,34 @@ def test_an_event_invokes_a_function_that_permits_the_rule(account: Account) -> 
     )
     put_event(account, "app.function", 4)
     assert eventually(lambda: "event 4" in account.log(name))
+
+
+def test_a_rule_with_a_rate_fires_again_and_again_until_it_is_disabled(account: Account) -> None:
+    url, arn = account.open_queue()
+    events, name = account.client("events"), unique("rule")
+    rule = events.put_rule(Name=name, ScheduleExpression="rate(1 minute)")["RuleArn"]
+    events.put_targets(Rule=name, Targets=[{"Id": "target", "Arn": arn}])
+    fired = [account.received(url)[0] for _ in range(2)]
+    assert [(event["detail-type"], event["resources"]) for event in fired] == [("Scheduled Event", [rule])] * 2
+    events.disable_rule(Name=name)
+    account.received(url, limit_s=1.5)
+    assert account.received(url, limit_s=1.5) == []
+
+
+@pytest.mark.parametrize("expression", ["cron(0 12 * * ? *)", "rate(1 minutes)", "rate(5 minute)", "rate(0 minutes)"])
+def test_a_schedule_that_would_never_start_anything_is_refused(account: Account, expression: str) -> None:
+    with pytest.raises(ClientError, match="rate"):
+        account.client("events").put_rule(Name=unique("rule"), ScheduleExpression=expression)
+
+
+def test_a_rule_that_was_late_fires_once() -> None:
+    rule = Rule("late", "123456789012", "us-east-1", None, None, "rate(1 hour)", None, "default", "ENABLED")  # type: ignore[abstract]
+    fired: list[Rule] = []
+    times = iter([0.0, 3599.0, 36_000.0, 36_001.0])
+    schedules = Schedules(lambda: [rule], fired.append, clock=lambda: next(times))
+    for _ in range(4):
+        schedules.look()
+    assert fired == [rule]
 
 
 @pytest.mark.parametrize(
