@@ -1,7 +1,8 @@
 """A place in the VPC and what the definition asks for go in; IAM conditions that refuse every other request come out.
 
 Every key of a set is paired with `Null: false`: `ForAllValues` alone also holds for a request that does not have the key at all.
-Source: service authorization reference, "Actions, resources, and condition keys for Amazon SageMaker".
+Source: service authorization reference, "Actions, resources, and condition keys for Amazon SageMaker". Keys of September 2026: the
+older `sagemaker:OutputKmsKey` is deprecated, belongs to no action any more, and a condition on it would refuse every job.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def within(limits: Limits, key_arn: str) -> Conditions:
         conditions["NumericLessThanEquals"] = {"sagemaker:MaxRuntimeInSeconds": str(limits.max_runtime_s)}
         conditions["Null"] |= {"sagemaker:MaxRuntimeInSeconds": "false"}
     if limits.encrypts_output:
-        conditions["ArnEquals"] = {"sagemaker:OutputKmsKey": key_arn}
-        conditions["Null"] |= {"sagemaker:OutputKmsKey": "false"}
+        conditions["ArnEquals"] = {"sagemaker:OutputKmsKeyArn": key_arn}
+        conditions["Null"] |= {"sagemaker:OutputKmsKeyArn": "false"}
     return conditions
 
 

@@ -85,7 +85,7 @@ def test_jobs_run_only_on_configured_instances_for_the_configured_time_and_encry
     condition = statements(pipeline, PREFIX + "pipeline")[sid]["Condition"]
     assert as_list(condition["ForAllValues:StringEquals"]["sagemaker:InstanceTypes"]) == [instance_types]
     assert condition["NumericLessThanEquals"] == {"sagemaker:MaxRuntimeInSeconds": max_runtime_s}
-    assert "StorageKey" in json.dumps(condition["ArnEquals"]["sagemaker:OutputKmsKey"])
+    assert "StorageKey" in json.dumps(condition["ArnEquals"]["sagemaker:OutputKmsKeyArn"])
 
 
 @pytest.mark.parametrize("actor", ["pipeline", "training", "evaluation"])
