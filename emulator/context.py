@@ -3,7 +3,7 @@ credentials, events, Lambda. Everything a service does to another goes through h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,8 @@ class ServiceContext:
     emit_event(entry): `{"source", "detail-type", "detail", "resources"?}` on the default bus; returns before delivery.
     invoke_lambda(function_arn, payload): RequestResponse; raises AwsError when there is no such function.
     measure(measurement): a value for CloudWatch, as the service itself publishes it.
+    mount(file_system_id, directory, subnet_ids, security_group_ids): the folder that shows a directory of an FSx file system to a
+        host in these subnets and security groups; raises AwsError with the reason when the host could not mount it.
     """
 
     account: str
@@ -51,6 +53,7 @@ class ServiceContext:
     role_credentials: Callable[[str, str], RoleCredentials]
     invoke_lambda: Callable[[str, Mapping[str, Any]], LambdaResult]
     measure: Measure
+    mount: Callable[[str, str, Sequence[str], Sequence[str]], Path]
 
     @property
     def processes(self) -> ProcessRegistry:

@@ -23,6 +23,8 @@ from emulator.control.clients import Clients
 from emulator.control.cloudformation.service import CloudFormation
 from emulator.control.dispatcher import Dispatcher, Service
 from emulator.control.events import Events
+from emulator.control.fsx.filesystems import FileSystems
+from emulator.control.fsx.service import Fsx
 from emulator.control.functions.invoker import Invoker
 from emulator.control.functions.mappings import EventSources
 from emulator.control.functions.service import Functions
@@ -83,6 +85,7 @@ class Emulator:
         self.functions = Functions(self.identity, self.clients, self.invoker, options.state_dir / "lambda")
         self.sources = EventSources(self.identity, self.clients, self.functions)
         self.events = Events(self.identity, self.clients, self.functions, options.schedule_speed)
+        self.fsx = Fsx(FileSystems(self.identity, self.clients, options.state_dir / "fsx"))
         self.sagemaker: SageMaker = SageMakerService(self._context(), Settings(accelerators=options.accelerators or None))
         self.cloudformation = CloudFormation(self.identity, self.clients, self.functions, self.endpoint_url)
         self._server = self._listen(options.port)
@@ -160,6 +163,7 @@ class Emulator:
             role_credentials=lambda role_arn, session_name: self.identity.service_credentials(role_arn, session_name, SAGEMAKER),
             invoke_lambda=self.functions.invoke,
             measure=functools.partial(metricstore.keep, self.options.account, self.options.region),
+            mount=self.fsx.mount,
         )
 
     def _emit(self, entry: Mapping[str, Any]) -> None:
@@ -173,6 +177,7 @@ class Emulator:
             "events": Service(self.events.operations, guards=self.events.guards),
             "lambda": Service({**self.functions.operations, **self.sources.operations, **tagging.operations}, complete=True),
             "cloudformation": Service(self.cloudformation.operations, complete=True),
+            "fsx": Service(self.fsx.operations, complete=True),
         }
         moto = DomainDispatcherApplication(create_backend_app)
         requests = RequestLog(self.options.state_dir / "requests.jsonl")

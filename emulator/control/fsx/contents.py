@@ -1,0 +1,92 @@
+"""The files of one data repository association: an S3 prefix in; a folder that shows what FSx would have imported of it out.
+
+FSx imports names at once (at creation with BatchImportMetaDataOnCreate, later by AutoImportPolicy) and an object's content when it is
+first read. Here both happen when a job mounts a directory: the prefix is compared with what was last seen, and the content of
+what the mounted directory shows is fetched. Nothing is exported: jobs mount read-only.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from boto3.s3.transfer import TransferConfig
+
+_TRANSFER = TransferConfig(use_threads=False)
+Objects = Mapping[str, str]
+"""Path below the association's prefix to the object's ETag."""
+
+
+def split_repository(path: str) -> tuple[str, str]:
+    """Bucket and prefix of `s3://bucket/prefix`; a prefix ends with a slash."""
+    bucket, _, prefix = path.removeprefix("s3://").partition("/")
+    return bucket, f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
+
+
+@dataclass
+class Contents:
+    """What the file system has of an association's prefix. `folder` is the association's directory."""
+
+    folder: Path
+    repository: str
+    seen: dict[str, str] = field(default_factory=dict)
+    """The repository as it was when it was last compared."""
+    imported: set[str] = field(default_factory=set)
+    """Paths that the file system lists."""
+    loaded: dict[str, str] = field(default_factory=dict)
+    """Of those, the ones whose content is here, with the ETag it has."""
+
+    def begin(self, s3: Any, *, import_names: bool) -> None:
+        """The association exists from now on; ClientError when the repository cannot be listed."""
+        self.seen = dict(self._objects(s3))
+        self.imported = set(self.seen) if import_names else set()
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def follow(self, s3: Any, events: Iterable[str]) -> None:
+        """Import what is NEW, CHANGED or DELETED in the repository, as far as `events` names it."""
+        now, followed = self._objects(s3), set(events)
+        for path, tag in now.items():
+            event = "NEW" if path not in self.seen else "CHANGED" if self.seen[path] != tag else ""
+            if event in followed:
+                self.imported.add(path)
+                self.loaded.pop(path, None)
+        if "DELETED" in followed:
+            for path in set(self.seen) - set(now):
+                self._forget(path)
+        self.seen = dict(now)
+
+    def load(self, s3: Any, below: str) -> None:
+        """Fetch the content of what is listed `below` (a path in the association's directory) and not here yet."""
+        bucket, prefix = split_repository(self.repository)
+        for path in sorted(self.imported):
+            if path in self.loaded or path not in self.seen or not f"{path}/".startswith(below):
+                continue
+            target = self.folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial = target.with_name(f".{target.name}.partial")
+            s3.download_file(bucket, prefix + path, str(partial), Config=_TRANSFER)
+            partial.replace(target)
+            self.loaded[path] = self.seen[path]
+
+    def remove(self) -> None:
+        """The association's directory with all that is in it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _forget(self, path: str) -> None:
+        self.imported.discard(path)
+        self.loaded.pop(path, None)
+        (self.folder / path).unlink(missing_ok=True)
+
+    def _objects(self, s3: Any) -> Objects:
+        bucket, prefix = split_repository(self.repository)
+        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        found = {each["Key"][len(prefix) :]: each["ETag"] for page in pages for each in page.get("Contents", [])}
+        return {path: tag for path, tag in found.items() if _is_file(path)}
+
+
+def _is_file(path: str) -> bool:
+    """Folder markers are none, nor is what would lie outside the folder."""
+    return bool(path) and not path.endswith("/") and ".." not in path.split("/") and not path.startswith("/")
