@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cli.demo_report import LOGS, Facts, clear, write_pictures, write_summary
 from cli.emulator_process import EmulatorProcess, Running, build_runtimes
+from cli.image import refuse_built_image
 from cli.workspace import LOCAL_POLL_S, Workspace
 from config.loader import load_environment
 from config.names import Names
@@ -104,6 +105,7 @@ def run_demo(workspace: Workspace, choice: Choice, output: Path, report: Report,
     """
     environment = load_environment(choice.environment, workspace.root, choice.strategy)
     refuse_if_protected(environment)
+    refuse_built_image(environment)
     dataset.require_known(environment.data.dataset, Names(environment).dataset_uri)
     dataset.verify(workspace.root / dataset.FOLDER)
     with only_one(demo_folder(workspace)):

@@ -16,6 +16,7 @@ from rich.console import Console
 from cli import local, verbs
 from cli.demo import Choice, run_demo
 from cli.demo_report import message_of, print_result, summary_of_file
+from cli.image import image
 from cli.interrupts import interrupted_once
 from cli.strategies import strategies
 from cli.view import open_view
@@ -93,6 +94,7 @@ for command in (local.local, verbs.synth, verbs.deploy, verbs.diff, verbs.data, 
     shoal.add_command(command)
 shoal.add_command(verbs.invoke_endpoint)
 shoal.add_command(verbs.destroy)
+shoal.add_command(image)
 shoal.add_command(strategies)
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.demo import planned
+from cli.image import image_of
 from cli.view import open_view
 from cli.workspace import Session, Workspace
 from config.loader import load_environment
@@ -46,6 +47,8 @@ def synth(workspace: Workspace, environment: str | None) -> None:
 def deploy(workspace: Workspace, environment: str, local: bool) -> None:
     """Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI."""
     session = workspace.open(environment, local)
+    if wanted := image_of(session):
+        wanted.require(session.arguments)
     with open_view() as view:
         cdk = session.cdk(view)
         if not is_bootstrapped(session.target):

@@ -19,6 +19,7 @@ from werkzeug.serving import BaseWSGIServer, make_server
 
 from emulator.context import ServiceContext
 from emulator.control import metricstore, refusals
+from emulator.control.building import Building
 from emulator.control.clients import Clients
 from emulator.control.cloudformation.service import CloudFormation
 from emulator.control.dispatcher import Dispatcher, Service
@@ -178,6 +179,7 @@ class Emulator:
             "lambda": Service({**self.functions.operations, **self.sources.operations, **tagging.operations}, complete=True),
             "cloudformation": Service(self.cloudformation.operations, complete=True),
             "fsx": Service(self.fsx.operations, complete=True),
+            "codebuild": Service(Building(self.identity).operations, complete=True),
         }
         moto = DomainDispatcherApplication(create_backend_app)
         requests = RequestLog(self.options.state_dir / "requests.jsonl")

@@ -59,10 +59,10 @@ class Cdk:
         # Not from the checkout: where the CLI finds an app, it synthesises all of it first, to look for further accounts.
         self._cdk("bootstrap", (place,), self._variables(target), _DEPLOY_TIMEOUT_S, cwd=self.scratch)
 
-    def deploy(self, target: Target, environment: str) -> None:
-        """Deploys every stack of the environment, from the assembly."""
+    def deploy(self, target: Target, environment: str, stack: str = "*") -> None:
+        """Deploys every stack of the environment, or one with those that it needs, from the assembly."""
         options = ("--require-approval", "never", *(("--method=direct",) if target.is_local else ()))
-        self._cdk("deploy", (*self._stacks(environment), *options), self._variables(target), _DEPLOY_TIMEOUT_S)
+        self._cdk("deploy", (*self._stacks(environment, stack), *options), self._variables(target), _DEPLOY_TIMEOUT_S)
 
     def diff(self, target: Target, environment: str) -> None:
         """Compares the assembly with what is deployed. Raises CommandError with exit code 1 if they differ."""
@@ -73,8 +73,8 @@ class Cdk:
         """Destroys every stack of the environment that is in the assembly."""
         self._cdk("destroy", (*self._stacks(environment), "--force"), self._variables(target), _DEPLOY_TIMEOUT_S)
 
-    def _stacks(self, environment: str) -> tuple[str, ...]:
-        return (f"{environment}/*", "--app", str(self.assembly))
+    def _stacks(self, environment: str, stack: str = "*") -> tuple[str, ...]:
+        return (f"{environment}/{stack}", "--app", str(self.assembly))
 
     def _cdk(self, verb: str, arguments: tuple[str, ...], variables: dict[str, str], timeout_s: float, cwd: Path | None = None) -> None:
         program = (str(node()), str(cli(self.root)), verb, *arguments, *_FLAGS)

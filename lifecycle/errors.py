@@ -9,6 +9,7 @@
     │   ├── NotFoundError          no such pipeline, execution, step, endpoint
     │   └── ProtectedError         the environment is protected against what was asked
     ├── CommandError               a child process ended with an exit code, or at its deadline
+    ├── ImageBuildError            a container image was not built
     ├── ExecutionError             an execution ended otherwise than Succeeded
     └── LeftBehindError            something is still there after it was removed
 
@@ -73,6 +74,13 @@ class ExecutionError(LifecycleError):
     def __init__(self, message: str, step: str | None = None, tail: Sequence[str] = (), log: str | None = None) -> None:
         super().__init__(_with_log(message, tail, log))
         self.step = step
+
+
+class ImageBuildError(LifecycleError):
+    """A build of a container image did not succeed. Carries the last lines of its log and where the rest is."""
+
+    def __init__(self, message: str, tail: Sequence[str] = (), log: str | None = None) -> None:
+        super().__init__(_with_log(message, tail, log))
 
 
 class LeftBehindError(LifecycleError):

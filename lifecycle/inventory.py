@@ -177,6 +177,11 @@ def _repositories(target: Target, owner: Owner) -> Iterator[str]:
     return (name for name in names if owner.owns(name))
 
 
+def _image_parameters(target: Target, owner: Owner) -> Iterator[str]:
+    path = f"/shoal/{owner.prefix}/images"
+    return (item["Name"] for item in _pages(target, "ssm", "get_parameters_by_path", "Parameters", Path=path, Recursive=True))
+
+
 def _parameters(target: Target, _owner: Owner) -> Iterator[str]:
     path = f"/cdk-bootstrap/{QUALIFIER}"
     return (item["Name"] for item in _pages(target, "ssm", "get_parameters_by_path", "Parameters", Path=path, Recursive=True))
@@ -199,6 +204,8 @@ LISTERS: dict[str, Lister] = {
     "flow log": _network("describe_flow_logs", "FlowLogs", "FlowLogId", "Filter"),
     "security group": _network("describe_security_groups", "SecurityGroups", "GroupId"),
     "vpc endpoint": _network("describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
+    "image repository": _repositories,
+    "image parameter": _image_parameters,
     "pipeline": _pipelines,
     "model package group": _narrowed("list_model_package_groups", "ModelPackageGroupSummaryList", "ModelPackageGroupName"),
     "model": _narrowed("list_models", "Models", "ModelName"),

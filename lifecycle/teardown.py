@@ -21,6 +21,7 @@ from lifecycle.cdk import TOOLKIT_STACK, Cdk
 from lifecycle.errors import LeftBehindError, ProtectedError, error_code
 from lifecycle.events import Note, Report
 from lifecycle.execution import Pipeline
+from lifecycle.image import remove_parameters
 from lifecycle.report import made_by_steps
 from lifecycle.target import Target
 
@@ -48,6 +49,7 @@ class Teardown:
         self.remove_endpoints()
         cdk.destroy(self.target, self.names.environment.name)
         self.remove_log_groups()
+        remove_parameters(self.target, self.names.image_parameters)
 
     def stop_executions(self) -> None:
         """Stops what runs and waits until it has stopped."""

@@ -21,6 +21,7 @@ from stacks.constructs.smoke_test import SmokeTest
 from stacks.constructs.teardown_guard import TeardownGuard
 from stacks.constructs.training_pipeline import TrainingPipeline, images
 from stacks.data_stack import DataStack
+from stacks.image_stack import ImageStack
 from stacks.network_stack import NetworkStack
 
 
@@ -36,11 +37,13 @@ class PipelineStack(cdk.Stack):
         root: Path,
         network: NetworkStack,
         data: DataStack,
+        image: ImageStack | None = None,
         env: cdk.Environment,
     ) -> None:
         environment = names.environment
         super().__init__(scope, construct_id, stack_name=names.stack("pipeline"), env=env, termination_protection=environment.protect)
         self._names, self._network, self._data = names, network, data
+        self._image_uri = self._built_image(image) if image else None
         self._code = CodeArchive(self, "Code", source_dir=root / environment.training.source_dir)
         self._smoke_test = SmokeTest(self, "SmokeTest", names=names, functions=root / "functions")
         self._guard = TeardownGuard(self, "TeardownGuard", names=names, functions=root / "functions")
@@ -74,7 +77,25 @@ class PipelineStack(cdk.Stack):
             endpoint_role_arn=self._names.role_arn("endpoint"),
             smoke_test_function_arn=self._smoke_test.caller.function.function_arn,
             teardown_function_arn=self._guard.deleter.function.function_arn,
+            training_image_uri=self._image_uri,
         )
+
+    def _built_image(self, image: ImageStack) -> str:
+        """The URI that the last build of this recipe published; CloudFormation reads it before it changes anything."""
+        self.add_stack_dependency(image)
+        parameter = cdk.CfnParameter(
+            self,
+            "TrainingImage",
+            type="AWS::SSM::Parameter::Value<String>",
+            default=image.image_parameter,
+            description=f"Not found? Then this recipe has not been built: shoal image build {self._names.environment.name}",
+        )
+        return parameter.value_as_string
+
+    def _repository_of(self, image: str) -> str:
+        """The image, or the repository of the one that was built: its digest is known at deployment only."""
+        recipe = self._names.environment.training.build_image
+        return f"{self._names.repository_uri(recipe)}:built" if recipe and image == self._image_uri else image
 
     def _allow_jobs_what_they_need(self, definition: dict[str, Any]) -> None:
         for role, type_with_image, type_with_volumes in (
@@ -82,7 +103,7 @@ class PipelineStack(cdk.Stack):
             (self._jobs.evaluation, "Processing", "Processing"),
             (self._jobs.endpoint, "Model", "EndpointConfig"),
         ):
-            self._jobs.allow_pull(role, images(definition, type_with_image))
+            self._jobs.allow_pull(role, map(self._repository_of, images(definition, type_with_image)))
             asked = limits(definition, type_with_volumes)
             if asked and asked.encrypts_volumes:
                 self._jobs.allow_volumes(role)

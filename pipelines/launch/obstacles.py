@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from config.errors import Problem
 from config.settings import Collective, Framework, Strategy, Training
 from config.strategies import strategies_of
-from pipelines.launch import own_image, tables
+from pipelines.launch import built_image, own_image, tables
 from pipelines.launch.contract import Contract
 from pipelines.launch.mpi_options import mistakes_in
 from pipelines.launch.own_image import TITLES
@@ -59,6 +59,7 @@ def in_images(training: Training, region: str) -> Iterator[Problem]:
         message = "has no registry of AWS's Deep Learning Containers, which evaluation and endpoint need"
         yield Problem("region", message, "choose another region, or add it to pipelines/launch/registries.yaml with its source", region)
     yield from own_image.problems_of(training)
+    yield from built_image.problems_of(training)
 
 
 def in_options(training: Training, contract: Contract, swapped: bool) -> Iterator[Problem]:

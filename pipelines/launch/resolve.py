@@ -174,7 +174,7 @@ def _device_notices(training: Training, contract: Contract) -> Iterator[str]:
 
 
 def _horovod_notices(training: Training) -> Iterator[str]:
-    if training.image_uri:
+    if training.image_uri or training.build_image:
         return
     images, device = tables.horovod_images(training.framework), "gpu" if tables.has_gpus(training.instance_type) else "cpu"
     too_new = tables.ordered(training.framework_version) > tables.ordered(images.last)

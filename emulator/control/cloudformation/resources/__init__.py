@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from emulator.control.cloudformation.resources import computing, ec2, filesystems, iam, keys, messaging, observing, s3, security_groups
+from emulator.control.cloudformation.resources import (
+    building,
+    computing,
+    ec2,
+    filesystems,
+    iam,
+    keys,
+    messaging,
+    observing,
+    s3,
+    security_groups,
+)
 from emulator.control.cloudformation.resources.base import ResourceType
 
-MODULES = (iam, s3, ec2, security_groups, keys, messaging, observing, computing, filesystems)
+MODULES = (iam, s3, ec2, security_groups, keys, messaging, observing, computing, building, filesystems)
 TYPES: dict[str, ResourceType] = {kind.type_name: kind for module in MODULES for kind in module.TYPES}

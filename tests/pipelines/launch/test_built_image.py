@@ -1,0 +1,61 @@
+"""`training.build_image`: only known recipes that fit the training, one image each, and a tag that is the recipe's content."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.settings import Training
+from pipelines.launch import recipes
+from pipelines.launch.built_image import problems_of
+from pipelines.launch.recipes import content_tag
+
+ROOT = Path(__file__).resolve().parents[3]
+BROKEN: list[tuple[dict[str, Any], str]] = [
+    ({"build_image": "pytorch-smdpp"}, "is not a recipe; these are: own-container, pytorch-smddp, tensorflow-smddp"),
+    ({"build_image": "pytorch-smddp", "image_uri": "registry/image:1"}, "is not allowed together with training.image_uri"),
+    ({"build_image": "tensorflow-smddp"}, "is an image of tensorflow, but framework is pytorch"),
+    ({"build_image": "pytorch-smddp", "framework_version": "2.2.0"}, "contains pytorch 2.3.0, but framework_version is 2.2.0"),
+    ({"build_image": "own-container", "framework_version": "2.2.0"}, "contains pytorch 2.3.0, but framework_version is 2.2.0"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), BROKEN, ids=[message[:40] for _, message in BROKEN])
+def test_an_image_that_cannot_be_trained_with_is_one_problem(given: dict[str, Any], message: str) -> None:
+    (problem,) = problems_of(Training(**{"framework_version": "2.3.0", **given}))
+    assert (problem.key, problem.given) == ("training.build_image", given["build_image"])
+    assert message in problem.message
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_every_recipe_can_be_trained_with(name: str) -> None:
+    recipe = recipes.recipe(name)
+    training = Training.model_validate(
+        {"framework": recipe.framework, "framework_version": recipe.framework_version, "build_image": name}, strict=False
+    )
+    assert list(problems_of(training)) == []
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "images" / "pytorch-smddp", tmp_path / "images" / "pytorch-smddp")
+    return tmp_path
+
+
+def test_the_tag_is_the_same_for_the_same_recipe_elsewhere(repository: Path) -> None:
+    assert content_tag("pytorch-smddp", "us-east-1", repository) == content_tag("pytorch-smddp", "us-east-1", ROOT)
+
+
+@pytest.mark.parametrize("file", ["requirements.txt", "patches/new.txt"])
+def test_the_tag_changes_with_every_file_of_the_recipe(repository: Path, file: str) -> None:
+    path = repository / "images" / "pytorch-smddp" / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("changed")
+    assert content_tag("pytorch-smddp", "us-east-1", repository) != content_tag("pytorch-smddp", "us-east-1", ROOT)
+
+
+def test_the_tag_changes_with_the_image_that_is_extended() -> None:
+    assert content_tag("pytorch-smddp", "eu-south-1", ROOT) != content_tag("pytorch-smddp", "us-east-1", ROOT)
