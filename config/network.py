@@ -50,8 +50,6 @@ class ExistingNetwork(Settings):
     """Ids of the endpoint subnets, one for each of hosting_az_ids in the same order."""
     training_security_group_id: SecurityGroupId | None = None
     """Security group of training nodes; it must allow all traffic to and from itself (EFA). Left out, one is made."""
-    hosting_security_group_id: SecurityGroupId | None = None
-    """Security group of endpoint instances; they need 443 out. Left out, one is made."""
 
 
 class Network(Settings):

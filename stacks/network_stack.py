@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import aws_cdk as cdk
+from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from config.names import Names
+from stacks.constructs.existing_network import ExistingNetwork
+from stacks.constructs.interface_endpoints import InterfaceEndpoints
 from stacks.constructs.private_network import PrivateNetwork
 from stacks.constructs.security_groups import SecurityGroups
 
 
 class NetworkStack(cdk.Stack):
-    """VPC, subnets, endpoints, flow logs and security groups."""
+    """VPC, subnets, endpoints, flow logs and security groups; or security groups alone, in a VPC that is there already."""
 
     def __init__(self, scope: Construct, construct_id: str, *, names: Names, env: cdk.Environment) -> None:
         super().__init__(scope, construct_id, stack_name=names.stack("network"), env=env, termination_protection=names.environment.protect)
-        network = PrivateNetwork(self, "Network", names=names)
-        self.vpc = network.vpc
-        self.training_subnet = network.training_subnet
-        self.hosting_subnets = network.hosting_subnets
-        groups = SecurityGroups(self, "SecurityGroups", vpc=self.vpc)
+        settings = names.environment.network
+        network = _network(self, names)
+        self.vpc: ec2.IVpc = network.vpc
+        self.training_subnet: ec2.ISubnet = network.training_subnet
+        self.hosting_subnets: list[ec2.ISubnet] = [*network.hosting_subnets]
+        groups = SecurityGroups(self, "SecurityGroups", vpc=self.vpc, settings=settings)
         self.training_security_group = groups.training
         self.hosting_security_group = groups.hosting
+        if settings.interface_endpoints:
+            callers = [groups.training, groups.hosting]
+            InterfaceEndpoints(self, "Interfaces", names=names, vpc=self.vpc, subnet=self.training_subnet, callers=callers)
         self._add_outputs()
 
     @property
@@ -35,3 +42,10 @@ class NetworkStack(cdk.Stack):
         cdk.CfnOutput(self, "HostingSubnetIds", value=",".join(subnet.subnet_id for subnet in self.hosting_subnets))
         cdk.CfnOutput(self, "TrainingSecurityGroupId", value=self.training_security_group.security_group_id)
         cdk.CfnOutput(self, "HostingSecurityGroupId", value=self.hosting_security_group.security_group_id)
+
+
+def _network(stack: NetworkStack, names: Names) -> PrivateNetwork | ExistingNetwork:
+    settings = names.environment.network
+    if settings.existing is None:
+        return PrivateNetwork(stack, "Network", names=names)
+    return ExistingNetwork(stack, "Network", ids=settings.existing, az_ids=[settings.training_az_id, *settings.hosting_az_ids])

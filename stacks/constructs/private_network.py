@@ -1,10 +1,9 @@
-"""A VPC without internet: a CIDR block and availability zone ids go in; the training subnet, the hosting subnets, an S3 gateway
-endpoint that reaches only our buckets, and flow logs come out."""
+"""A VPC: an address range and availability zone ids go in; the training subnet, the hosting subnets, an S3 gateway endpoint that
+reaches only our buckets, and flow logs come out. It has a way to the internet only if the settings ask for one."""
 
 from __future__ import annotations
 
-from ipaddress import IPv4Network
-from typing import cast
+from typing import TypeVar, cast
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
@@ -13,7 +12,10 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from config.names import Names
+from config.network import InterfaceEndpoint
+from pipelines import capacity
 from stacks.constructs.actor_role import ActorRole
+from stacks.constructs.internet_access import InternetAccess
 
 _S3_ACTIONS = (
     "s3:AbortMultipartUpload",
@@ -23,6 +25,7 @@ _S3_ACTIONS = (
     "s3:ListBucket",
     "s3:PutObject",
 )
+_OneSubnet = TypeVar("_OneSubnet", bound=ec2.Subnet)
 
 
 class PrivateNetwork(Construct):
@@ -41,18 +44,31 @@ class PrivateNetwork(Construct):
             nat_gateways=0,
             restrict_default_security_group=False,
         )
-        training_cidr, *hosting_cidrs = subnet_cidrs(settings.cidr, hosting=len(settings.hosting_az_ids))
-        self.training_subnet = self._subnet("Training", training_cidr, settings.training_az_id)
+        ranges = capacity.subnets(names.environment)
+        self.training_subnet = self._private("Training", ranges.training, settings.training_az_id)
         self.hosting_subnets = [
-            self._subnet(f"Hosting{number}", cidr, az_id)
-            for number, (cidr, az_id) in enumerate(zip(hosting_cidrs, settings.hosting_az_ids, strict=True), start=1)
+            self._private(f"Hosting{number}", cidr, az_id)
+            for number, (cidr, az_id) in enumerate(zip(ranges.hosting, settings.hosting_az_ids, strict=True), start=1)
         ]
         self._add_s3_endpoint()
         self._add_flow_logs()
+        if settings.nat:
+            public = self._public(ranges.public, settings.training_az_id)
+            private = [self.training_subnet, *self.hosting_subnets]
+            InternetAccess(self, "Internet", vpc=self.vpc, public_subnet=public, private_subnets=private)
 
-    def _subnet(self, subnet_id: str, cidr: str, az_id: str) -> ec2.PrivateSubnet:
+    def _private(self, subnet_id: str, cidr: str, az_id: str) -> ec2.PrivateSubnet:
         subnet = ec2.PrivateSubnet(self, subnet_id, vpc_id=self.vpc.vpc_id, cidr_block=cidr, availability_zone=az_id)
-        # The L2 construct only knows zone names, which mean different places in different accounts.
+        return self._placed(subnet, subnet_id, az_id)
+
+    def _public(self, cidr: str, az_id: str) -> ec2.PublicSubnet:
+        subnet = ec2.PublicSubnet(
+            self, "Public", vpc_id=self.vpc.vpc_id, cidr_block=cidr, availability_zone=az_id, map_public_ip_on_launch=False
+        )
+        return self._placed(subnet, "Public", az_id)
+
+    def _placed(self, subnet: _OneSubnet, subnet_id: str, az_id: str) -> _OneSubnet:
+        """The L2 construct only knows zone names, which mean different places in different accounts."""
         resource = cast(ec2.CfnSubnet, subnet.node.default_child)
         resource.add_property_deletion_override("AvailabilityZone")
         resource.add_property_override("AvailabilityZoneId", az_id)
@@ -74,6 +90,18 @@ class PrivateNetwork(Construct):
                 conditions={"StringEquals": {"aws:PrincipalAccount": self._names.environment.account}},
             )
         )
+        if InterfaceEndpoint.ECR_DOCKER in self._names.environment.network.interface_endpoints:
+            endpoint.add_to_policy(self._image_layers())
+
+    def _image_layers(self) -> iam.PolicyStatement:
+        """ECR keeps layers in a bucket of its own and hands out signed URLs, so the caller is not of this account.
+
+        Source: Amazon ECR user guide, "Amazon ECR interface VPC endpoints", minimum Amazon S3 bucket permissions.
+        """
+        bucket = f"prod-{self._names.environment.region}-starport-layer-bucket"
+        return iam.PolicyStatement(
+            sid="ImageLayers", principals=[iam.AnyPrincipal()], actions=["s3:GetObject"], resources=[f"arn:aws:s3:::{bucket}/*"]
+        )
 
     def _add_flow_logs(self) -> None:
         group = logs.LogGroup(
@@ -92,13 +120,6 @@ class PrivateNetwork(Construct):
             description="Writes the VPC's flow logs.",
         )
         self.vpc.add_flow_log("FlowLogs", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group, role))
-
-
-def subnet_cidrs(vpc_cidr: str, *, hosting: int) -> list[str]:
-    """The first quarter of the VPC for training (a p5 node may take 32 addresses), then a sixteenth for each hosting subnet."""
-    sixteenths = list(IPv4Network(vpc_cidr).subnets(prefixlen_diff=4))
-    quarter = next(IPv4Network(vpc_cidr).subnets(prefixlen_diff=2))
-    return [str(quarter), *[str(block) for block in sixteenths[4 : 4 + hosting]]]
 
 
 def _bucket_and_objects(bucket: str) -> tuple[str, str]:

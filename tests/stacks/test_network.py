@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aws_cdk.assertions import Match, Template
 
-from stacks.constructs.private_network import subnet_cidrs
 from stacks.stage import EnvironmentStage
 from tests.stacks.reading import properties, resources
 
@@ -96,14 +94,3 @@ def test_all_traffic_is_logged(network: Template) -> None:
 
 def test_flow_logs_are_kept_for_three_months(network: Template) -> None:
     network.has_resource_properties("AWS::Logs::LogGroup", {"LogGroupName": Match.string_like_regexp("flow-logs$"), "RetentionInDays": 90})
-
-
-@pytest.mark.parametrize(("cidr", "hosting"), [("10.20.0.0/16", 2), ("10.20.0.0/16", 3), ("172.16.16.0/20", 3)])
-def test_subnets_fit_into_the_vpc_without_overlap(cidr: str, hosting: int) -> None:
-    subnets = [IPv4Network(subnet) for subnet in subnet_cidrs(cidr, hosting=hosting)]
-    assert all(subnet.subnet_of(IPv4Network(cidr)) for subnet in subnets)
-    assert not any(a.overlaps(b) for a in subnets for b in subnets if a is not b)
-
-
-def test_the_training_subnet_has_room_for_hundreds_of_nodes() -> None:
-    assert subnet_cidrs("10.20.0.0/16", hosting=2) == ["10.20.0.0/18", "10.20.64.0/20", "10.20.80.0/20"]

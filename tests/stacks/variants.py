@@ -1,0 +1,43 @@
+"""The dev environment with other sections in, its environment, or one of its stacks' templates, out. No gate is on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from config.loader import load
+from config.names import Names
+from config.settings import Environment
+from stacks.node import use_installed_node
+
+use_installed_node()
+
+import aws_cdk as cdk  # noqa: E402 - starts Node.js
+from aws_cdk.assertions import Template  # noqa: E402
+
+from stacks.app import ShoalApp  # noqa: E402
+from stacks.network_stack import NetworkStack  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+TRAINING_SUBNET, HOSTING_SUBNETS = "subnet-0123456789abcdef0", ("subnet-0123456789abcdef1", "subnet-0123456789abcdef2")
+EXISTING: dict[str, Any] = {
+    "vpc_id": "vpc-0123456789abcdef0",
+    "training_subnet_id": TRAINING_SUBNET,
+    "hosting_subnet_ids": [*HOSTING_SUBNETS],
+}
+
+
+def variant(folder: Path, name: str, **sections: Any) -> Environment:
+    """dev under another name, whole sections replaced."""
+    content = yaml.safe_load((ROOT / "environments" / "dev.yaml").read_text(encoding="utf-8"))
+    file = folder / f"{name}.yaml"
+    file.write_text(yaml.safe_dump({**content, "name": name, **sections}), encoding="utf-8")
+    return load(file)
+
+
+def network_template(environment: Environment, outdir: Path) -> Template:
+    app = ShoalApp(outdir=str(outdir), checked=False)
+    place = cdk.Environment(account=environment.account, region=environment.region)
+    return Template.from_stack(NetworkStack(app, "network", names=Names(environment), env=place))
