@@ -70,7 +70,7 @@ def network_of(each: Host, pid: int, host: socket.socket) -> int:
 def _first_process(each: Host, visible: list[str]) -> int:
     namespaces.die_with_parent()
     try:
-        _mount(Path(each["folder"]), [Path(path) for path in visible])
+        _mount(each, [Path(path) for path in visible])
         namespaces.set_hostname(each["name"])
     except OSError as refused:
         sys.stderr.write(f"The container could not be set up: {refused}\n")
@@ -128,17 +128,18 @@ def _execute(each: Host) -> None:
         os._exit(127)
 
 
-def _mount(folder: Path, visible: list[Path]) -> None:
+def _mount(each: Host, visible: list[Path]) -> None:
+    folder = Path(each["folder"])
     namespaces.make_mounts_private()
     namespaces.make_everything_read_only()
-    _mount_opt(folder)
+    _mount_opt(folder, each["read_only"])
     namespaces.bind(folder / "hosts", Path("/etc/hosts"))
     _mount_tmp(folder / "tmp", visible)  # last of those that need `folder`, which may itself lie in /tmp
     namespaces.mount("none", Path("/dev/shm"), "tmpfs")  # noqa: S108 (the container's own)
     namespaces.mount("proc", Path("/proc"), "proc")
 
 
-def _mount_opt(folder: Path) -> None:
+def _mount_opt(folder: Path, read_only: list[dict[str, str]]) -> None:
     """A copy of /opt made of mounts, so that /opt/ml can be added without writing to the machine's own /opt."""
     copy = folder / "opt"
     namespaces.mount("none", copy, "tmpfs")
@@ -150,6 +151,10 @@ def _mount_opt(folder: Path) -> None:
         (copy / name).mkdir()
         namespaces.bind(source, copy / name)
     namespaces.make_writable(copy / "ml")
+    for mount in read_only:
+        target = copy / "ml" / mount["at"]
+        target.mkdir(parents=True, exist_ok=True)
+        namespaces.bind(Path(mount["source"]), target)  # as read-only as everything that was there before
     namespaces.bind(copy, _OPT)
 
 

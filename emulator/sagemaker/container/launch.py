@@ -33,6 +33,14 @@ class PodError(Exception):
 
 
 @dataclass(frozen=True)
+class ReadOnly:
+    """A folder of this machine that a container sees at `at`, a path below /opt/ml, and cannot write."""
+
+    source: Path
+    at: str
+
+
+@dataclass(frozen=True)
 class Host:
     """One container: `folder` has `ml`, `tmp`, `opt`, `bin` and the file `hosts` (see `host`)."""
 
@@ -43,6 +51,8 @@ class Host:
     working_directory: str = "/"
     address: str | None = None
     """Its own IPv4 address on the pod's bridge; the hosts of a pod either all have one, or share one loopback interface."""
+    read_only: Sequence[ReadOnly] = ()
+    """Only with namespaces: without them nothing is mounted."""
 
 
 @functools.cache
@@ -122,6 +132,7 @@ class Pod:
                 "working_directory": host.working_directory,
                 "address": host.address,
                 "output_fd": output,
+                "read_only": [{"source": str(each.source), "at": each.at} for each in host.read_only],
             }
             for host, output in zip(self._hosts, outputs, strict=True)
         ]

@@ -6,6 +6,7 @@ from emulator.errors import AwsError
 from emulator.sagemaker import names
 from emulator.sagemaker.core import Core
 from emulator.sagemaker.jobs import storage
+from emulator.sagemaker.jobs.channels import check_objects
 from emulator.sagemaker.jobs.containers import Machine
 from emulator.sagemaker.jobs.lifecycle import TRAINING, Job
 from emulator.sagemaker.jobs.running import Running
@@ -38,19 +39,11 @@ class TrainingJobs:
         return {"TrainingJobArn": document["TrainingJobArn"]}
 
     def _check_references(self, request: Document) -> None:
-        """Role, network and keys exist, and so do the channels' objects, which AWS looks for already here with the job's role."""
+        """Role, network and keys exist, and so do the channels' objects."""
         credentials = assume(self._core, request["RoleArn"], f"SageMaker-{request['TrainingJobName']}")
         check_network(self._core, request.get("VpcConfig"))
         check_keys(self._core, request["OutputDataConfig"].get("KmsKeyId"), request["ResourceConfig"].get("VolumeKmsKeyId"))
-        s3 = self._core.context.clients("s3", credentials)
-        for channel in request.get("InputDataConfig", []):
-            uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
-            try:
-                found = storage.keys_below(s3, uri)
-            except storage.DataError:
-                found = []
-            if not found:
-                raise invalid(storage.nothing_found(uri, self._core.context.region, request["RoleArn"]))
+        check_objects(self._core, request, credentials)
 
     def _document(self, request: Document) -> Document:
         now, name = names.now(), request["TrainingJobName"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from emulator.runtimes.catalog import Image
 from emulator.sagemaker.container.launch import isolation_refused, networks_refused
+from emulator.sagemaker.jobs.channels import check_channel
 from emulator.sagemaker.jobs.containers import image_for
 from emulator.sagemaker.jobs.metrics import compiled
 from emulator.sagemaker.jobs.paths import HostPaths
@@ -50,7 +51,7 @@ def check_training(request: Document) -> Image:
     for definition in algorithm.get("MetricDefinitions", []):
         compiled(definition)
     for channel in request.get("InputDataConfig", []):
-        _check_channel(channel)
+        check_channel(channel, request)
     _check_resources(request)
     if "CheckpointConfig" in request:
         HostPaths(Path()).seen_as(request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints"))
@@ -66,16 +67,6 @@ def _check_whole(request: Document) -> None:
     for field in ("RoleArn", "ResourceConfig", "OutputDataConfig", "StoppingCondition"):
         if field not in request:
             raise invalid(f"{field} is required")
-
-
-def _check_channel(channel: Document) -> None:
-    source = channel["DataSource"].get("S3DataSource")
-    if source is None:
-        raise not_emulated(f"a data source other than S3 (channel {channel['ChannelName']})")
-    if channel.get("InputMode") == "Pipe" or source["S3DataType"] != "S3Prefix" or "ShuffleConfig" in channel:
-        raise not_emulated(f"channel {channel['ChannelName']}: only S3Prefix in File or FastFile mode, without shuffling")
-    if channel.get("CompressionType", "None") != "None" or channel.get("RecordWrapperType", "None") != "None":
-        raise not_emulated(f"channel {channel['ChannelName']}: CompressionType and RecordWrapperType other than None")
 
 
 def _check_resources(request: Document) -> None:

@@ -16,6 +16,7 @@ from emulator.sagemaker import measurements, names
 from emulator.sagemaker.container.launch import Host, Pod, PodError, isolation_refused, networks_refused
 from emulator.sagemaker.container.network import INTERFACE
 from emulator.sagemaker.jobs import containers, storage
+from emulator.sagemaker.jobs.channels import Channels
 from emulator.sagemaker.jobs.lifecycle import Job, JobFailedError, JobStoppedError, failure_reason
 from emulator.sagemaker.jobs.logs import LogStreams
 from emulator.sagemaker.jobs.metrics import Metrics
@@ -65,6 +66,7 @@ class TrainingRun:
         self._job.check_not_stopped()
         self._credentials = context.role_credentials(self._request["RoleArn"], f"SageMaker-{self._job.name}"[:64])
         self._s3 = context.clients("s3", self._credentials)
+        self._channels = Channels(self._request, context, self._credentials, self._hosts)
         self._paths.make(self._hosts, self._addresses)
         self._log = LogStreams(context.clients("logs", None), self._job.kind.log_group, self._job.name, self._paths.log)
         try:
@@ -91,26 +93,14 @@ class TrainingRun:
     def _prepare(self, paths: HostPaths, host: str, position: int) -> None:
         for folder in (paths.model, paths.output_data, paths.config, paths.ml / "code"):
             folder.mkdir(parents=True, exist_ok=True)
-        for channel in self._request.get("InputDataConfig", []):
+        for channel in self._channels:
             self._job.check_not_stopped()
-            self._fetch(channel, paths, position)
+            self._channels.bring(channel, paths, position)
         if "CheckpointConfig" in self._request:
             storage.fetch_prefix(self._s3, self._request["CheckpointConfig"]["S3Uri"].rstrip("/") + "/", self._checkpoints(paths))
         for name, content in self._configuration(host).items():
             (paths.config / name).write_text(json.dumps(content))
         containers.give_accelerators(paths, self._accelerators())
-
-    def _fetch(self, channel: Document, paths: HostPaths, position: int) -> None:
-        source = channel["DataSource"]["S3DataSource"]
-        sharded = source.get("S3DataDistributionType") == "ShardedByS3Key"
-        target = paths.channel(channel["ChannelName"])
-        try:
-            found = storage.fetch_prefix(self._s3, source["S3Uri"], target, lambda at: not sharded or at % len(self._hosts) == position)
-        except DataError as failed:
-            raise JobFailedError(f"ClientError: Data download failed:{failed}") from failed
-        if not found:
-            missing = storage.nothing_found(source["S3Uri"], self._job.core.context.region, self._request["RoleArn"])
-            raise JobFailedError(f"ClientError: Data download failed:{missing}")
 
     def _checkpoints(self, paths: HostPaths) -> Any:
         return paths.seen_as(self._request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints"))
@@ -122,19 +112,9 @@ class TrainingRun:
         """The three files that the toolkit reads (dg your-algorithms-training-algo-running-container)."""
         instance_type = self._request["ResourceConfig"]["InstanceType"]
         group = {"instance_group_name": "homogeneousCluster", "instance_type": instance_type, "hosts": self._hosts}
-        default_mode = self._request["AlgorithmSpecification"]["TrainingInputMode"]
-        channels = {
-            channel["ChannelName"]: {
-                "TrainingInputMode": channel.get("InputMode", default_mode),
-                "S3DistributionType": channel["DataSource"]["S3DataSource"].get("S3DataDistributionType", "FullyReplicated"),
-                "RecordWrapperType": "None",
-                **({"ContentType": channel["ContentType"]} if "ContentType" in channel else {}),
-            }
-            for channel in self._request.get("InputDataConfig", [])
-        }
         return {
             "hyperparameters.json": self._request.get("HyperParameters", {}),
-            "inputdataconfig.json": channels,
+            "inputdataconfig.json": self._channels.configuration(),
             "resourceconfig.json": {
                 "current_host": host,
                 "current_instance_type": instance_type,
@@ -190,7 +170,8 @@ class TrainingRun:
         toolkit = [str(self._image.runtime.python()), "-P", containers.tool(self._image.program)]
         command = [*algorithm.get("ContainerEntrypoint", toolkit), *algorithm.get("ContainerArguments", [])]
         environment = containers.environment(self._job.core.context, self._image, paths, self._credentials, own)
-        return Host(name, paths.folder, command, environment, address=self._addresses.get(name))
+        read_only = self._channels.read_only(paths)
+        return Host(name, paths.folder, command, environment, address=self._addresses.get(name), read_only=read_only)
 
     def _processes_per_host(self) -> int:
         """As the toolkit counts them: what MPI's hyperparameter says, else an accelerator each, else one."""
