@@ -1,0 +1,125 @@
+"""Synthesised templates in; their policies out, as they are after deployment: every token is a value of the right shape.
+
+Ids that CloudFormation would make are the logical id in the form of such an id (`subnet-NetworkTrainingSubnet...`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Document = dict[str, Any]
+ACCOUNT = "111122223333"
+REGION = "us-east-1"
+PSEUDO = {"AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "AWS::URLSuffix": "amazonaws.com"}
+NAMES = {"AWS::IAM::Role": "RoleName", "AWS::S3::Bucket": "BucketName", "AWS::Lambda::Function": "FunctionName"}
+PREFIXES = {"AWS::EC2::Subnet": "subnet-", "AWS::EC2::SecurityGroup": "sg-", "AWS::EC2::VPC": "vpc-", "AWS::FSx::FileSystem": "fs-"}
+ARNS = {
+    "AWS::IAM::Role": f"arn:aws:iam::{ACCOUNT}:role/{{}}",
+    "AWS::S3::Bucket": "arn:aws:s3:::{}",
+    "AWS::KMS::Key": f"arn:aws:kms:{REGION}:{ACCOUNT}:key/{{}}",
+    "AWS::SQS::Queue": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{{}}",
+    "AWS::SNS::Topic": f"arn:aws:sns:{REGION}:{ACCOUNT}:{{}}",
+    "AWS::Lambda::Function": f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{{}}",
+    "AWS::Logs::LogGroup": f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{{}}:*",
+    "AWS::Events::Rule": f"arn:aws:events:{REGION}:{ACCOUNT}:rule/{{}}",
+    "AWS::ECR::Repository": f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/{{}}",
+}
+
+
+@dataclass(frozen=True)
+class Templates:
+    """The templates of one environment's stacks; a template that imports finds what another one exports."""
+
+    stacks: Mapping[str, Document]
+    _exports: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for document in self.stacks.values():
+            for output in document.get("Outputs", {}).values():
+                if "Export" in output:
+                    self._exports[output["Export"]["Name"]] = self.resolved(output["Value"], document)
+
+    def resolved(self, value: Any, document: Document) -> Any:
+        """`value` without CloudFormation's intrinsic functions."""
+        if isinstance(value, list):
+            return [self.resolved(item, document) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if len(value) == 1:
+            ((function, argument),) = value.items()
+            if function == "Ref":
+                return PSEUDO.get(argument) or _reference(argument, document)
+            if function == "Fn::GetAtt":
+                return _attribute(*argument, document=document)
+            if function == "Fn::ImportValue":
+                return self._exports[argument]
+            if function == "Fn::Join":
+                return argument[0].join(str(part) for part in self.resolved(argument[1], document))
+        return {key: self.resolved(child, document) for key, child in value.items()}
+
+    def resources(self, *types: str) -> Iterator[tuple[str, Document]]:
+        """Logical id and resolved properties of every resource of these types."""
+        for document in self.stacks.values():
+            for logical_id, resource in document["Resources"].items():
+                if resource["Type"] in types:
+                    yield logical_id, self.resolved(resource.get("Properties", {}), document)
+
+    def identity_policies(self) -> dict[str, dict[str, Document]]:
+        """Role name -> policy name -> document."""
+        found: dict[str, dict[str, Document]] = {}
+        for logical_id, role in self.resources("AWS::IAM::Role"):
+            inline = {policy["PolicyName"]: policy["PolicyDocument"] for policy in role.get("Policies", [])}
+            found[role.get("RoleName", logical_id)] = inline
+        for _, policy in self.resources("AWS::IAM::Policy"):
+            for role_name in policy["Roles"]:
+                found[role_name][policy["PolicyName"]] = policy["PolicyDocument"]
+        return found
+
+    def trust_policies(self) -> dict[str, Document]:
+        """Role name -> who may assume it."""
+        return {role["RoleName"]: role["AssumeRolePolicyDocument"] for _, role in self.resources("AWS::IAM::Role")}
+
+    def key_policies(self) -> dict[str, Document]:
+        """ARN of a key -> its key policy."""
+        return {ARNS["AWS::KMS::Key"].format(logical_id): key["KeyPolicy"] for logical_id, key in self.resources("AWS::KMS::Key")}
+
+    def documents(self) -> Iterator[tuple[str, Document]]:
+        """Every policy document, of resources too, with the logical id it belongs to."""
+        for document in self.stacks.values():
+            for logical_id, resource in document["Resources"].items():
+                for policy in _policies_in(self.resolved(resource.get("Properties", {}), document)):
+                    yield logical_id, policy
+
+
+def _reference(logical_id: str, document: Document) -> str:
+    resource = document["Resources"].get(logical_id)
+    if resource is None:
+        return f"parameter-{logical_id}"
+    if resource["Type"] == "AWS::SNS::Topic":
+        return ARNS["AWS::SNS::Topic"].format(logical_id)
+    named = resource.get("Properties", {}).get(NAMES.get(resource["Type"], ""))
+    return named if isinstance(named, str) else PREFIXES.get(resource["Type"], "") + logical_id
+
+
+def _attribute(logical_id: str, attribute: str, *, document: Document) -> str:
+    resource_type = document["Resources"][logical_id]["Type"]
+    if attribute == "Arn":
+        form = ARNS.get(resource_type, f"arn:aws:{resource_type.split('::')[1].lower()}:{REGION}:{ACCOUNT}:{{}}")
+        return form.format(_reference(logical_id, document))
+    if attribute in ("GroupId", "SubnetId", "VpcId"):
+        return _reference(logical_id, document)
+    return f"{logical_id}.{attribute}"
+
+
+def _policies_in(value: Any) -> Iterator[Document]:
+    if isinstance(value, dict):
+        if "Statement" in value and "Version" in value:
+            yield value
+            return
+        for child in value.values():
+            yield from _policies_in(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _policies_in(child)
