@@ -31,7 +31,7 @@ class Names:
         return self.prefix
 
     def stack(self, part: str) -> str:
-        """Name of the stack `part`: network, data, pipeline."""
+        """Name of the stack `part`: network, data, file-system, image, pipeline."""
         return f"{self.prefix}-{part}"
 
     def bucket(self, purpose: str) -> str:
@@ -62,6 +62,10 @@ class Names:
     def image_parameters(self) -> str:
         """Path of all such parameters."""
         return f"/shoal/{self.prefix}/images"
+
+    def file_system_parameter(self, what: str) -> str:
+        """Name of the parameter in which the file system's stack leaves its `what`: id, mount-name."""
+        return f"/shoal/{self.prefix}/file-system/{what}"
 
     @property
     def build_project(self) -> str:

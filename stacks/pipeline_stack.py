@@ -21,6 +21,7 @@ from stacks.constructs.smoke_test import SmokeTest
 from stacks.constructs.teardown_guard import TeardownGuard
 from stacks.constructs.training_pipeline import TrainingPipeline, images
 from stacks.data_stack import DataStack
+from stacks.file_system_stack import FileSystemStack
 from stacks.image_stack import ImageStack
 from stacks.network_stack import NetworkStack
 
@@ -37,6 +38,7 @@ class PipelineStack(cdk.Stack):
         root: Path,
         network: NetworkStack,
         data: DataStack,
+        file_system: FileSystemStack | None = None,
         image: ImageStack | None = None,
         env: cdk.Environment,
     ) -> None:
@@ -44,6 +46,7 @@ class PipelineStack(cdk.Stack):
         super().__init__(scope, construct_id, stack_name=names.stack("pipeline"), env=env, termination_protection=environment.protect)
         self._names, self._network, self._data = names, network, data
         self._image_uri = self._built_image(image) if image else None
+        self._file_system = file_system.mounted_in(self) if file_system else None
         self._code = CodeArchive(self, "Code", source_dir=root / environment.training.source_dir)
         self._smoke_test = SmokeTest(self, "SmokeTest", names=names, functions=root / "functions")
         self._guard = TeardownGuard(self, "TeardownGuard", names=names, functions=root / "functions")
@@ -78,6 +81,7 @@ class PipelineStack(cdk.Stack):
             smoke_test_function_arn=self._smoke_test.caller.function.function_arn,
             teardown_function_arn=self._guard.deleter.function.function_arn,
             training_image_uri=self._image_uri,
+            file_system=self._file_system,
         )
 
     def _built_image(self, image: ImageStack) -> str:

@@ -10,6 +10,7 @@ from constructs import Construct
 from config.names import Names
 from config.settings import Environment
 from stacks.data_stack import DataStack
+from stacks.file_system_stack import FileSystemStack
 from stacks.image_stack import ImageStack
 from stacks.network_stack import NetworkStack
 from stacks.pipeline_stack import PipelineStack
@@ -25,10 +26,24 @@ class EnvironmentStage(cdk.Stage):
         env = cdk.Environment(account=environment.account, region=environment.region)
         self.network = NetworkStack(self, "network", names=names, env=env)
         self.data = DataStack(self, "data", names=names, functions=root / "functions", env=env)
+        settings = environment.file_system
+        self.file_system = (
+            FileSystemStack(self, "file-system", names=names, settings=settings, network=self.network, data=self.data, env=env)
+            if settings
+            else None
+        )
         recipe = environment.training.build_image
         self.image = ImageStack(self, "image", names=names, image=recipe, root=root, env=env) if recipe else None
         self.pipeline = PipelineStack(
-            self, "pipeline", names=names, root=root, network=self.network, data=self.data, image=self.image, env=env
+            self,
+            "pipeline",
+            names=names,
+            root=root,
+            network=self.network,
+            data=self.data,
+            file_system=self.file_system,
+            image=self.image,
+            env=env,
         )
         cdk.Tags.of(self).add("shoal:project", environment.project)
         cdk.Tags.of(self).add("shoal:environment", environment.name)
