@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import aws_cdk as cdk
-from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from config.names import Names
+from stacks.constructs.data_key import DataKey
 
 # Server access logging cannot write to a bucket encrypted with a customer's key (S3 user guide, "Enabling server access logging").
 _LOG_ENCRYPTION = s3.BucketEncryption.S3_MANAGED
@@ -21,19 +21,17 @@ class Storage(Construct):
         self._names = names
         protect = names.environment.protect
         self._removal = cdk.RemovalPolicy.RETAIN if protect else cdk.RemovalPolicy.DESTROY
-        # The key policy stays the default: the account delegates to IAM, and each role has its own statement for this key.
-        self.key = kms.Key(
-            self,
-            "Key",
-            alias=f"alias/{names.prefix}",
-            description=f"Data and artifacts of {names.prefix}",
-            enable_key_rotation=True,
-            pending_window=cdk.Duration.days(30 if protect else 7),
-            removal_policy=self._removal,
-        )
+        self.key = DataKey(self, "Key", names=names)
         self.logs = self._log_bucket()
-        self.data = self._bucket("data", [_expire_old_versions(days=90)])
-        self.artifacts = self._bucket("artifacts", [_expire_old_versions(days=30), _expire("checkpoints/", days=30)])
+        self.data = self._bucket("data", [_clean_up(after_days=90)])
+        self.artifacts = self._bucket("artifacts", [_clean_up(after_days=30), _expire("checkpoints/", days=30)])
+        self._keep_policies()
+
+    def _keep_policies(self) -> None:
+        """A bucket that outlives its stack stays closed to requests without TLS, and open to the log service."""
+        for bucket in (self.logs, self.data, self.artifacts):
+            if bucket.policy:
+                bucket.policy.apply_removal_policy(self._removal)
 
     def _log_bucket(self) -> s3.Bucket:
         return s3.Bucket(
@@ -42,10 +40,11 @@ class Storage(Construct):
             bucket_name=self._names.bucket("logs"),
             encryption=_LOG_ENCRYPTION,
             enforce_ssl=True,
+            minimum_tls_version=1.2,
             versioned=True,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            lifecycle_rules=[_expire("", days=365), _expire_old_versions(days=30)],
+            lifecycle_rules=[_clean_up(after_days=30), _expire("", days=365)],
             removal_policy=self._removal,
         )
 
@@ -58,6 +57,7 @@ class Storage(Construct):
             encryption_key=self.key,
             bucket_key_enabled=True,
             enforce_ssl=True,
+            minimum_tls_version=1.2,
             versioned=True,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
@@ -72,9 +72,11 @@ def _expire(prefix: str, *, days: int) -> s3.LifecycleRule:
     return s3.LifecycleRule(id=f"expire-{prefix.rstrip('/') or 'all'}", prefix=prefix or None, expiration=cdk.Duration.days(days))
 
 
-def _expire_old_versions(*, days: int) -> s3.LifecycleRule:
+def _clean_up(*, after_days: int) -> s3.LifecycleRule:
+    """What nobody sees and everybody pays for: old versions, delete markers of objects without versions, parts of broken uploads."""
     return s3.LifecycleRule(
-        id="expire-old-versions",
-        noncurrent_version_expiration=cdk.Duration.days(days),
+        id="clean-up",
+        noncurrent_version_expiration=cdk.Duration.days(after_days),
+        expired_object_delete_marker=True,
         abort_incomplete_multipart_upload_after=cdk.Duration.days(7),
     )

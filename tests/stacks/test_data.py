@@ -10,12 +10,16 @@ from aws_cdk.assertions import Match, Template
 from stacks.stage import EnvironmentStage
 from tests.stacks.reading import as_list, properties, resources, statements
 
-KEPT = ("AWS::KMS::Key", "AWS::S3::Bucket", "AWS::SageMaker::ModelPackageGroup")
+KEPT = ("AWS::KMS::Key", "AWS::S3::Bucket", "AWS::S3::BucketPolicy", "AWS::SageMaker::ModelPackageGroup")
 
 
 def _bucket(template: Template, purpose: str) -> dict[str, Any]:
     (bucket,) = [entry for entry in properties(template, "AWS::S3::Bucket") if f"-{purpose}-" in entry["BucketName"]]
     return bucket
+
+
+def _rules(template: Template, purpose: str) -> dict[str, dict[str, Any]]:
+    return {rule["Id"]: rule for rule in _bucket(template, purpose)["LifecycleConfiguration"]["Rules"]}
 
 
 def test_buckets_have_the_names_that_users_upload_to(data: Template) -> None:
@@ -47,6 +51,25 @@ def test_every_bucket_refuses_requests_without_tls(data: Template) -> None:
     )
 
 
+def test_every_bucket_refuses_tls_before_1_2(data: Template) -> None:
+    refusal = {"Effect": "Deny", "Action": "s3:*", "Principal": {"AWS": "*"}, "Condition": {"NumericLessThan": {"s3:TlsVersion": 1.2}}}
+    data.all_resources_properties(
+        "AWS::S3::BucketPolicy", {"PolicyDocument": {"Statement": Match.array_with([Match.object_like(refusal)])}}
+    )
+
+
+def test_nobody_is_allowed_into_a_bucket_by_its_policy_but_the_log_service(data: Template) -> None:
+    entries = [entry for policy in properties(data, "AWS::S3::BucketPolicy") for entry in policy["PolicyDocument"]["Statement"]]
+    allowed = [entry for entry in entries if entry["Effect"] == "Allow"]
+    assert {str(entry["Principal"]) for entry in allowed} == {"{'Service': 'logging.s3.amazonaws.com'}"}
+    assert all(entry["Condition"]["StringEquals"] == {"aws:SourceAccount": "111122223333"} for entry in allowed)
+
+
+def test_no_bucket_has_access_control_lists(data: Template) -> None:
+    owned = {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
+    assert all(bucket["OwnershipControls"] == owned and "AccessControl" not in bucket for bucket in properties(data, "AWS::S3::Bucket"))
+
+
 @pytest.mark.parametrize("purpose", ["data", "artifacts"])
 def test_data_and_artifacts_are_encrypted_with_the_customer_managed_key(data: Template, purpose: str) -> None:
     ((key_id, _),) = resources(data, "AWS::KMS::Key").items()
@@ -57,20 +80,41 @@ def test_data_and_artifacts_are_encrypted_with_the_customer_managed_key(data: Te
 @pytest.mark.parametrize("purpose", ["data", "artifacts"])
 def test_access_to_data_and_artifacts_is_logged(data: Template, purpose: str) -> None:
     logging = _bucket(data, purpose)["LoggingConfiguration"]
-    assert logging["LogFilePrefix"] == f"{purpose}/"
+    (logs,) = [key for key, bucket in resources(data, "AWS::S3::Bucket").items() if "-logs-" in bucket["Properties"]["BucketName"]]
+    assert logging == {"DestinationBucketName": {"Ref": logs}, "LogFilePrefix": f"{purpose}/"}
 
 
-def test_the_key_rotates_and_only_the_account_administers_it(data: Template) -> None:
+def test_the_key_rotates(data: Template) -> None:
     (key,) = properties(data, "AWS::KMS::Key")
-    (statement,) = key["KeyPolicy"]["Statement"]
     assert key["EnableKeyRotation"] is True
-    assert statement["Principal"] == {"AWS": "arn:aws:iam::111122223333:root"}
 
 
-def test_old_versions_and_checkpoints_expire(data: Template) -> None:
-    rules = {rule["Id"]: rule for rule in _bucket(data, "artifacts")["LifecycleConfiguration"]["Rules"]}
-    assert rules["expire-old-versions"]["NoncurrentVersionExpiration"] == {"NoncurrentDays": 30}
-    assert rules["expire-checkpoints"]["Prefix"] == "checkpoints/"
+def test_a_service_uses_the_key_for_this_account_or_its_log_groups_only(data: Template) -> None:
+    (key,) = properties(data, "AWS::KMS::Key")
+    services = [entry for entry in key["KeyPolicy"]["Statement"] if "Service" in entry["Principal"]]
+    assert all("111122223333" in str(entry["Condition"]) for entry in services)
+    assert not any("kms:CreateGrant" in as_list(entry["Action"]) or "kms:*" in as_list(entry["Action"]) for entry in services)
+
+
+@pytest.mark.parametrize(("purpose", "days"), [("data", 90), ("artifacts", 30), ("logs", 30)])
+def test_old_versions_and_broken_uploads_do_not_pile_up(data: Template, purpose: str, days: int) -> None:
+    rule = _rules(data, purpose)["clean-up"]
+    assert (rule["NoncurrentVersionExpiration"], rule["ExpiredObjectDeleteMarker"]) == ({"NoncurrentDays": days}, True)
+    assert rule["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 7}
+
+
+def test_checkpoints_and_access_logs_expire_and_nothing_else_does(data: Template) -> None:
+    expiring = {
+        (purpose, rule.get("Prefix", ""), rule["ExpirationInDays"])
+        for purpose in ("data", "artifacts", "logs")
+        for rule in _rules(data, purpose).values()
+        if "ExpirationInDays" in rule
+    }
+    assert expiring == {("artifacts", "checkpoints/", 30), ("logs", "", 365)}
+
+
+def test_every_lifecycle_rule_is_on(data: Template) -> None:
+    assert {rule["Status"] for purpose in ("data", "artifacts", "logs") for rule in _rules(data, purpose).values()} == {"Enabled"}
 
 
 @pytest.mark.parametrize("resource_type", KEPT)

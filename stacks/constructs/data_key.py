@@ -1,0 +1,102 @@
+"""Names go in; the customer-managed key of an environment's data comes out, with a policy that says what it may be used for.
+
+The CDK's default gives the account every action and leaves the rest to IAM. Here the account administers the key, and whoever IAM lets
+use it can read with it only what lies in this environment's buckets, through S3. Stacks that encrypt something else (log groups, a
+topic) add the statement of that service. Source: AWS KMS developer guide, "Key policies" and "kms:ViaService"; FSx for Lustre user
+guide, "Working with server-side encrypted Amazon S3 buckets" and "Encrypting data at rest".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from config.file_system import DeploymentType
+from config.names import Names
+
+# Everything that changes or shows the key, nothing that uses it: neither CreateGrant nor Decrypt, Encrypt, GenerateDataKey, ReEncrypt.
+ADMINISTRATION = (
+    *("kms:CancelKeyDeletion", "kms:CreateAlias", "kms:DeleteAlias", "kms:DescribeKey", "kms:DisableKey", "kms:DisableKeyRotation"),
+    *("kms:EnableKey", "kms:EnableKeyRotation", "kms:GetKeyPolicy", "kms:GetKeyRotationStatus", "kms:ListGrants", "kms:ListKeyPolicies"),
+    *("kms:ListKeyRotations", "kms:ListResourceTags", "kms:PutKeyPolicy", "kms:RevokeGrant", "kms:RotateKeyOnDemand"),
+    *("kms:ScheduleKeyDeletion", "kms:TagResource", "kms:UntagResource", "kms:UpdateAlias", "kms:UpdateKeyDescription"),
+)
+_BUCKETS = ("data", "artifacts")
+# The role that FSx makes for each file system that is linked to S3; nobody can make roles at this path but AWS services.
+_FSX_ROLE = "aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/AWSServiceRoleForFSxS3Access_fs-*"
+
+
+class DataKey(kms.Key):
+    """Rotated every year. In a protected environment it outlives its stack, because what it encrypted does."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:
+        protect = names.environment.protect
+        super().__init__(
+            scope,
+            construct_id,
+            alias=f"alias/{names.prefix}",
+            description=f"Data and artifacts of {names.prefix}",
+            enable_key_rotation=True,
+            pending_window=cdk.Duration.days(30 if protect else 7),
+            removal_policy=cdk.RemovalPolicy.RETAIN if protect else cdk.RemovalPolicy.DESTROY,
+            policy=iam.PolicyDocument(statements=_statements(names)),
+        )
+
+
+def _statements(names: Names) -> list[iam.PolicyStatement]:
+    through_s3 = {"kms:ViaService": f"s3.{names.environment.region}.amazonaws.com"}
+    statements = [
+        _account("AdministerKey", ADMINISTRATION, names),
+        _account(
+            "ReadAndWriteBuckets",
+            ["kms:Decrypt", "kms:GenerateDataKey"],
+            names,
+            {"StringEquals": through_s3, "StringLike": _objects(names, _BUCKETS)},
+        ),
+        # SageMaker's documentation asks it of a role that names a key for outputs, and does not say through which service it comes.
+        _account("EncryptOutputs", ["kms:Encrypt"], names),
+        _account("LendKeyToServices", ["kms:CreateGrant"], names, {"Bool": {"kms:GrantIsForAWSResource": "true"}}),
+    ]
+    file_system = names.environment.file_system
+    if file_system is not None:
+        statements.append(_linked_file_system(names, through_s3))
+    if file_system is not None and file_system.deployment_type is DeploymentType.PERSISTENT_2:
+        through_fsx = {"kms:ViaService": f"fsx.{names.environment.region}.amazonaws.com"}
+        actions = ["kms:Decrypt", "kms:GenerateDataKeyWithoutPlaintext"]
+        statements.append(_account("EncryptFileSystem", actions, names, {"StringEquals": through_fsx}))
+    return statements
+
+
+def _account(sid: str, actions: Sequence[str], names: Names, conditions: Mapping[str, Any] | None = None) -> iam.PolicyStatement:
+    """What IAM policies in this account may allow."""
+    principal = iam.AccountPrincipal(names.environment.account)
+    return iam.PolicyStatement(
+        sid=sid, principals=[principal], actions=[*actions], resources=["*"], conditions=dict(conditions) if conditions else None
+    )
+
+
+def _linked_file_system(names: Names, through_s3: Mapping[str, str]) -> iam.PolicyStatement:
+    """FSx reads the data bucket with a role of its own that no IAM policy of ours reaches: the key has to name it."""
+    account = names.environment.account
+    return iam.PolicyStatement(
+        sid="FileSystemReadsBucket",
+        principals=[iam.AnyPrincipal()],
+        actions=["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"],
+        resources=["*"],
+        conditions={
+            "StringEquals": {"kms:CallerAccount": account, **through_s3},
+            "ArnLike": {"aws:PrincipalArn": f"arn:aws:iam::{account}:role/{_FSX_ROLE}"},
+            "StringLike": _objects(names, ["data"]),
+        },
+    )
+
+
+def _objects(names: Names, purposes: Sequence[str]) -> dict[str, list[str]]:
+    """S3 names the bucket in the encryption context where bucket keys are on, as here, else the object."""
+    arns = [f"arn:aws:s3:::{names.bucket(purpose)}" for purpose in purposes]
+    return {"kms:EncryptionContext:aws:s3:arn": [each for arn in arns for each in (arn, f"{arn}/*")]}
