@@ -72,6 +72,19 @@ class Names:
         """Name of the CodeBuild project that builds the image."""
         return f"{self.prefix}-image-build"
 
+    @property
+    def topic(self) -> str:
+        """Name of the topic that tells people of trouble."""
+        return f"{self.prefix}-alerts"
+
+    @property
+    def dashboard(self) -> str:
+        return f"{self.prefix}-{self.environment.region}"
+
+    def alarm(self, what: str) -> str:
+        """Name of the alarm that watches `what`: execution-failed, not-torn-down, ..."""
+        return f"{self.prefix}-{what}"
+
     def arn(self, service: str, resource: str) -> str:
         """ARN of a resource in this environment's account and region."""
         return f"arn:aws:{service}:{self.environment.region}:{self.environment.account}:{resource}"

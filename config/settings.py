@@ -14,6 +14,7 @@ from pydantic import Field, StringConstraints
 
 from config.file_system import FileSystem
 from config.network import Network
+from config.observability import Observability
 from config.section import Settings, Slug
 from config.strategies import Defaults, defaults
 
@@ -179,5 +180,7 @@ class Environment(Settings):
     """The evaluation job and the accuracy gate."""
     endpoint: Endpoint = Endpoint()
     """The temporary endpoint."""
+    observability: Observability = Observability()
+    """Alarms, budget and logs."""
     pipeline: PipelineFunction | None = None
     """Your own pipeline instead of Shoal's: `module:function` in lower case, from the repository root; see docs/own-pipeline.md."""

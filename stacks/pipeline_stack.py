@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from config.names import Names
@@ -19,7 +21,7 @@ from stacks.constructs.job_roles import JobRoles
 from stacks.constructs.pipeline_role import PipelineRole
 from stacks.constructs.smoke_test import SmokeTest
 from stacks.constructs.teardown_guard import TeardownGuard
-from stacks.constructs.training_pipeline import TrainingPipeline, images
+from stacks.constructs.training_pipeline import TrainingPipeline, images, step_names
 from stacks.data_stack import DataStack
 from stacks.file_system_stack import FileSystemStack
 from stacks.image_stack import ImageStack
@@ -54,6 +56,7 @@ class PipelineStack(cdk.Stack):
         self._hosting = Place(network.vpc, network.hosting_subnets, [network.hosting_security_group])
         self._jobs = JobRoles(self, "JobRoles", names=names, key=data.key, training=self._training, hosting=self._hosting)
         definition = definition_of(environment, self._infrastructure(), root)
+        self.step_names = step_names(definition)
         self._allow_jobs_what_they_need(definition)
         role = self._pipeline_role(definition)
         self.pipeline = TrainingPipeline(
@@ -66,6 +69,16 @@ class PipelineStack(cdk.Stack):
         )
         self.pipeline.node.add_dependency(self._jobs, self._smoke_test, self._guard)
         self._add_outputs()
+
+    @property
+    def dead_letters(self) -> sqs.IQueue:
+        """Executions that the teardown has given up on."""
+        return self._guard.dead_letters
+
+    @property
+    def functions(self) -> dict[str, lambda_.IFunction]:
+        """The functions of this stack by their purpose."""
+        return {smoke_test.PURPOSE: self._smoke_test.caller.function, teardown_guard.PURPOSE: self._guard.deleter.function}
 
     def _infrastructure(self) -> Infrastructure:
         return Infrastructure(

@@ -9,9 +9,11 @@ from constructs import Construct
 
 from config.names import Names
 from config.settings import Environment
+from stacks.constructs.log_settings import keep_logs
 from stacks.data_stack import DataStack
 from stacks.file_system_stack import FileSystemStack
 from stacks.image_stack import ImageStack
+from stacks.monitoring_stack import MonitoringStack
 from stacks.network_stack import NetworkStack
 from stacks.pipeline_stack import PipelineStack
 
@@ -45,5 +47,10 @@ class EnvironmentStage(cdk.Stage):
             image=self.image,
             env=env,
         )
+        functions = root / "functions"
+        self.monitoring = MonitoringStack(
+            self, "monitoring", names=names, functions=functions, data=self.data, pipeline=self.pipeline, env=env
+        )
+        keep_logs(self, names=names, key=self.data.key)
         cdk.Tags.of(self).add("shoal:project", environment.project)
         cdk.Tags.of(self).add("shoal:environment", environment.name)

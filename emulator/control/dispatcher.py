@@ -32,7 +32,7 @@ Handler = Callable[[ApiCall], Mapping[str, Any]]
 StartResponse = Callable[..., Any]
 WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
-MOTO_SERVICES = frozenset({"s3", "iam", "sts", "kms", "ec2", "ecr", "sqs", "sns", "ssm", "events", "logs", "cloudwatch"})
+MOTO_SERVICES = frozenset({"s3", "iam", "sts", "kms", "ec2", "ecr", "sqs", "sns", "ssm", "events", "logs", "cloudwatch", "budgets"})
 OWN_PATH = "/_shoal/"
 # moto's own control panel and its imitation of instance metadata are no part of the AWS API.
 CLOSED_PATHS = ("/moto-api", "/latest/meta-data/", "/latest/api/", "/favicon.ico")

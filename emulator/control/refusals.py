@@ -23,9 +23,9 @@ def refuse(what: str) -> Guard:
 
 
 def _subscription(call: ApiCall) -> None:
-    """moto would send HTTP requests to addresses of a subscriber's choice, and mails nowhere."""
+    """moto would send HTTP requests to addresses of a subscriber's choice. A mail address is kept, and gets nothing."""
     protocol = call.parameters.get("Protocol")
-    if protocol != "sqs":
+    if protocol not in {"sqs", "email"}:
         raise AwsError("InvalidParameter", f"Shoal's emulator delivers notifications of topics to SQS only, not {protocol}")
 
 

@@ -29,6 +29,7 @@ class PythonFunction(Construct):
         description: str,
         timeout: cdk.Duration,
         environment: Mapping[str, str] | None = None,
+        module: str = "handler",
     ) -> None:
         super().__init__(scope, construct_id)
         self.role = ActorRole(self, "Role", names=names, actor=purpose, service="lambda", description=description)
@@ -51,7 +52,7 @@ class PythonFunction(Construct):
             function_name=names.function(purpose),
             description=description,
             runtime=lambda_.Runtime.PYTHON_3_12,
-            handler="handler.handler",
+            handler=f"{module}.handler",
             code=lambda_.Code.from_asset(str(folder), exclude=["__pycache__", "*.pyc"]),
             role=self.role,
             log_group=log_group,

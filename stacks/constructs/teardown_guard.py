@@ -1,7 +1,7 @@
 """Names go in; what deletes an execution's endpoint when the execution ends in any way comes out.
 
 Terminal status event -> queue -> function. The queue brings an execution back until nothing of it is left; after two hours the
-message goes to the dead-letter queue and the alarm on it rings.
+message goes to the dead-letter queue, on which `MonitoringStack` has an alarm.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import aws_cdk as cdk
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_lambda_event_sources as event_sources
@@ -18,6 +17,7 @@ from constructs import Construct
 
 from config.names import Names
 from stacks.constructs.acknowledge import acknowledge
+from stacks.constructs.actor_role import ActorRole
 from stacks.constructs.python_function import PythonFunction
 
 PURPOSE = "teardown"
@@ -45,7 +45,7 @@ class TeardownGuard(Construct):
             timeout=_FUNCTION_TIMEOUT,
             environment={"PIPELINE_NAME": names.pipeline},
         )
-        self._allow_deletion()
+        allow_deletion(self.deleter.role, names)
         self.dead_letters = sqs.Queue(self, "DeadLetters", enforce_ssl=True, retention_period=cdk.Duration.days(14))
         self.queue = sqs.Queue(
             self,
@@ -54,43 +54,8 @@ class TeardownGuard(Construct):
             visibility_timeout=_VISIBILITY_TIMEOUT,
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=_TRIES),
         )
+        acknowledge(self.dead_letters, {"AwsSolutions-SQS3": "This is the dead-letter queue."})
         self._connect()
-        self._watch_dead_letters()
-
-    def _allow_deletion(self) -> None:
-        role, names = self.deleter.role, self._names
-        named = f"{names.pipeline}-*"
-        why = "What an execution creates is named after the pipeline and the execution."
-        role.allow(
-            "DeleteEndpoints",
-            ["sagemaker:DeleteEndpoint", "sagemaker:DescribeEndpoint"],
-            on=[names.arn("sagemaker", f"endpoint/{named}")],
-            because=why,
-        )
-        role.allow(
-            "DeleteConfigs",
-            ["sagemaker:DeleteEndpointConfig", "sagemaker:DescribeEndpointConfig"],
-            on=[names.arn("sagemaker", f"endpoint-config/{named}")],
-            because=why,
-        )
-        role.allow(
-            "DeleteModels",
-            ["sagemaker:DeleteModel", "sagemaker:DescribeModel"],
-            on=[names.arn("sagemaker", f"model/{prefix}") for prefix in (named, "pipelines-*")],
-            because="SageMaker makes up the name of a Model step's model, with this documented prefix.",
-        )
-        role.allow(
-            "ListSteps",
-            ["sagemaker:ListPipelineExecutionSteps"],
-            on=[f"{names.pipeline_arn}/execution/*"],
-            because="Executions of this one pipeline.",
-        )
-        role.allow(
-            "ListByName",
-            ["sagemaker:ListEndpointConfigs", "sagemaker:ListEndpoints", "sagemaker:ListModels"],
-            on=["*"],
-            because="SageMaker's List actions have no resource type in IAM.",
-        )
 
     def _connect(self) -> None:
         events.Rule(
@@ -106,17 +71,38 @@ class TeardownGuard(Construct):
         )
         self.deleter.function.add_event_source(event_sources.SqsEventSource(self.queue, batch_size=1, report_batch_item_failures=True))
 
-    def _watch_dead_letters(self) -> None:
-        acknowledge(self.dead_letters, {"AwsSolutions-SQS3": "This is the dead-letter queue."})
-        self.alarm = cloudwatch.Alarm(
-            self,
-            "NotTornDown",
-            alarm_description=f"An endpoint of {self._names.pipeline} may still run: its teardown gave up. See the dead-letter queue.",
-            metric=self.dead_letters.metric_approximate_number_of_messages_visible(
-                period=cdk.Duration.minutes(5), statistic=cloudwatch.Stats.MAXIMUM
-            ),
-            threshold=1,
-            evaluation_periods=1,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-        )
+
+def allow_deletion(role: ActorRole, names: Names) -> None:
+    """Let `role` find and delete what executions of the pipeline create behind their endpoints."""
+    named = f"{names.pipeline}-*"
+    why = "What an execution creates is named after the pipeline and the execution."
+    role.allow(
+        "DeleteEndpoints",
+        ["sagemaker:DeleteEndpoint", "sagemaker:DescribeEndpoint"],
+        on=[names.arn("sagemaker", f"endpoint/{named}")],
+        because=why,
+    )
+    role.allow(
+        "DeleteConfigs",
+        ["sagemaker:DeleteEndpointConfig", "sagemaker:DescribeEndpointConfig"],
+        on=[names.arn("sagemaker", f"endpoint-config/{named}")],
+        because=why,
+    )
+    role.allow(
+        "DeleteModels",
+        ["sagemaker:DeleteModel", "sagemaker:DescribeModel"],
+        on=[names.arn("sagemaker", f"model/{prefix}") for prefix in (named, "pipelines-*")],
+        because="SageMaker makes up the name of a Model step's model, with this documented prefix.",
+    )
+    role.allow(
+        "ListSteps",
+        ["sagemaker:ListPipelineExecutionSteps"],
+        on=[f"{names.pipeline_arn}/execution/*"],
+        because="Executions of this one pipeline.",
+    )
+    role.allow(
+        "ListByName",
+        ["sagemaker:ListEndpointConfigs", "sagemaker:ListEndpoints", "sagemaker:ListModels"],
+        on=["*"],
+        because="SageMaker's List actions have no resource type in IAM.",
+    )

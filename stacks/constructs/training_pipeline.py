@@ -41,6 +41,11 @@ def images(definition: Mapping[str, Any], step_type: str) -> set[str]:
     return {image for step in _steps(definition["Steps"]) if step["Type"] == step_type for image in _images(step["Arguments"])}
 
 
+def step_names(definition: Mapping[str, Any]) -> list[str]:
+    """The steps' names in the definition's order, those of branches included."""
+    return [step["Name"] for step in _steps(definition["Steps"])]
+
+
 def _steps(steps: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     for step in steps:
         yield step

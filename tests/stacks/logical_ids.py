@@ -20,7 +20,8 @@ FILE = Path(__file__).with_name("logical_ids.json")
 def logical_ids() -> dict[str, dict[str, str]]:
     """`<environment>/<stack>` -> logical id -> resource type."""
     use_installed_node()
-    from aws_cdk.assertions import Template  # starts Node.js
+    import aws_cdk as cdk  # starts Node.js
+    from aws_cdk.assertions import Template
 
     from stacks.app import ShoalApp
     from stacks.stage import EnvironmentStage
@@ -30,7 +31,8 @@ def logical_ids() -> dict[str, dict[str, str]]:
         app = ShoalApp(outdir=outdir, context=json.loads((ROOT / "cdk.json").read_text())["context"], checked=False)
         for name in ("dev", "prod"):
             stage = EnvironmentStage(app, environment=load_environment(name, ROOT), root=ROOT)
-            for stack in (stage.network, stage.data, stage.pipeline):
+            for stack in stage.node.children:
+                assert isinstance(stack, cdk.Stack)
                 resources = Template.from_stack(stack).to_json()["Resources"]
                 found[f"{name}/{stack.node.id}"] = {key: resources[key]["Type"] for key in sorted(resources)}
     return found

@@ -68,7 +68,7 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_synth_without_network_and_credentials_gives_every_stack_of_every_environment(assembly: Path) -> None:
     templates = [path.name for path in assembly.glob("assembly-*/*.template.json")]
-    assert len(templates) == 3 * len(list((ROOT / "environments").glob("*.yaml")))
+    assert len(templates) == 4 * len(list((ROOT / "environments").glob("*.yaml")))
 
 
 def test_another_synth_in_another_folder_gives_the_same_bytes(assembly: Path, tmp_path: Path) -> None:

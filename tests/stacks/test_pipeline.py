@@ -89,19 +89,6 @@ def test_the_function_reports_which_messages_it_could_not_finish(pipeline: Templ
     )
 
 
-def test_an_alarm_rings_when_teardown_gave_up(pipeline: Template) -> None:
-    (dead_letters,) = [key for key, value in resources(pipeline, "AWS::SQS::Queue").items() if "RedrivePolicy" not in value["Properties"]]
-    pipeline.has_resource_properties(
-        "AWS::CloudWatch::Alarm",
-        {
-            "MetricName": "ApproximateNumberOfMessagesVisible",
-            "Threshold": 1,
-            "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-            "Dimensions": [{"Name": "QueueName", "Value": {"Fn::GetAtt": [dead_letters, "QueueName"]}}],
-        },
-    )
-
-
 def test_queues_refuse_requests_without_tls(pipeline: Template) -> None:
     refusal = {"Effect": "Deny", "Action": "sqs:*", "Condition": {"Bool": {"aws:SecureTransport": "false"}}}
     pipeline.resource_count_is("AWS::SQS::QueuePolicy", 2)

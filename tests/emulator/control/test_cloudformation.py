@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.emulator.control.account import Account, allow, eventually, template, trust, unique
+from tests.emulator.control.account import ACCOUNT_ID, Account, allow, eventually, template, trust, unique
 
 POLICY_OF_NO_BUCKET = {"Type": "AWS::S3::BucketPolicy", "DependsOn": "Queue", "Properties": {"Bucket": "none-such", "PolicyDocument": {}}}
 
@@ -210,6 +210,33 @@ def test_a_role_and_its_policies_are_updated_and_deleted_with_the_stack(account:
     assert account.settled(stack["StackId"])["StackStatus"] == "DELETE_COMPLETE"
     with pytest.raises(ClientError, match="NoSuchEntity"):
         account.client("iam").get_role(RoleName=role)
+
+
+def test_a_budget_and_who_hears_of_it_live_with_the_stack(account: Account) -> None:
+    name, budget, topic = unique("stack"), unique("budget"), {"Type": "AWS::SNS::Topic"}
+    subscription = {"TopicArn": {"Ref": "Topic"}, "Protocol": "email", "Endpoint": "team@example.com"}
+
+    def resources(amount: int) -> dict[str, Any]:
+        details = {"BudgetName": budget, "BudgetType": "COST", "TimeUnit": "MONTHLY", "BudgetLimit": {"Amount": amount, "Unit": "USD"}}
+        notice = {"NotificationType": "ACTUAL", "ComparisonOperator": "GREATER_THAN", "Threshold": 80}
+        heard = [{"Notification": notice, "Subscribers": [{"SubscriptionType": "SNS", "Address": {"Ref": "Topic"}}]}]
+        return {
+            "Topic": topic,
+            "Mail": {"Type": "AWS::SNS::Subscription", "Properties": subscription},
+            "Budget": {"Type": "AWS::Budgets::Budget", "Properties": {"Budget": details, "NotificationsWithSubscribers": heard}},
+        }
+
+    def limit() -> float:
+        described = account.client("budgets").describe_budget(AccountId=ACCOUNT_ID, BudgetName=budget)["Budget"]
+        return float(described["BudgetLimit"]["Amount"])
+
+    account.stack(resources(100), name)
+    before = limit()
+    account.update(name, resources(200))
+    assert (before, limit()) == (100, 200)
+    account.client("cloudformation").delete_stack(StackName=name)
+    assert eventually(lambda: not account.client("budgets").describe_budgets(AccountId=ACCOUNT_ID).get("Budgets"))
+    assert eventually(lambda: not account.client("sns").list_subscriptions()["Subscriptions"])
 
 
 def test_tags_of_a_stack_are_on_its_resources_and_follow_a_change(account: Account) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from emulator.control.cloudformation.resources import (
+    alerting,
     building,
     computing,
     ec2,
@@ -16,5 +17,5 @@ from emulator.control.cloudformation.resources import (
 )
 from emulator.control.cloudformation.resources.base import ResourceType
 
-MODULES = (iam, s3, ec2, security_groups, keys, messaging, observing, computing, building, filesystems)
+MODULES = (iam, s3, ec2, security_groups, keys, messaging, observing, computing, building, filesystems, alerting)
 TYPES: dict[str, ResourceType] = {kind.type_name: kind for module in MODULES for kind in module.TYPES}

@@ -1,0 +1,132 @@
+"""Names and what may go wrong go in; one topic, and an alarm on it for each thing that somebody must look at, come out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from config.names import Names
+from stacks.constructs.sweeper import EVERY, NAMESPACE
+
+PIPELINES = "AWS/Sagemaker/ModelBuildingPipeline"
+_PUBLISHERS = ("cloudwatch.amazonaws.com", "budgets.amazonaws.com")
+_AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+
+
+class Alarms(Construct):
+    """`topic`, which mails to `observability.alert_emails`, and `alarms`, by what they watch."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, names: Names, key: kms.Key) -> None:
+        super().__init__(scope, construct_id)
+        self._names = names
+        self._account = names.environment.account
+        self.topic = sns.Topic(self, "Topic", topic_name=names.topic, master_key=key, enforce_ssl=True)
+        self._let_services_publish(key)
+        for address in names.environment.observability.alert_emails:
+            self.topic.add_subscription(subscriptions.EmailSubscription(address))
+        self.alarms: dict[str, cloudwatch.Alarm] = {}
+        self._watch_executions()
+        self._watch_sweeps()
+
+    def _ring(self, what: str, alarm: cloudwatch.Alarm) -> None:
+        """Send `alarm` to the topic, when it begins and when it is over."""
+        self.alarms[what] = alarm
+        alarm.add_alarm_action(actions.SnsAction(self.topic))
+        alarm.add_ok_action(actions.SnsAction(self.topic))
+
+    def watch_dead_letters(self, dead_letters: sqs.IQueue) -> None:
+        """Ring when a teardown has given up."""
+        metric = dead_letters.metric_approximate_number_of_messages_visible(
+            period=cdk.Duration.minutes(5), statistic=cloudwatch.Stats.MAXIMUM
+        )
+        why = f"An endpoint of {self._names.pipeline} may still run: its teardown gave up. See the dead-letter queue."
+        self._add("not-torn-down", why, metric)
+
+    def watch_functions(self, functions: Mapping[str, lambda_.IFunction]) -> None:
+        """Ring when one of the functions (purpose -> function) has raised an error."""
+        for purpose, function in functions.items():
+            metric = function.metric_errors(period=cdk.Duration.minutes(15), statistic=cloudwatch.Stats.SUM)
+            self._add(f"{purpose}-errors", f"The function {self._names.function(purpose)} has failed; its log says why.", metric)
+
+    def _watch_executions(self) -> None:
+        metric = self._metric(PIPELINES, "ExecutionFailed", "PipelineName")
+        why = f"An execution of {self._names.pipeline} has failed: `shoal status {self._names.environment.name} latest` says at which step."
+        self._add("execution-failed", why, metric)
+
+    def _watch_sweeps(self) -> None:
+        past_ttl = self._metric(NAMESPACE, "EndpointsPastTtl", "Pipeline", cloudwatch.Stats.MAXIMUM, 2 * EVERY.to_minutes())
+        # Two sweeps in a row: the first one that sees an endpoint past its time deletes it.
+        why = f"An endpoint of {self._names.pipeline} is older than {self._names.environment.endpoint.ttl_minutes} minutes and costs money."
+        self._add("endpoint-past-ttl", why, past_ttl, periods=2)
+        sweeps = self._metric(NAMESPACE, "Sweeps", "Pipeline", cloudwatch.Stats.SUM, 4 * EVERY.to_minutes())
+        self._ring(
+            "sweep-missed",
+            cloudwatch.Alarm(
+                self,
+                "sweep-missed",
+                alarm_name=self._names.alarm("sweep-missed"),
+                alarm_description=f"Nothing has looked for forgotten endpoints of {self._names.pipeline} for an hour.",
+                metric=sweeps,
+                threshold=1,
+                evaluation_periods=1,
+                comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+                treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
+            ),
+        )
+
+    def _add(self, what: str, why: str, metric: cloudwatch.Metric, *, periods: int = 1) -> None:
+        alarm = cloudwatch.Alarm(
+            self,
+            what,
+            alarm_name=self._names.alarm(what),
+            alarm_description=why,
+            metric=metric,
+            threshold=1,
+            evaluation_periods=periods,
+            comparison_operator=_AT_LEAST,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        )
+        self._ring(what, alarm)
+
+    def _metric(
+        self, namespace: str, name: str, dimension: str, statistic: str = cloudwatch.Stats.SUM, minutes: float = 5
+    ) -> cloudwatch.Metric:
+        where = {dimension: self._names.pipeline}
+        period = cdk.Duration.minutes(minutes)
+        return cloudwatch.Metric(namespace=namespace, metric_name=name, dimensions_map=where, statistic=statistic, period=period)
+
+    def _let_services_publish(self, key: kms.Key) -> None:
+        """The two services publish without a role, so topic and key name them (SNS developer guide, "Enable compatibility between
+        event sources from AWS services and encrypted topics"), on behalf of this account only."""
+        here = {"StringEquals": {"aws:SourceAccount": self._account}}
+        for service in _PUBLISHERS:
+            principal = iam.ServicePrincipal(service)
+            sid = service.partition(".")[0].capitalize()
+            self.topic.add_to_resource_policy(
+                iam.PolicyStatement(
+                    sid=f"{sid}Publishes",
+                    principals=[principal],
+                    actions=["sns:Publish"],
+                    resources=[self.topic.topic_arn],
+                    conditions=here,
+                )
+            )
+            key.add_to_resource_policy(
+                iam.PolicyStatement(
+                    sid=f"{sid}PublishesEncrypted",
+                    principals=[principal],
+                    actions=["kms:Decrypt", "kms:GenerateDataKey"],
+                    resources=["*"],
+                    conditions=here,
+                )
+            )
