@@ -46,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
     serve_parser.add_argument("--region", default="us-east-1")
     serve_parser.add_argument("--accelerators", type=int, default=0, help="GPUs of this machine that training jobs may use")
     serve_parser.add_argument("--schedule-speed", type=float, default=1.0, help="60 makes a minute of event rules' schedules a second")
+    serve_parser.add_argument("--enforce-iam", action="store_true", help="refuse what the policies of the caller's role do not allow")
     status_parser = commands.add_parser("status", help="say whether an emulator runs with the state directory")
     down_parser = commands.add_parser("down", help="stop the emulator of the state directory, or clean up after a crash")
     for each in (serve_parser, status_parser, down_parser):
@@ -72,7 +73,16 @@ def serve(options: argparse.Namespace) -> int:
 
     from emulator.server import Emulator, Options  # moto reads the environment when it is imported
 
-    emulator = Emulator(Options(state.folder, options.account, options.region, options.port, options.accelerators, options.schedule_speed))
+    chosen = Options(
+        state.folder,
+        options.account,
+        options.region,
+        options.port,
+        options.accelerators,
+        options.schedule_speed,
+        enforce_iam=options.enforce_iam,
+    )
+    emulator = Emulator(chosen)
     try:
         emulator.start()
         print(json.dumps(emulator.description()), flush=True)

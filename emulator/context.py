@@ -42,6 +42,8 @@ class ServiceContext:
     measure(measurement): a value for CloudWatch, as the service itself publishes it.
     mount(file_system_id, directory, subnet_ids, security_group_ids): the folder that shows a directory of an FSx file system to a
         host in these subnets and security groups; raises AwsError with the reason when the host could not mount it.
+    on_behalf(kind, name, request, credentials): what AWS itself does with a role's credentials for a resource that `request` made
+        (`training-job`, `processing-job`, `model`) and that is called `name`; raises AwsError when the role may not.
     """
 
     account: str
@@ -54,6 +56,7 @@ class ServiceContext:
     invoke_lambda: Callable[[str, Mapping[str, Any]], LambdaResult]
     measure: Measure
     mount: Callable[[str, str, Sequence[str], Sequence[str]], Path]
+    on_behalf: Callable[[str, str, Mapping[str, Any], RoleCredentials], None]
 
     @property
     def processes(self) -> ProcessRegistry:

@@ -19,6 +19,9 @@ from werkzeug.serving import BaseWSGIServer, make_server
 
 from emulator.context import ServiceContext
 from emulator.control import metricstore, refusals
+from emulator.control.authorization.account import AccountState
+from emulator.control.authorization.authorizer import Authorizer
+from emulator.control.authorization.evaluator import Evaluator
 from emulator.control.building import Building
 from emulator.control.clients import Clients
 from emulator.control.cloudformation.service import CloudFormation
@@ -31,7 +34,7 @@ from emulator.control.functions.mappings import EventSources
 from emulator.control.functions.service import Functions
 from emulator.control.functions.tagging import Tagging
 from emulator.control.identity import Identity
-from emulator.control.motofixes import change_s3, warm_up
+from emulator.control.motofixes import change_cloudwatch, change_s3, warm_up
 from emulator.control.requestlog import RequestLog
 from emulator.control.sagemaker import Gateway, SageMaker
 from emulator.control.state import State
@@ -50,7 +53,7 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Options:
     """What `serve` is told. `accelerators`: how many GPUs of this machine training jobs may use;
-    `schedule_speed`: how much faster than the clock schedules run."""
+    `schedule_speed`: how much faster than the clock schedules run; `enforce_iam`: whether callers' policies are applied."""
 
     state_dir: Path
     account: str
@@ -58,6 +61,7 @@ class Options:
     port: int = 0
     accelerators: int = 0
     schedule_speed: float = 1.0
+    enforce_iam: bool = False
 
 
 class QuietRequestHandler(MotoRequestHandler):
@@ -75,6 +79,7 @@ class Emulator:
     def __init__(self, options: Options) -> None:
         self.options = options
         change_s3()
+        change_cloudwatch()
         self.state = State(options.state_dir)
         self.registry = ProcessRegistry(options.state_dir)
         self._port = options.port
@@ -88,6 +93,8 @@ class Emulator:
         self.events = Events(self.identity, self.clients, self.functions, options.schedule_speed)
         self.fsx = Fsx(FileSystems(self.identity, self.clients, options.state_dir / "fsx"))
         self.sagemaker: SageMaker = SageMakerService(self._context(), Settings(accelerators=options.accelerators or None))
+        self.evaluator = Evaluator(self.registry)
+        self.authorizer = self._authorizer()
         self.cloudformation = CloudFormation(self.identity, self.clients, self.functions, self.endpoint_url)
         self._server = self._listen(options.port)
         self._port = int(self._server.server_address[1])
@@ -127,6 +134,7 @@ class Emulator:
             "started_at": self._started_at,
             "account": self.options.account,
             "region": self.options.region,
+            "enforces_iam": self.options.enforce_iam,
         }
 
     def close(self) -> None:
@@ -138,6 +146,7 @@ class Emulator:
             self.sagemaker.close,
             self.invoker.close,
             self._stop_server,
+            self.evaluator.close,
             self.registry.sweep,
         )
         for step in steps:
@@ -165,6 +174,7 @@ class Emulator:
             invoke_lambda=self.functions.invoke,
             measure=functools.partial(metricstore.keep, self.options.account, self.options.region),
             mount=self.fsx.mount,
+            on_behalf=lambda kind, name, request, credentials: self.authorizer.on_behalf(kind, name, request, credentials),
         )
 
     def _emit(self, entry: Mapping[str, Any]) -> None:
@@ -182,5 +192,16 @@ class Emulator:
             "codebuild": Service(Building(self.identity).operations, complete=True),
         }
         moto = DomainDispatcherApplication(create_backend_app)
-        requests = RequestLog(self.options.state_dir / "requests.jsonl")
-        return Dispatcher(self.identity, requests, moto, services, {"sagemaker": Gateway(self.sagemaker)}, self.cloudformation.answer_path)
+        raw = {"sagemaker": Gateway(self.sagemaker, self.authorizer)}
+        return Dispatcher(self.identity, self.authorizer.requests, moto, services, self.authorizer, raw, self.cloudformation.answer_path)
+
+    def _authorizer(self) -> Authorizer:
+        options = self.options
+        state = AccountState(
+            options.account,
+            options.region,
+            self.functions,
+            lambda operation, request: self.sagemaker.handle(operation, request, self.identity.root_arn),
+        )
+        requests = RequestLog(options.state_dir / "requests.jsonl")
+        return Authorizer(self.identity, state, self.evaluator, requests, options.enforce_iam)

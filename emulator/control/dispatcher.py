@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from emulator.control.authorization.authorizer import Authorizer
 from emulator.control.identity import Identity
 from emulator.control.protocol import (
     Answer,
@@ -36,6 +37,8 @@ MOTO_SERVICES = frozenset({"s3", "iam", "sts", "kms", "ec2", "ecr", "sqs", "sns"
 OWN_PATH = "/_shoal/"
 # moto's own control panel and its imitation of instance metadata are no part of the AWS API.
 CLOSED_PATHS = ("/moto-api", "/latest/meta-data/", "/latest/api/", "/favicon.ico")
+# Requests that carry an object's bytes: they go through as they come.
+STREAMED = frozenset({"PutObject", "UploadPart"})
 ANONYMOUS = Signature("", "us-east-1", "s3")
 
 log = logging.getLogger(__name__)
@@ -67,6 +70,7 @@ class Dispatcher:
     requests: RequestLog
     moto: WsgiApp
     services: Mapping[str, Service]
+    authorizer: Authorizer
     raw: Mapping[str, Callable[[dict[str, Any], ApiCall, bytes], Reply]] = field(default_factory=dict)
     paths: Callable[[dict[str, Any]], Answer | None] = lambda _environ: None
 
@@ -93,19 +97,21 @@ class Dispatcher:
         service = self.services.get(call.service)
         if service is None and call.service not in MOTO_SERVICES:
             return self._refuse(environ, start_response, call, f"Shoal's emulator does not emulate the service {call.service}")
-        streamed = call.service == "s3"  # objects go through as they come; what is in a request's path says enough
-        body = b"" if streamed else buffer_body(environ)
+        body = b"" if call.service == "s3" else buffer_body(environ)
         operation, request = match_operation(call.service, environ)
         if operation is None:
             if service is not None and service.complete:
                 what = f"{call.service} has no operation {environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
                 return self._refuse(environ, start_response, call, what)
-            return self._moto(environ, start_response, call)
+            return self._unknown(environ, start_response, call)
         call = replace(call, operation=operation.name, parameters=dict(operation.path_parameters))
-        if streamed and service is not None and call.operation in service.guards:
-            streamed, body = False, buffer_body(environ)
+        streamed = call.service == "s3" and call.operation in STREAMED
+        if call.service == "s3" and not streamed:
+            body = buffer_body(environ)
         try:
-            call = call if streamed else replace(call, parameters=operation.parse(request, body))
+            parameters = operation.parse_head(request) if streamed else operation.parse(request, body)
+            call = self.authorizer.asked(replace(call, parameters=parameters))
+            self._check(call, environ if streamed else None)
             result = self._native(call, service, operation)
             if result is not None:
                 return self._finish(Reply(call, operation.answer(result)), start_response)
@@ -113,6 +119,24 @@ class Dispatcher:
             return self._finish(Reply(call, operation.error(error), error.code), start_response)
         if not streamed:
             environ["wsgi.input"] = io.BytesIO(body)
+        return self._moto(environ, start_response, call)
+
+    def _check(self, call: ApiCall, unread: dict[str, Any] | None) -> None:
+        """AwsError when the caller may not; what it sent is read all the same, so that the next request on the connection is found."""
+        try:
+            self.authorizer.check(call)
+        except AwsError:
+            if unread is not None:
+                buffer_body(unread)
+            raise
+
+    def _unknown(self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall) -> Iterable[bytes]:
+        """A request that botocore's model does not know is moto's to answer, if the caller may do everything."""
+        call = self.authorizer.asked(call)
+        try:
+            self._check(call, environ)
+        except AwsError as refused:
+            return self._finish(Reply(call, error_answer(refused, protocol_of(environ)), refused.code), start_response)
         return self._moto(environ, start_response, call)
 
     def _refuse(self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall, reason: str) -> Iterable[bytes]:

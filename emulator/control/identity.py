@@ -1,7 +1,7 @@
 """Who calls: access keys become caller ARNs, and AssumeRole gives credentials only where the role's trust policy allows.
 
 The secret keys of requests are not verified (no signature check): a key that no AssumeRole or IAM user gave out means the
-account's root, which is how dummy credentials work. IAM policies of the caller are not evaluated here.
+account's root, which is how dummy credentials work. What a caller's own policies allow is asked in `authorization`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Identity:
     account: str
     region: str
     _sessions: dict[str, AssumedRole] = field(default_factory=dict)
+    _session_policies: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def root_arn(self) -> str:
@@ -45,6 +46,10 @@ class Identity:
             return str(session.arn)
         user = iam_backends[self.account][PARTITION].get_user_from_access_key_id(access_key_id)
         return str(user.arn) if user else self.root_arn
+
+    def session_policy(self, access_key_id: str) -> Mapping[str, Any] | None:
+        """The policy that limits a session besides its role's, where AssumeRole was given one."""
+        return self._session_policies.get(access_key_id)
 
     def assume_role(self, role_arn: str, session_name: str, principal: Principal, external_id: str | None = None) -> AssumedRole:
         """A session of the role; AwsError AccessDenied when there is no such role or its trust policy refuses `principal`."""
@@ -104,7 +109,10 @@ class Identity:
     def _assume_role_api(self, call: ApiCall) -> Mapping[str, Any]:
         wanted = call.parameters
         principal = self.caller_principal(call.caller_arn)
+        limits = _session_policy(wanted)
         session = self.assume_role(wanted["RoleArn"], wanted["RoleSessionName"], principal, wanted.get("ExternalId"))
+        if limits is not None:
+            self._session_policies[session.access_key_id] = limits
         credentials = {
             "AccessKeyId": session.access_key_id,
             "SecretAccessKey": session.secret_access_key,
@@ -118,6 +126,16 @@ class Identity:
         user = iam_backends[self.account][PARTITION].get_user_from_access_key_id(call.access_key_id)
         user_id = session.user_id if session else user.id if user else self.account
         return {"UserId": user_id, "Account": self.account, "Arn": call.caller_arn}
+
+
+def _session_policy(wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The inline session policy of an AssumeRole; managed ones are refused by name."""
+    if wanted.get("PolicyArns"):
+        raise AwsError("ValidationError", "Shoal's emulator takes a session policy inline (Policy), not as PolicyArns")
+    try:
+        return dict(json.loads(wanted["Policy"])) if wanted.get("Policy") else None
+    except ValueError as broken:
+        raise AwsError("MalformedPolicyDocument", f"The session policy is not JSON: {broken}") from broken
 
 
 def error_of(error: ClientError) -> AwsError:

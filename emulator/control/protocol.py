@@ -24,6 +24,7 @@ from moto.core.serialize import get_serializer_class
 from moto.core.utils import get_service_model
 from werkzeug.exceptions import MethodNotAllowed, NotFound
 
+from emulator.control.authorization.question import Question
 from emulator.errors import AwsError
 
 SIGNING_NAMES = {"monitoring": "cloudwatch", "eventbridge": "events", "states": "stepfunctions", "email": "ses", "s3-control": "s3control"}
@@ -49,6 +50,8 @@ class ApiCall:
     caller_arn: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     access_key_id: str = ""
+    questions: tuple[Question, ...] | None = ()
+    """What IAM is asked about it; None when nobody knows (see `authorization`)."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +103,19 @@ class Operation:
         """Parameters as boto3 takes them; AwsError when the body is not what the protocol prescribes."""
         if "json" in self.protocol:
             _check_json(body)
+        return self._parsed(request, request.values, body)
+
+    def parse_head(self, request: Request) -> dict[str, Any]:
+        """Parameters in the path, the query and the headers; the body, which may be large, is not read."""
+        return self._parsed(request, request.args, b"")
+
+    def _parsed(self, request: Request, values: Any, body: bytes) -> dict[str, Any]:
         parser = PROTOCOL_PARSERS[self.protocol](self.model)
         try:
             parsed = parser.parse(
                 {
                     "method": request.method,
-                    "values": request.values,
+                    "values": values,
                     "headers": request.headers,
                     "body": body,
                     "url_path": request.path,

@@ -1,5 +1,6 @@
 """Every request that reached the API, one JSON line each in `<state_dir>/requests.jsonl`: when, what, by whom, on what, with
-which outcome. Values are cut short and payloads left out: the log says what was asked, not what was in it."""
+which outcome, and what IAM is asked about it (`unmapped` where nobody knows). Values are cut short and payloads left out: the log says
+what was asked, not what was in it."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from typing import Any
 
 from emulator.control.protocol import ApiCall
 
+# Policies are kept whole: they say what the requests that follow were allowed to do.
+WHOLE = frozenset({"PolicyDocument", "AssumeRolePolicyDocument", "Policy", "PolicyText", "policyText"})
 LONGEST_VALUE = 200
 MOST_MEMBERS = 20
 PAYLOADS = frozenset({"Body", "Payload", "ZipFile", "TemplateBody", "PipelineDefinition", "logEvents", "MetricData", "SecretString"})
@@ -34,6 +37,7 @@ class RequestLog:
             "region": call.region,
             "parameters": small(call.parameters),
             "status": status,
+            **({"unmapped": True} if call.questions is None else {"questions": [question.as_json() for question in call.questions]}),
             **({"error": error} if error else {}),
         }
         text = json.dumps(line, default=str) + "\n"
@@ -44,7 +48,8 @@ class RequestLog:
 def small(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters without payloads, long values cut."""
     kept = {key: value for key, value in parameters.items() if value is not None and not hasattr(value, "read")}
-    return {key: _short(value) for key, value in list(kept.items())[:MOST_MEMBERS] if key not in PAYLOADS}
+    listed = list(kept.items())[:MOST_MEMBERS]
+    return {key: value if key in WHOLE and isinstance(value, str) else _short(value) for key, value in listed if key not in PAYLOADS}
 
 
 def _short(value: Any) -> Any:

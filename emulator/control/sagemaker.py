@@ -6,11 +6,12 @@ import json
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import unquote
 
+from emulator.control.authorization.authorizer import Authorizer
 from emulator.control.dispatcher import Reply
 from emulator.control.protocol import Answer, ApiCall, error_answer
 from emulator.errors import AwsError
@@ -34,6 +35,7 @@ class Gateway:
     """Turns HTTP into calls of the service and back."""
 
     service: SageMaker
+    authorizer: Authorizer
 
     def __call__(self, environ: dict[str, Any], call: ApiCall, body: bytes) -> Reply:
         invocation = INVOCATION.match(environ.get("PATH_INFO", ""))
@@ -47,19 +49,20 @@ class Gateway:
         return self._handle(call, operation, body)
 
     def _handle(self, call: ApiCall, operation: str, body: bytes) -> Reply:
-        parameters: dict[str, Any] = {}
+        call = replace(call, operation=operation)
         try:
-            parameters = parsed_body(body)
-            result = self.service.handle(operation, parameters, call.caller_arn)
+            call = self.authorizer.asked(replace(call, parameters=parsed_body(body)))
+            self.authorizer.check(call)
+            result = self.service.handle(operation, dict(call.parameters), call.caller_arn)
         except AwsError as error:
-            return Reply(_named(call, operation, parameters), error_answer(error), error.code)
+            return Reply(call, error_answer(error), error.code)
         headers = {"Content-Type": "application/x-amz-json-1.1", "x-amzn-RequestId": str(uuid.uuid4())}
-        answer = Answer(200, headers, json.dumps(result, default=as_timestamp).encode())
-        return Reply(_named(call, operation, parameters), answer)
+        return Reply(call, Answer(200, headers, json.dumps(result, default=as_timestamp).encode()))
 
     def _invoke(self, environ: Mapping[str, Any], call: ApiCall, name: str, body: bytes) -> Reply:
-        call = _named(call, "InvokeEndpoint", {"EndpointName": name})
+        call = self.authorizer.asked(replace(call, operation="InvokeEndpoint", parameters={"EndpointName": name}))
         try:
+            self.authorizer.check(call)
             status, headers, answer = self.service.invoke_endpoint(name, body, request_headers(environ))
         except AwsError as error:
             return Reply(call, error_answer(error, "rest-json"), error.code)
@@ -89,7 +92,3 @@ def as_timestamp(value: Any) -> float:
     if isinstance(value, datetime):
         return value.timestamp()
     raise TypeError(f"{type(value).__name__} has no JSON form")
-
-
-def _named(call: ApiCall, operation: str, parameters: Mapping[str, Any]) -> ApiCall:
-    return ApiCall(call.service, operation, call.region, call.caller_arn, parameters, call.access_key_id)

@@ -218,7 +218,7 @@ def _missing(analyses: Mapping[str, Any]) -> str:
     for kind in ("identity", "boundary", "session"):
         if kind in analyses and analyses[kind]["result"] != "Allowed":
             return KINDS[kind][1]
-    return KINDS["resource"][1]
+    return KINDS["resource" if analyses else "identity"][1]
 
 
 def _names(statements: list[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -12,10 +12,10 @@ const part = (analysis) =>
 
 function verdict(answer) {
   if (answer.resultType === 'error') return { error: JSON.stringify(answer.errors) }
-  const { analysis, ignoredContextKeys } = answer.result
+  // For "*" where an action has resources too, there is a result for each pattern that a policy has; none when no policy matches.
+  const { analysis, ignoredContextKeys } = answer.result ?? answer.results[0] ?? { analysis: { result: answer.overallResult } }
   return {
-    result: analysis.result,
-    blockedBy: analysis.blockedBy ?? [],
+    result: answer.overallResult,
     identity: part(analysis.identityAnalysis),
     resource: part(analysis.resourceAnalysis),
     boundary: part(analysis.permissionBoundaryAnalysis),

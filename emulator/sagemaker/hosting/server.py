@@ -56,6 +56,7 @@ class ModelServer:
         container = resolve_container(self._core, self._model.get("PrimaryContainer") or self._model["Containers"][0])
         image = containers.image_for(container["Image"], "inference")
         credentials = context.role_credentials(self._model["ExecutionRoleArn"], f"SageMaker-{self._endpoint}"[:64])
+        context.on_behalf("model", self._endpoint, {**self._model, "PrimaryContainer": container}, credentials)
         self._paths.make([_HOST])
         paths = self._paths.host(_HOST)
         paths.model.mkdir(parents=True)
@@ -66,7 +67,7 @@ class ModelServer:
         environment = containers.environment(context, image, paths, credentials, own)
         command = [str(image.runtime.python()), "-P", containers.tool(image.program)]
         group = f"/aws/sagemaker/Endpoints/{self._endpoint}"
-        self._log = LogStreams(context.clients("logs", None), group, self._variant["VariantName"], self._paths.log)
+        self._log = LogStreams(context.clients("logs", credentials), group, self._variant["VariantName"], self._paths.log)
         self._make_sure_of(image)
         self._pod = Pod(self._paths.folder, [Host(_HOST, paths.folder, command, environment)], self._core.registry)
         self._pod.start(containers.visible(image), containers.endpoint_port(context), self._log.write)

@@ -57,10 +57,11 @@ def check_objects(core: Core, request: Document, credentials: RoleCredentials) -
         uri = channel["DataSource"]["S3DataSource"]["S3Uri"]
         try:
             found = storage.keys_below(s3, uri)
-        except storage.DataError:
-            found = []
+            why = ""
+        except storage.DataError as refused:
+            found, why = [], f" ({refused})"
         if not found:
-            raise invalid(storage.nothing_found(uri, core.context.region, request["RoleArn"]))
+            raise invalid(storage.nothing_found(uri, core.context.region, request["RoleArn"]) + why)
 
 
 def _mode(channel: Document, request: Document) -> str:

@@ -50,9 +50,10 @@ class ProcessingRun:
     def _lifecycle(self) -> tuple[str, str]:
         context = self._job.core.context
         self._credentials = context.role_credentials(self._request["RoleArn"], f"SageMaker-{self._job.name}"[:64])
+        context.on_behalf("processing-job", self._job.name, self._request, self._credentials)
         self._s3 = context.clients("s3", self._credentials)
         self._paths.make([_HOST])
-        self._log = LogStreams(context.clients("logs", None), self._job.kind.log_group, self._job.name, self._paths.log)
+        self._log = LogStreams(context.clients("logs", self._credentials), self._job.kind.log_group, self._job.name, self._paths.log)
         try:
             self._get_ready()
             ending = self._process()

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tarfile
 import threading
 from collections.abc import Callable
@@ -84,9 +85,11 @@ def _inside(folder: Path, relative: str) -> Path:
 
 
 def fetch_object(s3: Any, bucket: str, key: str, target: Path) -> None:
+    """In one request: a HEAD before it would be refused without a reason."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        s3.download_file(bucket, key, str(target), Config=_TRANSFER)
+        with target.open("wb") as file:
+            shutil.copyfileobj(s3.get_object(Bucket=bucket, Key=key)["Body"], file)
     except S3_FAILURES as refused:
         raise DataError(f"Could not download s3://{bucket}/{key}: {refused}") from refused
 

@@ -65,10 +65,11 @@ class TrainingRun:
         context = self._job.core.context
         self._job.check_not_stopped()
         self._credentials = context.role_credentials(self._request["RoleArn"], f"SageMaker-{self._job.name}"[:64])
+        context.on_behalf("training-job", self._job.name, self._request, self._credentials)
         self._s3 = context.clients("s3", self._credentials)
         self._channels = Channels(self._request, context, self._credentials, self._hosts)
         self._paths.make(self._hosts, self._addresses)
-        self._log = LogStreams(context.clients("logs", None), self._job.kind.log_group, self._job.name, self._paths.log)
+        self._log = LogStreams(context.clients("logs", self._credentials), self._job.kind.log_group, self._job.name, self._paths.log)
         try:
             self._enter("Downloading", lambda document: document.update(TrainingStartTime=names.now()))
             self._get_ready()

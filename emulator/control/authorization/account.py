@@ -1,0 +1,176 @@
+"""What the emulated account knows of its resources and principals, read from the services' own state: encryption keys, tags, networks,
+resource policies, and the policies of roles and users."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from moto.core.exceptions import ServiceException
+from moto.ec2.models import ec2_backends
+from moto.ecr.models import ecr_backends
+from moto.iam.models import ManagedPolicy, iam_backends
+from moto.kms.models import kms_backends
+from moto.s3.models import s3_backends
+from moto.sns.models import sns_backends
+from moto.sqs.models import sqs_backends
+
+from emulator.control.authorization.evaluator import Policies, Policy
+from emulator.control.authorization.question import Question
+from emulator.control.functions.service import Functions
+from emulator.errors import AwsError
+
+PARTITION = "aws"
+Tags = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class AccountState:
+    """One account in one region. `sagemaker(operation, request)` answers SageMaker's operations; AwsError for what is not there."""
+
+    account: str
+    region: str
+    functions: Functions
+    sagemaker: Callable[[str, dict[str, Any]], Mapping[str, Any]]
+
+    def key_of_bucket(self, bucket: str) -> str | None:
+        found = s3_backends[self.account][PARTITION].buckets.get(bucket)
+        rule = (found.encryption or {}).get("Rule", {}) if found else {}
+        default = rule.get("ApplyServerSideEncryptionByDefault", {}) if isinstance(rule, Mapping) else {}
+        key = default.get("KMSMasterKeyID")
+        return self.key_arn(str(key)) if key else None
+
+    def key_of_object(self, bucket: str, key: str) -> str | None:
+        found = s3_backends[self.account][PARTITION].buckets.get(bucket)
+        stored = found.keys.get(key) if found else None
+        named = getattr(stored, "kms_key_id", None)
+        return self.key_arn(str(named)) if named else self.key_of_bucket(bucket) if stored is not None else None
+
+    def key_of_queue(self, name: str) -> str | None:
+        queue = sqs_backends[self.account][self.region].queues.get(name)
+        key = getattr(queue, "kms_master_key_id", None)
+        return self.key_arn(str(key)) if key else None
+
+    def key_of_endpoint_config(self, name: str) -> str | None:
+        try:
+            key = self.sagemaker("DescribeEndpointConfig", {"EndpointConfigName": name}).get("KmsKeyId")
+        except AwsError:
+            return None
+        return self.key_arn(str(key)) if key else None
+
+    def key_arn(self, key: str) -> str:
+        backend = kms_backends[self.account][self.region]
+        found = backend.any_id_to_key_id(key)
+        return str(backend.keys[found].arn) if found in backend.keys else key
+
+    def vpc_of(self, id_: str) -> str | None:
+        backend = ec2_backends[self.account][self.region]
+        subnets = {subnet.id: subnet.vpc_id for zone in backend.subnets.values() for subnet in zone.values()}
+        groups = {group.id: group.vpc_id for vpc in backend.groups.values() for group in vpc.values()}
+        tables = {table.id: table.vpc_id for table in backend.route_tables.values()}
+        return next((str(known[id_]) for known in (subnets, groups, tables) if known.get(id_)), None)
+
+    def tags(self, arn: str) -> Tags:
+        service = arn.split(":")[2] if arn.startswith("arn:") else ""
+        readers: Mapping[str, Callable[[str], Tags]] = {"sagemaker": self._sagemaker, "ec2": self._ec2, "iam": self._role_tags}
+        try:
+            return readers[service](arn) if service in readers else {}
+        except (AwsError, ServiceException, KeyError):
+            return {}
+
+    def _sagemaker(self, arn: str) -> Tags:
+        listed = self.sagemaker("ListTags", {"ResourceArn": arn}).get("Tags", [])
+        return {str(tag["Key"]): str(tag["Value"]) for tag in listed}
+
+    def _ec2(self, arn: str) -> Tags:
+        return dict(ec2_backends[self.account][self.region].tags.get(arn.rpartition("/")[2], {}))
+
+    def _role_tags(self, arn: str) -> Tags:
+        role = self._role(arn.rpartition("/")[2])
+        listed: Any = (role.tags if role else None) or []
+        tags = listed.values() if isinstance(listed, Mapping) else listed
+        return {str(tag["Key"]): str(tag["Value"]) for tag in tags}
+
+    def policies(self, principal_arn: str, question: Question, session: Policy | None = None) -> Policies:
+        """What applies to this principal, a role session or user, and to the resource of the question."""
+        identity, boundary = self._of_principal(principal_arn)
+        return Policies(identity, boundary, self.resource_policy(question), session)
+
+    def _role(self, name: str) -> Any:
+        return next((role for role in iam_backends[self.account][PARTITION].roles.values() if role.name == name), None)
+
+    def _of_principal(self, principal_arn: str) -> tuple[Mapping[str, Policy], Policy | None]:
+        backend = iam_backends[self.account][PARTITION]
+        kind, _, name = principal_arn.split(":")[5].partition("/")
+        if kind == "assumed-role":
+            role = self._role(name.partition("/")[0])
+            holders, boundary = [role] if role else [], getattr(role, "permissions_boundary_arn", None)
+        else:
+            user = next((each for each in backend.users.values() if each.arn == principal_arn), None)
+            groups = [group for group in backend.groups.values() if user in group.users] if user else []
+            holders, boundary = [*([user] if user else []), *groups], getattr(user, "permissions_boundary_arn", None)
+        identity = {name: document for holder in holders for name, document in _held(holder)}
+        return identity, _in_force(backend.managed_policies[boundary]) if boundary in backend.managed_policies else None
+
+    def resource_policy(self, question: Question) -> Policy | None:
+        """The policy on the resource itself, where its service has such policies and the resource exists."""
+        readers: Mapping[str, Callable[[str], Any]] = {
+            "s3": self._bucket_policy,
+            "kms": self._key_policy,
+            "sqs": self._queue_policy,
+            "sns": self._topic_policy,
+            "ecr": self._repository_policy,
+            "lambda": self._function_policy,
+            "sts": self._trust_policy,
+        }
+        read = readers.get(question.service)
+        found = read(question.resource) if read and question.resource != "*" else None
+        document = _document(found) if found else None
+        return document if document and document.get("Statement") else None
+
+    def _bucket_policy(self, arn: str) -> Any:
+        bucket = s3_backends[self.account][PARTITION].buckets.get(arn.rpartition(":")[2].partition("/")[0])
+        return bucket.policy if bucket else None
+
+    def _key_policy(self, arn: str) -> Any:
+        key = kms_backends[self.account][self.region].keys.get(arn.rpartition("/")[2])
+        return key.policy if key else None
+
+    def _queue_policy(self, arn: str) -> Any:
+        queue = sqs_backends[self.account][self.region].queues.get(arn.rpartition(":")[2])
+        return queue.policy if queue else None
+
+    def _topic_policy(self, arn: str) -> Any:
+        topic = sns_backends[self.account][self.region].topics.get(arn)
+        return topic.policy if topic else None
+
+    def _repository_policy(self, arn: str) -> Any:
+        repository = ecr_backends[self.account][self.region].repositories.get(arn.partition("/")[2])
+        return repository.policy if repository and repository.arn == arn else None
+
+    def _function_policy(self, arn: str) -> Any:
+        try:
+            return self.functions.get(arn).policy_document
+        except AwsError:
+            return None
+
+    def _trust_policy(self, arn: str) -> Any:
+        role = self._role(arn.rpartition("/")[2])
+        return role.assume_role_policy_document if role else None
+
+
+def _held(holder: Any) -> list[tuple[str, Policy]]:
+    """Inline and managed policies of a role, user or group, by name."""
+    managed = {policy.name: _in_force(policy) for policy in holder.managed_policies.values()}
+    return [*managed.items(), *((name, _document(document)) for name, document in holder.policies.items())]
+
+
+def _in_force(policy: ManagedPolicy) -> Policy:
+    """The default version of a managed policy."""
+    return _document(next(version.document for version in policy.versions if version.is_default))
+
+
+def _document(written: Any) -> Policy:
+    return dict(written if isinstance(written, Mapping) else json.loads(written))
