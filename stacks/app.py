@@ -1,4 +1,7 @@
-"""Environments in, a checked cloud assembly out: every synth runs cdk-nag and the CDK's own CloudFormation validator."""
+"""Environments in, a checked cloud assembly out: every synth runs cdk-nag, the CDK's own CloudFormation validator and our rules.
+
+With the context key `shoal:raw-findings` nothing is acknowledged and two further packs of cdk-nag run: for the report, not as a gate.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
-from cdk_nag import AwsSolutionsChecks
+from cdk_nag import AwsSolutionsChecks, NIST80053R5Checks, ServerlessChecks
 
 from config.settings import Environment
 from pipelines.check import check
+from stacks.constructs.acknowledge import RAW_FINDINGS
 from stacks.stage import EnvironmentStage
+from stacks.validation.plugin import OwnRules
 
 
 class ShoalApp(cdk.App):
@@ -21,7 +26,9 @@ class ShoalApp(cdk.App):
         # Without analytics there is no CDK::Metadata resource, which would carry the Python version into every template.
         super().__init__(outdir=outdir, context=context, analytics_reporting=False, builtin_cloud_formation_validation=checked)
         if checked:
-            cdk.Validations.of(self).add_plugins(AwsSolutionsChecks(self))
+            cdk.Validations.of(self).add_plugins(AwsSolutionsChecks(self), OwnRules())
+        if self.node.try_get_context(RAW_FINDINGS):
+            cdk.Validations.of(self).add_plugins(NIST80053R5Checks(self), ServerlessChecks(self))
 
     def add_environment(self, environment: Environment, *, root: Path, strategy: str | None = None) -> list[str]:
         """Add the stacks of one environment of the repository at `root`; returns what its owner should know.

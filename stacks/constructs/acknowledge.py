@@ -7,7 +7,15 @@ from collections.abc import Mapping
 import aws_cdk as cdk
 from constructs import Construct
 
+RAW_FINDINGS = "shoal:raw-findings"
+"""Context key: findings are all shown, acknowledged or not. The report of every finding, and the search for stale reasons, need that."""
+NOT_APPLIED = "shoal:acknowledged"
+"""Metadata that then says, in the cloud assembly, what would have been acknowledged where."""
+
 
 def acknowledge(scope: Construct, reasons: Mapping[str, str]) -> None:
     """Accept findings (id -> reason) on `scope` and everything below it. Ids are as cdk-nag prints them, one finding each."""
+    if scope.node.try_get_context(RAW_FINDINGS):
+        scope.node.add_metadata(NOT_APPLIED, dict(reasons))
+        return
     cdk.Validations.of(scope).acknowledge(*[cdk.Acknowledgment(id=finding, reason=reason) for finding, reason in reasons.items()])

@@ -15,6 +15,7 @@ from stacks.app import ShoalApp
 from stacks.constructs.acknowledge import acknowledge
 
 WILDCARD = "arn:aws:s3:::one-bucket/*"
+OURS = {"StringEquals": {"aws:SourceAccount": "111122223333"}}
 
 
 def _violations(stack: cdk.Stack) -> set[str]:
@@ -34,7 +35,7 @@ def stack(tmp_path: Path, cdk_context: dict[str, Any]) -> cdk.Stack:
     """A stack with a role that may read every object of a bucket, in an app with the gates on."""
     app = ShoalApp(outdir=str(tmp_path / "cdk.out"), context=cdk_context)
     stack = cdk.Stack(app, "Stack", env=cdk.Environment(account="111122223333", region="us-east-1"))
-    role = iam.Role(stack, "Role", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"))
+    role = iam.Role(stack, "Role", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com", conditions=OURS))
     role.add_to_policy(iam.PolicyStatement(actions=["s3:GetObject"], resources=[WILDCARD]))
     return stack
 
@@ -51,6 +52,17 @@ def test_a_wildcard_with_its_reason_passes(stack: cdk.Stack) -> None:
 def test_a_reason_for_another_wildcard_does_not_count(stack: cdk.Stack) -> None:
     acknowledge(stack, {"AwsSolutions-IAM5[Resource::*]": "Some other resource."})
     assert _violations(stack) == {f"AwsSolutions-IAM5[Resource::{WILDCARD}]"}
+
+
+def test_a_template_that_breaks_a_rule_of_our_own_fails_synth(stack: cdk.Stack) -> None:
+    acknowledge(stack, {f"AwsSolutions-IAM5[Resource::{WILDCARD}]": "Every object of this one bucket."})
+    properties = {
+        "PipelineName": "Train-Digits",
+        "RoleArn": "arn:aws:iam::111122223333:role/pipeline",
+        "PipelineDefinition": {"PipelineDefinitionBody": "{}"},
+    }
+    cdk.CfnResource(stack, "Pipeline", type="AWS::SageMaker::Pipeline", properties=properties)
+    assert _violations(stack) == {"SHOAL-PipelineName"}
 
 
 def test_a_property_that_cloudformation_does_not_know_fails_synth(stack: cdk.Stack) -> None:

@@ -1,0 +1,34 @@
+"""What a rule is: a template (a dict, as CloudFormation gets it) comes in, what is wrong with which resource goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Template = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One broken rule, on one resource."""
+
+    rule: str
+    logical_id: str
+    text: str
+    """What is wrong, and what to do."""
+
+
+Rule = Callable[[Template], Iterator[Finding]]
+
+
+def resources(template: Template, *types: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Logical id and properties of each resource of these types."""
+    for logical_id, resource in template.get("Resources", {}).items():
+        if resource["Type"] in types:
+            yield logical_id, resource.get("Properties", {})
+
+
+def as_list(value: Any) -> list[Any]:
+    """A policy's field, which may be one value or several."""
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,58 @@
+"""SageMaker pipelines: their names, and whether the network that their training jobs get carries EFA."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from stacks.validation import security_groups
+from stacks.validation.findings import Finding, Template, resources
+
+NAME = "SHOAL-PipelineName"
+NETWORK = "SHOAL-TrainingNetwork"
+# SageMaker lower-cases pipeline ARNs: a name in mixed case never matches in IAM and EventBridge. botocore, sagemaker PipelineName.
+_NAME = re.compile(r"[a-z0-9](-*[a-z0-9]){0,255}")
+
+
+def check(template: Template) -> Iterator[Finding]:
+    """Names of pipelines that would not match their own ARN."""
+    for logical_id, properties in resources(template, "AWS::SageMaker::Pipeline"):
+        name = properties.get("PipelineName", "")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            yield Finding(NAME, logical_id, f"{name}: use lower-case letters, digits and single hyphens, at most 256")
+
+
+def check_network(templates: Sequence[Template]) -> Iterator[Finding]:
+    """Pipelines whose steps use a security group of another stack that does not carry EFA, where one of that stack does.
+
+    Groups that exist already, and are named by their id, cannot be seen from here.
+    """
+    exported = dict(export for template in templates for export in _exported_groups(template))
+    for template in templates:
+        for logical_id, properties in resources(template, "AWS::SageMaker::Pipeline"):
+            groups = [exported[name] for name in _imports(properties) if name in exported]
+            if groups and not any(security_groups.carries_efa(owner, group) for owner, group in groups):
+                text = "no security group of its jobs allows itself all traffic both ways, which EFA needs"
+                yield Finding(NETWORK, logical_id, text)
+
+
+def _exported_groups(template: Template) -> Iterator[tuple[str, tuple[Template, str]]]:
+    groups = {logical_id for logical_id, _ in resources(template, "AWS::EC2::SecurityGroup")}
+    for output in template.get("Outputs", {}).values():
+        target = output.get("Value", {})
+        owner = target.get("Fn::GetAtt", [None])[0] if isinstance(target, Mapping) else None
+        if owner in groups and "Export" in output:
+            yield output["Export"]["Name"], (template, owner)
+
+
+def _imports(value: Any) -> Iterator[str]:
+    """Names of all exports that are used in `value`."""
+    if isinstance(value, Mapping):
+        if "Fn::ImportValue" in value:
+            yield str(value["Fn::ImportValue"])
+        for inner in value.values():
+            yield from _imports(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _imports(inner)
