@@ -1,9 +1,9 @@
 """Names go in; the customer-managed key of an environment's data comes out, with a policy that says what it may be used for.
 
 The CDK's default gives the account every action and leaves the rest to IAM. Here the account administers the key, and whoever IAM lets
-use it can read with it only what lies in this environment's buckets, through S3. Stacks that encrypt something else (log groups, a
-topic) add the statement of that service. Source: AWS KMS developer guide, "Key policies" and "kms:ViaService"; FSx for Lustre user
-guide, "Working with server-side encrypted Amazon S3 buckets" and "Encrypting data at rest".
+use it can read with it only what lies in this environment's buckets, through S3. Stacks with something else to encrypt (log groups, a
+topic, a linked file system) add the statement of that service. Source: AWS KMS developer guide, "Key policies" and "kms:ViaService"; FSx
+for Lustre user guide, "Encrypting data at rest".
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ ADMINISTRATION = (
     *("kms:ScheduleKeyDeletion", "kms:TagResource", "kms:UntagResource", "kms:UpdateAlias", "kms:UpdateKeyDescription"),
 )
 _BUCKETS = ("data", "artifacts")
-# The role that FSx makes for each file system that is linked to S3; nobody can make roles at this path but AWS services.
-_FSX_ROLE = "aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/AWSServiceRoleForFSxS3Access_fs-*"
 
 
 class DataKey(kms.Key):
@@ -63,8 +61,6 @@ def _statements(names: Names) -> list[iam.PolicyStatement]:
         _account("LendKeyToServices", ["kms:CreateGrant"], names, {"Bool": {"kms:GrantIsForAWSResource": "true"}}),
     ]
     file_system = names.environment.file_system
-    if file_system is not None:
-        statements.append(_linked_file_system(names, through_s3))
     if file_system is not None and file_system.deployment_type is DeploymentType.PERSISTENT_2:
         through_fsx = {"kms:ViaService": f"fsx.{names.environment.region}.amazonaws.com"}
         actions = ["kms:Decrypt", "kms:GenerateDataKeyWithoutPlaintext"]
@@ -77,22 +73,6 @@ def _account(sid: str, actions: Sequence[str], names: Names, conditions: Mapping
     principal = iam.AccountPrincipal(names.environment.account)
     return iam.PolicyStatement(
         sid=sid, principals=[principal], actions=[*actions], resources=["*"], conditions=dict(conditions) if conditions else None
-    )
-
-
-def _linked_file_system(names: Names, through_s3: Mapping[str, str]) -> iam.PolicyStatement:
-    """FSx reads the data bucket with a role of its own that no IAM policy of ours reaches: the key has to name it."""
-    account = names.environment.account
-    return iam.PolicyStatement(
-        sid="FileSystemReadsBucket",
-        principals=[iam.AnyPrincipal()],
-        actions=["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"],
-        resources=["*"],
-        conditions={
-            "StringEquals": {"kms:CallerAccount": account, **through_s3},
-            "ArnLike": {"aws:PrincipalArn": f"arn:aws:iam::{account}:role/{_FSX_ROLE}"},
-            "StringLike": _objects(names, ["data"]),
-        },
     )
 
 
