@@ -102,7 +102,15 @@ class ImageBuild(Construct):
 
     def _role(self) -> ActorRole:
         names = self._names
-        role = ActorRole(self, "Role", names=names, actor=ACTOR, service="codebuild", description=f"Builds images of {names.prefix}.")
+        role = ActorRole(
+            self,
+            "Role",
+            names=names,
+            actor=ACTOR,
+            service="codebuild",
+            description=f"Builds images of {names.prefix}.",
+            source=names.arn("codebuild", f"project/{names.build_project}"),
+        )
         role.allow(
             "WriteOwnLog",
             ["logs:CreateLogStream", "logs:PutLogEvents"],

@@ -1,7 +1,8 @@
 """Names, job roles, network and key go in; the role under which the SageMaker pipeline starts its steps comes out.
 
-It may start only jobs such as the definition describes, in our subnets with our roles, register models only as pending approval, and
-touch only names that this pipeline gives. Source: SageMaker developer guide, "Define a pipeline: IAM access", and the service authorization reference.
+It may start only jobs such as the definition describes, in our subnets with our roles, register models only as pending approval,
+and touch only names that this pipeline gives. Source: SageMaker developer guide, "Define a pipeline: IAM access", and the service
+authorization reference.
 """
 
 from __future__ import annotations

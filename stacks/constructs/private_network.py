@@ -118,6 +118,7 @@ class PrivateNetwork(Construct):
             actor="flow-logs",
             service="vpc-flow-logs",
             description="Writes the VPC's flow logs.",
+            source=self._names.arn("ec2", "vpc-flow-log/*"),
         )
         self.vpc.add_flow_log("FlowLogs", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group, role))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from emulator.control.authorization.evaluator import Decision, Evaluator, Policy
@@ -15,11 +15,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Roles:
-    """Identity policies by role and policy name, and the policies of keys by ARN."""
+    """Identity policies by role and policy name, and resource policies by the ARN of what they are on (of an object: its bucket's)."""
 
     evaluator: Evaluator
     identity: Mapping[str, Mapping[str, Policy]]
-    keys: Mapping[str, Policy]
+    resources: Mapping[str, Policy] = field(default_factory=dict)
 
     def decide(self, role: str, question: Question, without: str = "") -> Decision:
         """What IAM answers when the role asks; `without` leaves out the statement with that Sid."""
@@ -27,11 +27,17 @@ class Roles:
         if without:
             policies = {name: _without(document, without) for name, document in policies.items()}
         principal = f"arn:aws:sts::{ACCOUNT}:assumed-role/{role}/session"
-        return self.evaluator.decide(question, principal, policies, resource_policy=self.keys.get(question.resource))
+        on = question.resource.partition("/")[0] if question.service == "s3" else question.resource
+        return self.evaluator.decide(question, principal, policies, resource_policy=self.resources.get(on))
+
+    def statements(self, role: str) -> Iterator[tuple[str, Policy]]:
+        """Sid and statement, of every policy of the role."""
+        for document in self.identity[role].values():
+            yield from named(document).items()
 
 
 def named(document: Policy) -> dict[str, Policy]:
-    """Statements by Sid, or by number where they have none."""
+    """Statements by Sid, or by number (`#1`) where they have none, as the evaluator names them."""
     return {statement.get("Sid") or f"#{index}": statement for index, statement in enumerate(document["Statement"], start=1)}
 
 

@@ -5,6 +5,7 @@ Ids that CloudFormation would make are the logical id in the form of such an id 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -123,3 +124,25 @@ def _policies_in(value: Any) -> Iterator[Document]:
     elif isinstance(value, list):
         for child in value:
             yield from _policies_in(child)
+
+
+def like(synthesised: Any, deployed: Any, templates: Templates) -> bool:
+    """Whether a document is what became of a synthesised one: the same, but for the ids that CloudFormation makes."""
+    if isinstance(synthesised, dict):
+        return (
+            isinstance(deployed, dict)
+            and synthesised.keys() == deployed.keys()
+            and all(like(value, deployed[key], templates) for key, value in synthesised.items())
+        )
+    if isinstance(synthesised, list):
+        return (
+            isinstance(deployed, list)
+            and len(synthesised) == len(deployed)
+            and all(like(one, other, templates) for one, other in zip(synthesised, deployed, strict=True))
+        )
+    return synthesised == deployed or _pattern(str(synthesised), templates).fullmatch(str(deployed)) is not None
+
+
+def _pattern(text: str, templates: Templates) -> re.Pattern[str]:
+    ids = sorted((key for document in templates.stacks.values() for key in document["Resources"]), key=len, reverse=True)
+    return re.compile(".+".join(re.escape(part) for part in re.split("|".join(map(re.escape, ids)), text)))

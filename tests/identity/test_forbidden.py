@@ -203,4 +203,4 @@ def test_approval_stays_denied_whatever_else_is_allowed(evaluator: Evaluator, de
     generous = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
     identity = {PREFIX + actor: {**dev.identity_policies()[PREFIX + actor], "generous": generous}}
     approve = replace(REGISTER, action="sagemaker:UpdateModelPackage", context={"sagemaker:ModelApprovalStatus": "Approved"})
-    assert Roles(evaluator, identity, {}).decide(PREFIX + actor, approve).explicit
+    assert Roles(evaluator, identity).decide(PREFIX + actor, approve).explicit

@@ -107,23 +107,6 @@ def test_the_pipeline_may_look_up_the_image_that_it_registers(pipeline: Template
     assert statement["Resource"] == "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-inference"
 
 
-def test_no_policy_has_a_wildcard_action(pipeline: Template, data: Template, network: Template) -> None:
-    actions = [
-        action
-        for template in (pipeline, data, network)
-        for policy in properties(template, "AWS::IAM::Policy")
-        for statement in policy["PolicyDocument"]["Statement"]
-        for action in as_list(statement["Action"])
-    ]
-    assert len(actions) > 50
-    assert not [action for action in actions if "*" in action]
-
-
-def test_no_role_has_a_managed_policy(pipeline: Template, data: Template, network: Template) -> None:
-    roles = [entry for template in (pipeline, data, network) for entry in properties(template, "AWS::IAM::Role")]
-    assert not [entry["RoleName"] for entry in roles if "ManagedPolicyArns" in entry]
-
-
 @pytest.mark.parametrize(("actor", "place"), [("training", "Training"), ("endpoint", "Hosting")])
 def test_jobs_attach_to_their_own_subnets_and_security_group_only(pipeline: Template, actor: str, place: str) -> None:
     interfaces, *places = statements(pipeline, PREFIX + actor)["AttachToVpc"]["Resource"]

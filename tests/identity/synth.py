@@ -1,0 +1,28 @@
+"""Environments in, the templates of their stacks out; the gates are off."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from config.settings import Environment
+from stacks.node import use_installed_node
+from tests.identity.roles import ROOT
+from tests.identity.templates import Templates
+
+use_installed_node()
+
+from stacks.app import ShoalApp  # noqa: E402 - starts Node.js
+from stacks.stage import EnvironmentStage  # noqa: E402
+
+
+def synthesised(environments: Mapping[str, Environment], folder: Path) -> dict[str, Templates]:
+    """By the same names. Each has an app of its own, because stages of the same environment would be called the same."""
+    context = json.loads((ROOT / "cdk.json").read_text())["context"]
+    found = {}
+    for name, environment in environments.items():
+        app = ShoalApp(outdir=str(folder / name), context=context, checked=False)
+        stage = EnvironmentStage(app, environment=environment, root=ROOT)
+        found[name] = Templates({stack.stack_name: stack.template for stack in stage.synth().stacks})
+    return found
