@@ -162,7 +162,7 @@ def _tags_in(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _pairs(tags: Any) -> Iterator[tuple[str, str]]:
     if isinstance(tags, Mapping):
         tags = tags.get("TagSet") or [{"Key": key, "Value": value} for key, value in tags.items()]
-    for tag in tags or []:
+    for tag in (each for each in tags or [] if isinstance(each, Mapping)):  # tags to be taken away are keys alone
         pair = {str(name).lower(): value for name, value in tag.items()}
         if "key" in pair:
             yield str(pair["key"]), str(pair.get("value", ""))

@@ -1,4 +1,7 @@
-"""AWS KMS: keys that requests name by id, ARN or alias; and keys that other services use in the caller's name."""
+"""AWS KMS: keys that requests name by id, ARN or alias; and keys that other services use in the caller's name.
+
+Encryption contexts are left out: the evaluator does not know them, and a condition on one matches nothing.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,11 @@ ON_KEY = (
 )
 
 
-def use_of_key(
-    asked: Asked, action: str, key: str | None, service: str, context: Mapping[str, ContextValue], source: str
-) -> Iterator[Question]:
+def use_of_key(asked: Asked, action: str, key: str | None, service: str, source: str) -> Iterator[Question]:
     """What KMS asks when `service` uses `key` in the caller's name; nothing where there is no key of ours."""
     if key:
         through: dict[str, ContextValue] = {"kms:ViaService": f"{service}.{asked.region}.amazonaws.com", "kms:CallerAccount": asked.account}
-        yield Question(action, key, {**asked.tags_of(key), **through, **context}, source)
+        yield Question(action, key, {**asked.tags_of(key), **through}, source)
 
 
 def key_of(asked: Asked, name: str = "KeyId") -> str:
@@ -32,8 +33,6 @@ def key_of(asked: Asked, name: str = "KeyId") -> str:
 
 def _on_key(asked: Asked) -> Iterator[Question]:
     context: dict[str, ContextValue] = {"kms:CallerAccount": asked.account}
-    given = asked.get("EncryptionContext", {})
-    context |= {f"kms:EncryptionContext:{key}": value for key, value in given.items()}
     key = key_of(asked)
     yield Question(f"kms:{asked.call.operation}", key, {**asked.tags_of(key), **asked.tagging(), **context})
 

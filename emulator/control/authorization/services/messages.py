@@ -26,7 +26,7 @@ def _on_queue(asked: Asked) -> Iterator[Question]:
     if operation == "CreateQueue" and asked.tagging():
         yield Question("sqs:TagQueue", queue, asked.tagging())
     if operation in QUEUE_KEYS:
-        yield from use_of_key(asked, QUEUE_KEYS[operation], asked.known.key_of_queue(name), "sqs", {}, ENCRYPTED_QUEUE)
+        yield from use_of_key(asked, QUEUE_KEYS[operation], asked.known.key_of_queue(name), "sqs", ENCRYPTED_QUEUE)
 
 
 def _publish(asked: Asked) -> Iterator[Question]:

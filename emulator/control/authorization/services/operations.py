@@ -45,7 +45,7 @@ def _parameters(asked: Asked) -> Iterator[Question]:
     """Names of parameters are paths; the slash that they begin with is not doubled in ARNs."""
     names = asked.get("Names") or [asked.get("Name") or asked.get("Path") or asked.get("ResourceId") or "*"]
     for name in names:
-        arn = name if name.startswith("arn:") else asked.arn("ssm", f"parameter/{name.lstrip('/')}")
+        arn = name if name.startswith("arn:") else asked.arn("ssm", f"parameter/{name.lstrip('/') or '*'}")
         yield Question(f"ssm:{asked.call.operation}", arn, {**asked.tags_of(arn), **asked.tagging()})
     if asked.call.operation == "PutParameter" and asked.tagging():
         yield Question("ssm:AddTagsToResource", arn, asked.tagging())

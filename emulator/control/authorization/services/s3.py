@@ -28,8 +28,9 @@ def _conditions(asked: Asked) -> dict[str, ContextValue]:
 
 def _list(asked: Asked) -> Iterator[Question]:
     action = {"ListObjectVersions": "s3:ListBucketVersions", "ListMultipartUploads": "s3:ListBucketMultipartUploads"}
-    prefix: Mapping[str, ContextValue] = {} if asked.call.operation == "HeadBucket" else {"s3:prefix": ""}
-    yield Question(action.get(asked.call.operation, "s3:ListBucket"), asked.filled("s3", BUCKET), {**prefix, **_conditions(asked)})
+    told = asked.call.operation not in {"HeadBucket", "ListMultipartUploads"}
+    context: Mapping[str, ContextValue] = {"s3:prefix": "", **_conditions(asked)} if told else {}
+    yield Question(action.get(asked.call.operation, "s3:ListBucket"), asked.filled("s3", BUCKET), context)
 
 
 def _read(asked: Asked) -> Iterator[Question]:
@@ -40,12 +41,7 @@ def _read(asked: Asked) -> Iterator[Question]:
 
 
 def _decrypt(asked: Asked, bucket: str, key: str) -> Iterator[Question]:
-    yield from use_of_key(asked, "kms:Decrypt", asked.known.key_of_object(bucket, key), "s3", _place(bucket, key), ENCRYPTED)
-
-
-def _place(bucket: str, key: str) -> dict[str, ContextValue]:
-    """S3's encryption context without bucket keys, which none of ours has unless the bucket says so."""
-    return {"kms:EncryptionContext:aws:s3:arn": f"arn:aws:s3:::{bucket}/{key}"}
+    yield from use_of_key(asked, "kms:Decrypt", asked.known.key_of_object(bucket, key), "s3", ENCRYPTED)
 
 
 def _write(asked: Asked) -> Iterator[Question]:
@@ -55,15 +51,14 @@ def _write(asked: Asked) -> Iterator[Question]:
     if asked.get("Tagging"):
         yield Question("s3:PutObjectTagging", target)
     if asked.get("ACL"):
-        yield Question("s3:PutObjectAcl", target, _conditions(asked))
+        yield Question("s3:PutObjectAcl", target, {"s3:x-amz-acl": str(asked.get("ACL"))})
     wanted = asked.get("SSEKMSKeyId")
     own = asked.get("ServerSideEncryption") == "AES256"
     key = asked.known.key_arn(wanted) if wanted else None if own else asked.known.key_of_bucket(asked.get("Bucket"))
-    place = _place(asked.get("Bucket"), asked.get("Key"))
     if asked.call.operation not in {"UploadPart", "CompleteMultipartUpload"}:
-        yield from use_of_key(asked, "kms:GenerateDataKey", key, "s3", place, ENCRYPTED)
+        yield from use_of_key(asked, "kms:GenerateDataKey", key, "s3", ENCRYPTED)
     if asked.call.operation in {"CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"}:
-        yield from use_of_key(asked, "kms:Decrypt", key, "s3", place, ENCRYPTED)
+        yield from use_of_key(asked, "kms:Decrypt", key, "s3", ENCRYPTED)
 
 
 def _copy(asked: Asked) -> Iterator[Question]:
@@ -89,33 +84,34 @@ def _deletion(asked: Asked, key: str, version: str | None) -> Question:
     return Question(action, f"arn:aws:s3:::{asked.get('Bucket')}/{key}", {"s3:VersionId": version} if version else {})
 
 
-def _named(suffix: str, actions: Mapping[str, str]) -> dict[str, str]:
-    """Bucket settings whose actions are not called like their operations: Put and Get, and Put for Delete."""
+def _settings(verbs: str, actions: Mapping[str, str]) -> dict[str, str]:
+    """Settings of a bucket whose actions are not called like their operations; whoever may put one may delete it."""
     return {
-        f"{verb}{operation}": f"{'Get' if verb == 'Get' else 'Put'}{action} {suffix}"
+        f"{verb}{operation}": f"{'Get' if verb == 'Get' else 'Put'}{action} {BUCKET}"
         for operation, action in actions.items()
-        for verb in ("Put", "Get", "Delete")
+        for verb in verbs.split()
     }
 
 
 RULES: Mapping[str, Rule] = table(
     "s3",
     {
-        **_named(
-            BUCKET,
+        **_settings(
+            "Put Get Delete",
             {
-                "BucketEncryption": "EncryptionConfiguration",
-                "BucketLifecycleConfiguration": "LifecycleConfiguration",
-                "BucketLifecycle": "LifecycleConfiguration",
-                "PublicAccessBlock": "BucketPublicAccessBlock",
                 "BucketCors": "BucketCORS",
-                "BucketReplication": "ReplicationConfiguration",
-                "BucketMetricsConfiguration": "MetricsConfiguration",
+                "BucketEncryption": "EncryptionConfiguration",
                 "BucketInventoryConfiguration": "InventoryConfiguration",
-                "BucketNotificationConfiguration": "BucketNotification",
+                "BucketMetricsConfiguration": "MetricsConfiguration",
+                "BucketReplication": "ReplicationConfiguration",
                 "BucketTagging": "BucketTagging",
+                "PublicAccessBlock": "BucketPublicAccessBlock",
             },
         ),
+        **_settings(
+            "Put Get", {"BucketLifecycleConfiguration": "LifecycleConfiguration", "BucketNotificationConfiguration": "BucketNotification"}
+        ),
+        "DeleteBucketLifecycle": f"PutLifecycleConfiguration {BUCKET}",
         **same(
             "CreateBucket DeleteBucket GetBucketLocation GetBucketPolicy PutBucketPolicy DeleteBucketPolicy GetBucketVersioning "
             "PutBucketVersioning GetBucketLogging PutBucketLogging GetBucketAcl PutBucketAcl GetBucketOwnershipControls "
