@@ -18,6 +18,7 @@ from cli.demo import Choice, run_demo
 from cli.demo_report import message_of, print_result, summary_of_file
 from cli.image import image
 from cli.interrupts import interrupted_once
+from cli.plan import show_plan
 from cli.strategies import strategies
 from cli.view import open_view
 from cli.workspace import Workspace
@@ -96,6 +97,7 @@ shoal.add_command(verbs.invoke_endpoint)
 shoal.add_command(verbs.destroy)
 shoal.add_command(image)
 shoal.add_command(strategies)
+shoal.add_command(show_plan)
 
 
 def main(arguments: list[str] | None = None) -> int:

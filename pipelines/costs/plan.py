@@ -1,0 +1,151 @@
+"""An environment in; the stacks it would have and what they cost, at rest and while an execution runs, out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from config.names import Names
+from config.settings import Environment
+from config.subnets import usable
+from pipelines import capacity
+from pipelines.costs import prices
+from pipelines.costs.prices import Price
+
+NOT_COUNTED = (
+    "storage in S3 and ECR, volumes of jobs, requests, logs and metrics, alarms and dashboards, data through endpoints and NAT, transfer, "
+    "builds of images, discounts and taxes"
+)
+"""What costs money too, by how much there is of it, and is in no sum."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One stack, in the order of deployment."""
+
+    name: str
+    holds: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing that costs money for as long as it exists or runs."""
+
+    what: str
+    quantity: int
+    each: Price | None
+    """Price of one of them; None where the table has none."""
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        return self.each.usd_per_hour * self.quantity if self.each else None
+
+
+@dataclass(frozen=True)
+class Bill:
+    """Lines that are paid together."""
+
+    lines: Sequence[Line]
+
+    @property
+    def usd_per_hour(self) -> float:
+        """The sum of what has a price; see `unknown`."""
+        return sum(line.usd_per_hour or 0.0 for line in self.lines)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        return tuple(line.what for line in self.lines if line.each is None)
+
+    @property
+    def is_estimate(self) -> bool:
+        return any(line.each.is_estimate for line in self.lines if line.each)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `shoal plan` shows."""
+
+    environment: Environment
+    stacks: Sequence[Stack]
+    at_rest: Bill
+    training: Bill
+    """While the training job runs."""
+    testing: Bill
+    """What runs after it, one after the other: the evaluation job and the temporary endpoint."""
+    training_subnet: str | None
+    """Its address range; None in an existing VPC."""
+    addresses: capacity.Addresses
+    notes: Sequence[str]
+    """What the numbers do not say, one sentence each."""
+
+    @property
+    def while_training(self) -> Bill:
+        """All that is paid while the training job runs."""
+        return Bill((*self.at_rest.lines, *self.training.lines))
+
+    @property
+    def longest_training_usd(self) -> float:
+        """The training job's instances until it is stopped."""
+        return self.training.usd_per_hour * self.environment.training.max_runtime_s / 3600
+
+    @property
+    def usable_addresses(self) -> int | None:
+        return usable(self.training_subnet) if self.training_subnet else None
+
+
+def plan(environment: Environment, notices: Sequence[str] = ()) -> Plan:
+    """The plan of an environment that was found right, with `notices`."""
+    training, evaluation, endpoint, region = environment.training, environment.evaluation, environment.endpoint, environment.region
+    nodes = Line(f"training on {training.instance_type}", training.instance_count, prices.instance(training.instance_type, region))
+    testing = (
+        Line(f"evaluation on {evaluation.instance_type}", 1, prices.instance(evaluation.instance_type, region)),
+        Line(f"endpoint on {endpoint.instance_type}", endpoint.instance_count, prices.instance(endpoint.instance_type, region)),
+    )
+    return Plan(
+        environment,
+        stacks=tuple(_stacks(environment)),
+        at_rest=Bill(tuple(_at_rest(environment))),
+        training=Bill((nodes,)),
+        testing=Bill(testing),
+        training_subnet=None if environment.network.existing else capacity.subnets(environment).training,
+        addresses=capacity.needed(environment),
+        notes=(*notices, *_notes(environment)),
+    )
+
+
+def _stacks(environment: Environment) -> Iterator[Stack]:
+    names, network = Names(environment), environment.network
+    extras = [name for name, wanted in (("NAT gateway", network.nat), ("interface endpoints", network.interface_endpoints)) if wanted]
+    made = ["VPC", "subnets", "S3 gateway endpoint", "security groups", "flow logs", *extras]
+    yield Stack(names.stack("network"), "security groups in an existing VPC" if network.existing else ", ".join(made))
+    yield Stack(names.stack("data"), "key, buckets, model registry")
+    if environment.file_system:
+        yield Stack(names.stack("file-system"), "FSx for Lustre, linked to the data bucket")
+    if environment.training.build_image:
+        yield Stack(names.stack("image"), f"repository and build of the image {environment.training.build_image}")
+    yield Stack(names.stack("pipeline"), "roles, pipeline, functions, teardown guard")
+    yield Stack(names.stack("monitoring"), "alarms, dashboard, sweeper")
+
+
+def _at_rest(environment: Environment) -> Iterator[Line]:
+    network, settings, region = environment.network, environment.file_system, environment.region
+    yield Line("KMS key", 2 if environment.training.build_image else 1, prices.kms_key(region))
+    if settings:
+        throughput = f", {settings.throughput_mbps_per_tib} MB/s per TiB" if settings.throughput_mbps_per_tib else ""
+        what = f"FSx for Lustre {settings.deployment_type}, {settings.storage_capacity_gib} GiB{throughput}"
+        yield Line(what, 1, prices.file_system(settings, region))
+    for service in network.interface_endpoints:
+        yield Line(f"interface endpoint {service}, one zone", 1, prices.interface_endpoint(region))
+    if network.nat:
+        yield Line("NAT gateway", 1, prices.nat_gateway(region))
+        yield Line("public address of the NAT gateway", 1, prices.public_address(region))
+
+
+def _notes(environment: Environment) -> Iterator[str]:
+    if environment.training.spot:
+        yield "training is on spot capacity, which costs less than the on-demand price shown; its price moves"
+    if environment.pipeline:
+        yield f"the pipeline is your own ({environment.pipeline}); the instances shown are those of the settings, not of its steps"
+    if environment.network.existing:
+        yield "what the existing VPC costs, and whether it has enough free addresses, is not known here"
+    yield f"in no sum: {NOT_COUNTED}"

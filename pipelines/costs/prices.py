@@ -1,0 +1,80 @@
+"""A thing and a region in, its list price with source and date out, or None where the table beside this file has none."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from config.file_system import FileSystem
+
+HOURS_A_MONTH = 730
+
+
+@dataclass(frozen=True)
+class Price:
+    """US dollars for one hour."""
+
+    usd_per_hour: float
+    source: str
+    date: datetime.date
+    is_estimate: bool
+    """Whether the number is from elsewhere than the price list of this region."""
+
+    def times(self, quantity: float) -> Price:
+        return Price(self.usd_per_hour * quantity, self.source, self.date, self.is_estimate)
+
+
+@cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("prices.yaml").read_text(encoding="utf-8"))
+    return table
+
+
+def _find(section: str, name: str, region: str) -> Price | None:
+    for group in _table()[section]:
+        listed, estimated = region in group.get("listed", ()), region in group.get("estimated", ())
+        if name in group["usd"] and (listed or estimated):
+            return Price(group["usd"][name], group["source"], group["date"], is_estimate=not listed)
+    return None
+
+
+def _by_month(section: str, name: str, region: str) -> Price | None:
+    price = _find(section, name, region)
+    return price.times(1 / HOURS_A_MONTH) if price else None
+
+
+def instance(instance_type: str, region: str) -> Price | None:
+    """Of one SageMaker instance, whatever it is used for."""
+    return _find("instances", instance_type, region)
+
+
+def file_system(settings: FileSystem, region: str) -> Price | None:
+    """Of an FSx for Lustre file system of this kind and size."""
+    throughput = settings.throughput_mbps_per_tib
+    price = _by_month("file_systems", f"{settings.deployment_type}-{throughput}" if throughput else settings.deployment_type.value, region)
+    return price.times(settings.storage_capacity_gib) if price else None
+
+
+def interface_endpoint(region: str) -> Price | None:
+    """Of one endpoint in one availability zone, without the data that goes through it."""
+    return _find("hourly", "interface_endpoint", region)
+
+
+def nat_gateway(region: str) -> Price | None:
+    """Of a NAT gateway, without the data that goes through it."""
+    return _find("hourly", "nat_gateway", region)
+
+
+def public_address(region: str) -> Price | None:
+    """Of the public IPv4 address that a NAT gateway has."""
+    return _find("hourly", "public_ipv4_address", region)
+
+
+def kms_key(region: str) -> Price | None:
+    """Of a customer-managed key."""
+    return _by_month("monthly", "kms_key", region)

@@ -1,0 +1,70 @@
+"""The plan of an environment: what costs money, when, and what is not known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from config.file_system import FileSystem
+from config.network import ExistingNetwork, InterfaceEndpoint, Network
+from config.settings import Environment, InputMode
+from pipelines.costs.plan import plan
+from tests.pipelines.inputs import environment
+
+SUBNETS = ("subnet-00000001", "subnet-00000002")
+EXISTING = ExistingNetwork(vpc_id="vpc-00000000", training_subnet_id="subnet-00000000", hosting_subnet_ids=SUBNETS)
+
+
+def changed(**updates: Any) -> Environment:
+    return environment().model_copy(update=updates)
+
+
+def _at_rest(given: Environment) -> dict[str, int]:
+    return {line.what: line.quantity for line in plan(given).at_rest.lines}
+
+
+def test_at_rest_an_environment_without_options_pays_for_its_key_only() -> None:
+    assert _at_rest(environment()) == {"KMS key": 1}
+
+
+def test_what_is_asked_for_is_paid_for() -> None:
+    network = Network(nat=True, interface_endpoints=(InterfaceEndpoint.STS,))
+    data = environment().data.model_copy(update={"input_mode": InputMode.FSX})
+    assert list(_at_rest(changed(network=network, data=data, file_system=FileSystem()))) == [
+        "KMS key",
+        "FSx for Lustre SCRATCH_2, 1200 GiB",
+        "interface endpoint sts, one zone",
+        "NAT gateway",
+        "public address of the NAT gateway",
+    ]
+
+
+def test_a_job_costs_its_nodes_for_as_long_as_it_may_run() -> None:
+    training = environment().training.model_copy(update={"instance_count": 3, "max_runtime_s": 7200})
+    found = plan(changed(training=training))
+    assert found.training.usd_per_hour == pytest.approx(3 * 25.251286)
+    assert found.longest_training_usd == pytest.approx(2 * 3 * 25.251286)
+
+
+def test_while_a_job_runs_what_stands_at_rest_is_paid_too() -> None:
+    found = plan(environment())
+    assert found.while_training.usd_per_hour == pytest.approx(2 * 25.251286 + 1 / 730)
+
+
+def test_a_price_that_is_not_known_is_named_and_in_no_sum() -> None:
+    found = plan(changed(region="eu-north-1"))
+    assert found.training.unknown == ("training on ml.p4d.24xlarge",)
+    assert (found.training.usd_per_hour, found.while_training.unknown) == (0, ("KMS key", "training on ml.p4d.24xlarge"))
+
+
+def test_of_an_existing_vpc_the_plan_does_not_know_the_subnet() -> None:
+    found = plan(changed(network=Network(existing=EXISTING)))
+    assert (found.training_subnet, found.usable_addresses) == (None, None)
+    assert any("existing VPC" in note for note in found.notes)
+
+
+def test_spot_and_a_pipeline_of_ones_own_are_noted() -> None:
+    notes = " ".join(plan(changed(pipeline="mine.pipeline:build")).notes)  # the golden environment trains on spot
+    assert "spot capacity" in notes
+    assert "the pipeline is your own (mine.pipeline:build)" in notes
