@@ -35,7 +35,7 @@ class LustreFileSystem(Construct):
         super().__init__(scope, construct_id)
         self._names, self._settings = names, settings
         (subnet,) = place.subnets
-        group = self._security_group(place)
+        group, rules = self._security_group(place)
         persistent = settings.deployment_type is DeploymentType.PERSISTENT_2
         self._resource = fsx.CfnFileSystem(
             self,
@@ -53,6 +53,8 @@ class LustreFileSystem(Construct):
             ),
         )
         self._resource.apply_removal_policy(cdk.RemovalPolicy.DESTROY)
+        # FSx refuses a file system whose security group does not let Lustre's traffic through yet, and asks only once.
+        self._resource.node.add_dependency(*rules)
         cdk.Tags.of(self._resource).add("Name", f"{names.prefix}-training-data")
 
     @property
@@ -87,15 +89,14 @@ class LustreFileSystem(Construct):
         )
         association.apply_removal_policy(cdk.RemovalPolicy.DESTROY)
 
-    def _security_group(self, place: Place) -> ec2.SecurityGroup:
-        """The servers' group. Rules on the clients' group are resources of this stack too, so that they come and go with it."""
+    def _security_group(self, place: Place) -> tuple[ec2.SecurityGroup, list[Construct]]:
+        """The servers' group and all rules. Rules on the clients' group are resources of this stack too: they come and go with it."""
         (clients,) = place.security_groups
         servers = ec2.SecurityGroup(
             self, "Servers", vpc=place.vpc, allow_all_outbound=False, description="Lustre servers: each other and the training nodes"
         )
-        for rule in _rules(servers.security_group_id, clients.security_group_id):
-            _add(self, *rule)
-        return servers
+        rules = _rules(servers.security_group_id, clients.security_group_id)
+        return servers, [made for rule in rules for made in _add(self, *rule)]
 
 
 def _rules(servers: str, clients: str) -> Iterator[tuple[str, str, str]]:
@@ -105,10 +106,10 @@ def _rules(servers: str, clients: str) -> Iterator[tuple[str, str, str]]:
     yield "ClientsWithServers", clients, servers
 
 
-def _add(scope: Construct, name: str, group_id: str, peer_id: str) -> None:
-    """Let the group reach its peer, and be reached from it, on Lustre's ports."""
+def _add(scope: Construct, name: str, group_id: str, peer_id: str) -> Iterator[Construct]:
+    """Let the group reach its peer, and be reached from it, on Lustre's ports; what was made."""
     for first, last in LUSTRE_PORTS:
-        ec2.CfnSecurityGroupIngress(
+        yield ec2.CfnSecurityGroupIngress(
             scope,
             f"{name}In{first}",
             description="Lustre",
@@ -118,7 +119,7 @@ def _add(scope: Construct, name: str, group_id: str, peer_id: str) -> None:
             from_port=first,
             to_port=last,
         )
-        ec2.CfnSecurityGroupEgress(
+        yield ec2.CfnSecurityGroupEgress(
             scope,
             f"{name}Out{first}",
             description="Lustre",

@@ -96,6 +96,13 @@ def _end(group: dict[str, Any]) -> str:
     return "clients" if "Fn::ImportValue" in group else "servers"
 
 
+def test_it_is_made_after_its_security_groups_rules_without_which_fsx_refuses_it(file_system: Template) -> None:
+    rules = {key for kind in ("Ingress", "Egress") for key in resources(file_system, f"AWS::EC2::SecurityGroup{kind}")}
+    (made,) = resources(file_system, "AWS::FSx::FileSystem").values()
+    assert rules
+    assert rules <= set(made["DependsOn"])
+
+
 def test_everything_of_it_goes_with_the_stack(file_system: Template, persistent: Template) -> None:
     for template in (file_system, persistent):
         for kind in ("AWS::FSx::FileSystem", "AWS::FSx::DataRepositoryAssociation"):
