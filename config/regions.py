@@ -1,18 +1,30 @@
-"""Which regions the project knows, and the prefix of their availability zone ids; read from `regions.yaml`."""
+"""Which regions the project knows, the prefix of their availability zone ids, and what they lack; read from `regions.yaml`."""
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 
 @cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("regions.yaml").read_text(encoding="utf-8"))
+    return table
+
+
+@cache
 def az_id_prefixes() -> dict[str, str]:
     """Region name to the prefix of its availability zone ids, as in `us-east-1: use1`."""
-    table: dict[str, dict[str, str]] = yaml.safe_load(Path(__file__).with_name("regions.yaml").read_text(encoding="utf-8"))
-    return table["az_id_prefixes"]
+    return dict(_table()["az_id_prefixes"])
+
+
+@cache
+def resource_types_not_in(region: str) -> tuple[str, ...]:
+    """Resource types of the stacks that CloudFormation does not have in `region`."""
+    return tuple(name for name, regions in _table()["resource_types_not_in"].items() if region in regions)
 
 
 def region_of_az_id(az_id: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from config import file_system_rules, network_rules
+from config import file_system_rules, network_rules, region_rules
 from config.errors import Problem
 from config.hyperparameters import FILE_SYSTEM_PARAMETERS, PIPELINE_PARAMETERS, as_text, parameter_name
 from config.names import Names
@@ -39,7 +39,17 @@ def is_placeholder_account(account: str) -> bool:
 
 def problems_between(environment: Environment, stem: str) -> list[Problem]:
     """Every broken rule of `environment`, whose file is called `stem`.yaml."""
-    rules = (_region, _name_lengths, *network_rules.RULES, *file_system_rules.RULES, _spot, _hyperparameters, _container_environment, _code)
+    rules = (
+        _region,
+        _name_lengths,
+        *network_rules.RULES,
+        *file_system_rules.RULES,
+        *region_rules.RULES,
+        _spot,
+        _hyperparameters,
+        _container_environment,
+        _code,
+    )
     own_name = Problem("name", f"must equal the file's name without .yaml, {stem}", "rename the file or the environment", environment.name)
     found = [own_name] if environment.name != stem else []
     return found + [problem for rule in rules for problem in rule(environment)]
