@@ -105,6 +105,8 @@ class Training(Settings):
     """Ranks on each node, with strategy horovod; left out, one per GPU, or one."""
     instance_type: InstanceType = "ml.p4d.24xlarge"
     """SageMaker instance type of each training node."""
+    other_instance_types: tuple[InstanceType, ...] = ()
+    """Types that an execution may choose instead (parameter InstanceType); the pipeline's role refuses all others."""
     instance_count: Annotated[int, Field(ge=1, le=128)] = 1
     """Number of training nodes."""
     volume_size_gb: Annotated[int, Field(ge=1, le=16384)] = 100

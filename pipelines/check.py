@@ -8,13 +8,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from config.errors import ConfigError, Problem
 from config.loader import environment_file, places
 from config.names import Names
 from config.rules import is_placeholder_account
 from config.settings import Environment, InputMode, Target
-from pipelines import capacity, shapes
+from pipelines import capacity, other_types, shapes
 from pipelines.errors import DefinitionError
 from pipelines.launch import fabric, recipes, resolve, tables
 from pipelines.own_pipeline import definition_of
@@ -46,13 +47,21 @@ def check(environment: Environment, root: Path | None = None, strategy: str | No
     try:
         launch = resolve(environment.training, environment.region, file)
         _require_scripts(environment, root, launch.entry_point)
-        definition_of(environment, placeholder_infrastructure(environment), root)
+        definition = definition_of(environment, placeholder_infrastructure(environment), root)
     except ConfigError as error:
         raise type(error)(file, error.problems, where) from error
     except DefinitionError as error:
         advice = "correct the value it came from"
         raise ConfigError(file, [Problem("", f"SageMaker would refuse {mistake}", advice) for mistake in error.mistakes]) from error
+    if environment.pipeline is None and (others := list(other_types.problems(environment, definition, _checked))):
+        raise ConfigError(file, others, where)
     return [*_own_notices(environment), *launch.notices]
+
+
+def _checked(environment: Environment) -> dict[str, Any]:
+    """The definition; ConfigError when it cannot run."""
+    check(environment)
+    return definition_of(environment, placeholder_infrastructure(environment), None)
 
 
 def _own_notices(environment: Environment) -> Iterator[str]:

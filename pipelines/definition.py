@@ -95,7 +95,7 @@ def declare(environment: Environment, infrastructure: Infrastructure) -> Paramet
         test_data=_directory(environment, mounted, "test") if mounted else test_uri,
         test_data_uri=test_uri,
         code_uri=Parameter("CodeUri", "String", infrastructure.code_uri),
-        instance_type=Parameter("InstanceType", "String", training.instance_type),
+        instance_type=Parameter("InstanceType", "String", training.instance_type, training.other_instance_types),
         instance_count=Parameter("InstanceCount", "Integer", training.instance_count),
         min_accuracy=Parameter("MinAccuracy", "Float", environment.evaluation.min_accuracy),
         hyperparameters={

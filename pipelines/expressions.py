@@ -77,12 +77,15 @@ class Parameter(Expression):
     name: str
     type: ParameterType
     default: str | int | float | bool
+    others: tuple[str | int | float, ...] = ()
+    """With any, the parameter takes only the default and these."""
 
     def to_json(self) -> dict[str, Any]:
         return {"Get": f"Parameters.{self.name}"}
 
     def declaration(self) -> dict[str, Any]:
-        return {"Name": self.name, "Type": self.type, "DefaultValue": self.default}
+        declared: dict[str, Any] = {"Name": self.name, "Type": self.type, "DefaultValue": self.default}
+        return declared | ({"EnumValues": [self.default, *self.others]} if self.others else {})
 
     def as_text(self) -> Expression:
         """The parameter where SageMaker wants a string, as in hyperparameters."""

@@ -1,6 +1,7 @@
 """A pipeline definition in; what its steps ask for out: instance types, run time, keys. The pipeline's role allows that, no more.
 
-A value that a parameter gives counts with the parameter's default. What is known only while the pipeline runs is no limit.
+A value that a parameter gives counts with the parameter's default, and with the values that its declaration lists. What is known only
+while the pipeline runs is no limit.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ class Limits:
 
 def limits(definition: Mapping[str, Any], step_type: str) -> Limits | None:
     """Of the steps of `step_type`, those in branches too; None when there are none."""
-    defaults = parameter_defaults(definition)
+    values = parameter_values(definition)
     found = [step["Arguments"] for step in every_step(definition["Steps"]) if step["Type"] == step_type]
     if not found:
         return None
-    run_times = [run_time(arguments, defaults) for arguments in found]
+    run_times = [run_time(arguments, values) for arguments in found]
     return Limits(
-        instance_types=tuple(sorted({kind for arguments in found for kind in instance_types(arguments, defaults) if kind})),
+        instance_types=tuple(sorted({kind for arguments in found for kind in instance_types(arguments, values) if kind})),
         max_runtime_s=None if None in run_times else max(seconds for seconds in run_times if seconds is not None),
         encrypts_output=all(output_key(step_type, arguments) is not None for arguments in found),
         encrypts_volumes=any(_VOLUME_KEY.get(step_type, "VolumeKmsKeyId") in keys for arguments in found for keys in _objects(arguments)),
@@ -51,22 +52,25 @@ def every_step(steps: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
             yield from every_step(step["Arguments"].get(branch, []))
 
 
-def parameter_defaults(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameter -> default, of those that have one."""
-    return {each["Name"]: each["DefaultValue"] for each in definition.get("Parameters", []) if "DefaultValue" in each}
+def parameter_values(definition: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Parameter -> the values it is known to take: those it lists, else its default, if it has one."""
+    return {
+        each["Name"]: list(each.get("EnumValues") or ([each["DefaultValue"]] if "DefaultValue" in each else []))
+        for each in definition.get("Parameters", [])
+    }
 
 
-def instance_types(arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str | None]:
+def instance_types(arguments: Mapping[str, Any], values: Mapping[str, list[Any]]) -> list[str | None]:
     """Of every cluster and variant in a step's arguments; None for one that is not known before the execution."""
     given = [keys["InstanceType"] for keys in _objects(arguments) if "InstanceType" in keys]
-    return [value if isinstance(value, str) else None for value in (_known(one, defaults) for one in given)]
+    return [value if isinstance(value, str) else None for one in given for value in _known(one, values) or [None]]
 
 
-def run_time(arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> int | None:
-    """Seconds after which the job is stopped; None when the step does not say or it is not known before the execution."""
+def run_time(arguments: Mapping[str, Any], values: Mapping[str, list[Any]]) -> int | None:
+    """Seconds after which the job is stopped at the latest; None when the step does not say or it is not known before the execution."""
     section, key = RUN_TIME
-    value = _known(arguments.get(section, {}).get(key), defaults)
-    return int(value) if isinstance(value, int | float | str) else None
+    known = _known(arguments.get(section, {}).get(key), values)
+    return max((int(value) for value in known), default=None)
 
 
 def output_key(step_type: str, arguments: Mapping[str, Any]) -> Any:
@@ -74,10 +78,11 @@ def output_key(step_type: str, arguments: Mapping[str, Any]) -> Any:
     return arguments.get(_OUTPUT.get(step_type, ""), {}).get("KmsKeyId")
 
 
-def _known(value: Any, defaults: Mapping[str, Any]) -> Any:
+def _known(value: Any, values: Mapping[str, list[Any]]) -> list[Any]:
+    """Every value that an argument may have, as far as that is known before the execution."""
     if isinstance(value, Mapping):
-        return defaults.get(str(value.get("Get", "")).removeprefix("Parameters."))
-    return value
+        return values.get(str(value.get("Get", "")).removeprefix("Parameters."), [])
+    return [] if value is None else [value]
 
 
 def _objects(value: Any) -> Iterator[Mapping[str, Any]]:

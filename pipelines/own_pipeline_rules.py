@@ -14,7 +14,7 @@ from config.names import Names
 from config.settings import Environment
 from pipelines.errors import GraphError
 from pipelines.graph import VERSION
-from pipelines.limits import RUN_TIME, instance_types, output_key, run_time
+from pipelines.limits import RUN_TIME, instance_types, output_key, parameter_values, run_time
 from pipelines.requests import Infrastructure
 
 GENERATED_PREFIX = "pipelines-"
@@ -40,7 +40,7 @@ def check_fit(definition: Mapping[str, Any], environment: Environment, infrastru
     for step in _every_step(definition["Steps"]):
         names = Names(environment)
         mistakes += [*_name_mistakes(step, names, defaults), *_group_mistakes(step, names), *_permission_mistakes(step, infrastructure)]
-        mistakes += _limit_mistakes(step, defaults, infrastructure)
+        mistakes += _limit_mistakes(step, parameter_values(definition), infrastructure)
     if mistakes:
         raise GraphError(mistakes)
 
@@ -159,14 +159,14 @@ def _permission_mistakes(step: Mapping[str, Any], infrastructure: Infrastructure
         yield f"{step['Name']}.{'.'.join(path)}: is missing; the pipeline may start jobs in the environment's subnets only"
 
 
-def _limit_mistakes(step: Mapping[str, Any], defaults: Mapping[str, Any], infrastructure: Infrastructure) -> Iterator[str]:
+def _limit_mistakes(step: Mapping[str, Any], values: Mapping[str, list[Any]], infrastructure: Infrastructure) -> Iterator[str]:
     """The pipeline's role allows what the definition asks for, so that must be known before the execution."""
     arguments = step["Arguments"]
-    if None in instance_types(arguments, defaults):
+    if None in instance_types(arguments, values):
         yield f"{step['Name']}: its InstanceType must be text or a parameter with a default: the pipeline may use no other types"
     if step["Type"] != "Training":
         return
-    if run_time(arguments, defaults) is None:
+    if run_time(arguments, values) is None:
         place = f"{step['Name']}.{'.'.join(RUN_TIME)}"
         yield f"{place}: must be a number or a parameter with a default: the pipeline may start no job that runs longer"
     if output_key(step["Type"], arguments) != infrastructure.kms_key_arn:

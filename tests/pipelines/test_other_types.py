@@ -1,0 +1,64 @@
+"""`training.other_instance_types`: what one execution may choose instead is checked as if it were configured."""
+
+from __future__ import annotations
+
+import pytest
+
+from config.errors import ConfigError
+from config.settings import Environment
+from pipelines.check import check, placeholder_infrastructure
+from pipelines.definition import build
+from pipelines.limits import limits
+from tests.pipelines.inputs import environment
+
+
+def _with(*others: str, instance_type: str = "ml.p4d.24xlarge") -> Environment:
+    given = environment()
+    training = given.training.model_copy(update={"instance_type": instance_type, "other_instance_types": others})
+    return given.model_copy(update={"training": training})
+
+
+def test_the_parameter_takes_the_configured_type_and_the_others() -> None:
+    given = _with("ml.p4de.24xlarge")
+    definition = build(given, placeholder_infrastructure(given))
+    (parameter,) = [each for each in definition["Parameters"] if each["Name"] == "InstanceType"]
+    assert parameter["EnumValues"] == ["ml.p4d.24xlarge", "ml.p4de.24xlarge"]
+
+
+def test_the_pipelines_role_may_use_the_others_too() -> None:
+    given = _with("ml.p4de.24xlarge")
+    found = limits(build(given, placeholder_infrastructure(given)), "Training")
+    assert found is not None
+    assert found.instance_types == ("ml.p4d.24xlarge", "ml.p4de.24xlarge")
+
+
+def test_a_type_that_runs_the_same_request_is_accepted() -> None:
+    assert isinstance(check(_with("ml.p4de.24xlarge")), list)
+
+
+@pytest.mark.parametrize(
+    ("other", "wanted"),
+    [
+        ("ml.p4d.99xlarge", 'training.other_instance_types = "ml.p4d.99xlarge": cannot run there: is not one of'),
+        ("ml.m5.xlarge", 'training.other_instance_types = "ml.m5.xlarge": cannot run there: '),
+    ],
+)
+def test_a_type_that_cannot_run_it_is_one_line(other: str, wanted: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(_with(other))
+    (line,) = str(caught.value).splitlines()
+    assert wanted in line
+
+
+def test_a_type_that_needs_another_request_is_one_line() -> None:
+    given = environment()
+    training = given.training.model_copy(
+        update={
+            "strategy": "torchrun",
+            "instance_type": "ml.p4d.24xlarge",
+            "other_instance_types": ("ml.g5.xlarge",),
+            "custom_mpi_options": "",
+        }
+    )
+    with pytest.raises(ConfigError, match=r"needs other .*Environment.* than ml\.p4d\.24xlarge; give it an environment of its own"):
+        check(given.model_copy(update={"training": training}))
