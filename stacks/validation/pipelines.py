@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ NAME = "SHOAL-PipelineName"
 NETWORK = "SHOAL-TrainingNetwork"
 # SageMaker lower-cases pipeline ARNs: a name in mixed case never matches in IAM and EventBridge. botocore, sagemaker PipelineName.
 _NAME = re.compile(r"[a-z0-9](-*[a-z0-9]){0,255}")
+_GROUP_ID = re.compile(r"\bsg-[0-9a-f]{8,17}\b")
 
 
 def check(template: Template) -> Iterator[Finding]:
@@ -26,15 +28,19 @@ def check(template: Template) -> Iterator[Finding]:
 def check_network(templates: Sequence[Template]) -> Iterator[Finding]:
     """Pipelines whose steps use a security group of another stack that does not carry EFA, where one of that stack does.
 
-    Groups that exist already, and are named by their id, cannot be seen from here.
+    A group that exists already, and is named by its id, cannot be seen from here; where there is one, it may be that of the training nodes.
     """
     exported = dict(export for template in templates for export in _exported_groups(template))
     for template in templates:
         for logical_id, properties in resources(template, "AWS::SageMaker::Pipeline"):
             groups = [exported[name] for name in _imports(properties) if name in exported]
-            if groups and not any(security_groups.carries_efa(owner, group) for owner, group in groups):
+            if groups and not _names_a_group(properties) and not any(security_groups.carries_efa(owner, group) for owner, group in groups):
                 text = "no security group of its jobs allows itself all traffic both ways, which EFA needs"
                 yield Finding(NETWORK, logical_id, text)
+
+
+def _names_a_group(properties: Mapping[str, Any]) -> bool:
+    return _GROUP_ID.search(json.dumps(properties)) is not None
 
 
 def _exported_groups(template: Template) -> Iterator[tuple[str, tuple[Template, str]]]:

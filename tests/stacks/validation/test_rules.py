@@ -116,6 +116,12 @@ def test_a_pipeline_in_a_group_that_does_not_carry_efa_is_found() -> None:
     assert list(pipelines.check_network(_stage(ALL_IN, ALL_OUT))) == []
 
 
+def test_a_group_that_is_there_already_may_carry_efa() -> None:
+    network, stack = _stage(ALL_IN)
+    stack["Resources"]["Train"]["Properties"]["PipelineDefinition"]["PipelineDefinitionBody"]["Fn::Join"][1].append("sg-0123456789abcdef0")
+    assert list(pipelines.check_network([network, stack])) == []
+
+
 def _role(condition: dict[str, Any]) -> Template:
     statement = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole", **condition}
     return template(Role={"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": {"Statement": [statement]}}})
