@@ -14,12 +14,14 @@ import click
 from rich.console import Console
 
 from cli import local, verbs
+from cli.dashboard import dashboard
 from cli.demo import Choice, run_demo
 from cli.demo_report import message_of, print_result, summary_of_file
 from cli.image import image
 from cli.interrupts import interrupted_once
 from cli.plan import show_plan
 from cli.strategies import strategies
+from cli.sweep import sweep
 from cli.view import open_view
 from cli.workspace import Workspace
 from config.errors import ConfigError
@@ -48,11 +50,14 @@ def shoal(context: click.Context, root: Path) -> None:
 @click.option("--strategy", metavar="NAME", help="Another way to distribute the training; `shoal strategies` lists them.")
 @click.option("--output", type=click.Path(path_type=Path, file_okay=False), help="Where the report goes (demo-out).")
 @click.option("--parameter", "-p", "parameters", multiple=True, metavar="KEY=VALUE", help="A pipeline parameter; may be repeated.")
+@click.option("--enforce-iam", is_flag=True, help="Refuse what the policies of a caller's role do not allow, as AWS does.")
 @click.pass_obj
-def demo(workspace: Workspace, environment: str, strategy: str | None, output: Path | None, parameters: tuple[str, ...]) -> None:
+def demo(
+    workspace: Workspace, environment: str, strategy: str | None, output: Path | None, parameters: tuple[str, ...], enforce_iam: bool
+) -> None:
     """Run the whole of it on this machine: deploy ENV (dev), train on MNIST, evaluate, register, serve, and tear down."""
     folder = (output or workspace.root / "demo-out").resolve()
-    choice = Choice(environment, strategy, verbs.parse_parameters(parameters))
+    choice = Choice(environment, strategy, verbs.parse_parameters(parameters), enforce_iam)
     with open_view() as view, interrupted_once() as shield:
         outcome = run_demo(workspace, choice, folder, view, shield)
     print_result(Console(soft_wrap=True), summary_of_file(folder), folder)
@@ -98,6 +103,8 @@ shoal.add_command(verbs.destroy)
 shoal.add_command(image)
 shoal.add_command(strategies)
 shoal.add_command(show_plan)
+shoal.add_command(dashboard)
+shoal.add_command(sweep)
 
 
 def main(arguments: list[str] | None = None) -> int:

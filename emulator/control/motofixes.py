@@ -1,13 +1,16 @@
 """Where moto differs from AWS in a way that matters: bucket policies whose conditions it cannot read, access logs that it writes
-at once (a bucket that was just emptied would not be empty), and imports that the first request would wait for."""
+at once (a bucket that was just emptied would not be empty), percentiles of metrics, and imports that the first request would wait for."""
 
 from __future__ import annotations
 
 import json
 import logging
+import math
+import re
 from typing import Any
 
 from moto import backends
+from moto.cloudwatch.models import Statistics
 from moto.iam.access_control import PermissionResult
 from moto.s3.models import FakeBucket, S3Backend
 
@@ -18,6 +21,9 @@ EVERYBODY = Principal("AWS", "anonymous")
 CONTEXT = {"aws:SecureTransport": "true"}
 RESULTS = {"Allow": PermissionResult.PERMITTED, "Deny": PermissionResult.DENIED, None: PermissionResult.NEUTRAL}
 WARM = ("s3", "iam", "sts", "ssm", "kms", "ec2", "ecr", "sqs", "events", "logs", "cloudwatch")
+
+PERCENTILE = re.compile(r"^p(?P<percent>\d{1,2}(\.\d+)?)$")
+_statistic_of_moto = Statistics.get_statistics_for_type
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +43,20 @@ def change_s3() -> None:
     """Make moto's S3 ask `bucket_permission` and write no access logs."""
     S3Backend.log_incoming_request = no_access_log  # type: ignore[method-assign,assignment]
     FakeBucket.get_permission = bucket_permission  # type: ignore[method-assign,assignment]
+
+
+def statistic(statistics: Statistics, name: str) -> Any:
+    """What moto's Statistics knows, and percentiles (`p99`), which it leaves out: the nearest rank of the values."""
+    found = _statistic_of_moto(statistics, name)
+    values = sorted(statistics.metric_single_values_list)
+    if found is None and values and (match := PERCENTILE.match(name)):
+        found = values[max(0, math.ceil(float(match["percent"]) / 100 * len(values)) - 1)]
+    return found
+
+
+def change_cloudwatch() -> None:
+    """Make moto's CloudWatch answer with percentiles."""
+    Statistics.get_statistics_for_type = statistic  # type: ignore[method-assign,assignment]
 
 
 def warm_up(account: str, region: str) -> None:

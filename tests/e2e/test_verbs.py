@@ -109,6 +109,22 @@ def test_a_trained_model_can_be_served_and_invoked(emulator: dict[str, str], che
     assert (answer["label"], answer["digit"], len(answer["probabilities"])) == (7, 7, 10)
 
 
+def test_what_was_trained_is_on_the_dashboard(emulator: dict[str, str], checkout: Checkout) -> None:
+    picture = checkout.root / "dashboard.png"
+    result = checkout.run("dashboard", "dev", "--local", "--output", str(picture))
+    assert (result.exit_code, picture.read_bytes()[:4]) == (0, b"\x89PNG"), result.output
+    nothing = result.output.partition("nothing was measured for: ")[2]
+    assert "GPU use" in nothing
+    assert not {"Training throughput (images/s)", "Duration of steps (ms)", "Endpoint calls", "Loss"} & set(nothing.strip().split(", "))
+
+
+def test_a_sweep_by_hand_says_what_it_would_delete(emulator: dict[str, str], checkout: Checkout) -> None:
+    with serving(emulator):
+        result = checkout.run("sweep", "dev", "--local", "--dry-run")
+    assert (result.exit_code, "would be removed: nothing" in result.output) == (0, True), result.output
+    assert "endpoints: " in result.output
+
+
 def test_without_a_running_endpoint_there_is_nothing_to_invoke(emulator: dict[str, str], checkout: Checkout) -> None:
     result = checkout.run("invoke", "dev", "--local", "--digit", "0")
     assert (result.exit_code, "is in service" in result.output) == (2, True)

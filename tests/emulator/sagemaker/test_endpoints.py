@@ -57,7 +57,7 @@ def test_calls_errors_and_latency_are_measured(account: Account, endpoint: str) 
         invoke(account, endpoint, {"x": "boom"})
     after = sum(account.measured("AWS/SageMaker", "Invocation5XXErrors", "Sum", EndpointName=endpoint, VariantName="AllTraffic"))
     assert after - before == 1
-    assert max(account.measured("AWS/SageMaker", "ModelLatency", "Maximum", EndpointName=endpoint, VariantName="AllTraffic")) > 100
+    assert max(account.measured("AWS/SageMaker", "ModelLatency", "p99", EndpointName=endpoint, VariantName="AllTraffic")) > 100
 
 
 def test_a_handler_that_raises_is_a_model_error_with_its_own_status(account: Account, endpoint: str) -> None:

@@ -72,8 +72,10 @@ class Alarm(ResourceType):
 
 
 class Dashboard(ResourceType):
+    """Its tags are taken and not kept: moto has none for dashboards."""
+
     type_name = "AWS::CloudWatch::Dashboard"
-    properties = names("DashboardName DashboardBody")
+    properties = names("DashboardName DashboardBody Tags")
     replaced_by = names("DashboardName")
 
     def create(self, request: Request) -> Created:
