@@ -61,9 +61,10 @@ class JobRoles(Construct):
         role.deny_approval()
         self._allow_interfaces(role, place)
         self._allow_encryption(role)
-        inputs = {"artifacts": "checkpoints"} | ({} if environment.data.input_mode is InputMode.FSX else {"data": "datasets"})
-        self._read(role, inputs)
-        self._write(role, ["training", "checkpoints"])
+        if environment.data.input_mode is not InputMode.FSX:
+            self._read(role, {"data": "datasets"})
+        self._write(role, "training")
+        self._keep_checkpoints(role)
         self._read_code(role)
         if environment.training.framework is Framework.TENSORFLOW:
             # Its toolkit asks where the bucket of the hyperparameter `model_dir` lies, before it starts anything.
@@ -76,8 +77,10 @@ class JobRoles(Construct):
         self._allow_interfaces_anywhere(role)
         self._allow_encryption(role)
         self._read(role, {"data": "datasets", "artifacts": "training"})
-        self._write(role, ["evaluation"])
+        self._write(role, "evaluation")
         self._read_code(role)
+        # SageMaker lists what lies below an input's URI; the code archive of a training job is one object that its toolkit gets.
+        role.allow("ListCode", ["s3:ListBucket"], on=[self._code_bucket], when={"StringLike": {"s3:prefix": "*.gz"}})
 
     def _allow_endpoint(self, place: Place) -> None:
         role = self.endpoint
@@ -160,26 +163,38 @@ class JobRoles(Construct):
                 because=f"The job reads every object below {prefix}/.",
             )
 
-    def _write(self, role: ActorRole, prefixes: list[str]) -> None:
-        bucket = f"arn:aws:s3:::{self._names.bucket('artifacts')}"
-        for prefix in prefixes:
-            role.allow(
-                f"Write{prefix.capitalize()}",
-                ["s3:AbortMultipartUpload", "s3:PutObject"],
-                on=[f"{bucket}/{prefix}/*"],
-                because=f"Every execution writes below its own id in {prefix}/.",
-            )
+    def _write(self, role: ActorRole, prefix: str) -> None:
+        role.allow(
+            f"Write{prefix.capitalize()}",
+            ["s3:AbortMultipartUpload", "s3:PutObject"],
+            on=[f"{self._artifacts}/{prefix}/*"],
+            because=f"Every execution writes below its own id in {prefix}/.",
+        )
+
+    def _keep_checkpoints(self, role: ActorRole) -> None:
+        """SageMaker copies them to S3 while the job runs, and back when it starts again."""
+        prefix = "checkpoints"
+        role.allow("ListCheckpoints", ["s3:ListBucket"], on=[self._artifacts], when={"StringLike": {"s3:prefix": f"{prefix}/*"}})
+        actions = ["s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"]
+        why = f"Every execution keeps them below its own id in {prefix}/."
+        role.allow("KeepCheckpoints", actions, on=[f"{self._artifacts}/{prefix}/*"], because=why)
 
     def _read_code(self, role: ActorRole) -> None:
-        environment = self._names.environment
-        bucket = f"arn:aws:s3:::cdk-hnb659fds-assets-{environment.account}-{environment.region}"
-        role.allow("ListCode", ["s3:ListBucket"], on=[bucket], when={"StringLike": {"s3:prefix": "*.gz"}})
         role.allow(
             "ReadCode",
             ["s3:GetObject"],
-            on=[f"{bucket}/*.gz"],
+            on=[f"{self._code_bucket}/*.gz"],
             because="Code archives are named by their content; parameter CodeUri chooses one, so that an older one can be run again.",
         )
+
+    @property
+    def _artifacts(self) -> str:
+        return f"arn:aws:s3:::{self._names.bucket('artifacts')}"
+
+    @property
+    def _code_bucket(self) -> str:
+        environment = self._names.environment
+        return f"arn:aws:s3:::cdk-hnb659fds-assets-{environment.account}-{environment.region}"
 
 
 def repository_arn(image: str) -> str | None:
