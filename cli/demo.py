@@ -39,6 +39,8 @@ class Choice:
     """An overlay in environments/strategies/, or the environment as it is."""
     parameters: dict[str, str] = field(default_factory=dict)
     """Pipeline parameters."""
+    enforce_iam: bool = False
+    """Whether the emulator applies the policies of the roles."""
 
 
 @dataclass
@@ -52,6 +54,8 @@ class Demo:
     report: Report
     facts: Facts = field(default_factory=Facts)
     running: Running | None = None
+    borrowed: bool = False
+    """Whether it runs in the emulator of `shoal local up`, which is not the demo's to stop."""
 
     @property
     def names(self) -> Names:
@@ -67,6 +71,8 @@ class Demo:
 
     @property
     def emulator(self) -> EmulatorProcess:
+        if self.borrowed:
+            return self.workspace.emulator
         return EmulatorProcess(self.workspace.root, self.folder / "emulator", self.logs / "emulator-output.log", self.workspace.environ)
 
     @property
@@ -146,15 +152,32 @@ def _build_runtimes(demo: Demo) -> None:
 
 
 def _start_emulator(demo: Demo) -> None:
-    demo.running = demo.emulator.start(demo.environment.account, demo.environment.region)
-    demo.note(f"the emulator answers at {demo.running.endpoint} as account {demo.environment.account}")
+    """In the emulator of `shoal local up` if that one is empty, else in one of its own."""
+    local = demo.workspace.emulator.find()
+    demo.borrowed = local is not None and _can_borrow(demo, local)
+    if not demo.borrowed:
+        local = demo.emulator.start(demo.environment.account, demo.environment.region, demo.choice.enforce_iam)
+    demo.running = local
+    whose = "emulator of `shoal local up`" if demo.borrowed else "emulator"
+    policies = ", and enforces the roles' policies" if demo.running and demo.running.enforces_iam else ""
+    demo.note(f"the {whose} answers at {demo.target.endpoint_url} as account {demo.environment.account}{policies}")
+
+
+def _can_borrow(demo: Demo, local: Running) -> bool:
+    """Whether the emulator is for the same account and region, enforces what is asked for, and has nothing that a demo could meet."""
+    if (local.account, local.region) != (demo.environment.account, demo.environment.region):
+        return False
+    if demo.choice.enforce_iam and not local.enforces_iam:
+        return False
+    return not (*inventory.of_environment(local.target, demo.owner), *inventory.of_bootstrap(local.target))
 
 
 def _stop_emulator(demo: Demo) -> None:
     for name, kept_as in (("emulator.log", "emulator.log"), ("requests.jsonl", "emulator-requests.jsonl")):
         if (demo.emulator.state / name).is_file():
             shutil.copy(demo.emulator.state / name, demo.logs / kept_as)
-    demo.emulator.sweep()
+    if not demo.borrowed:
+        demo.emulator.sweep()
 
 
 def _look_before(demo: Demo) -> None:

@@ -35,6 +35,7 @@ class Running:
     pid: int
     account: str
     region: str
+    enforces_iam: bool = False
 
     @property
     def target(self) -> Target:
@@ -50,11 +51,12 @@ class EmulatorProcess:
     log: Path
     inherited: Mapping[str, str]
 
-    def start(self, account: str, region: str) -> Running:
+    def start(self, account: str, region: str, enforce_iam: bool = False) -> Running:
         """Removes what a crash left, starts it in its own session, and returns when it answers. Raises CommandError if it does not."""
         self.sweep()
         self.state.mkdir(parents=True)
-        arguments = ("serve", "--port", "0", "--state-dir", str(self.state), "--account", account, "--region", region)
+        options = ("--port", "0", "--state-dir", str(self.state), "--account", account, "--region", region)
+        arguments = ("serve", *options, *(("--enforce-iam",) if enforce_iam else ()))
         process = start_detached(self._command("emulator serve", arguments, _START_TIMEOUT_S))
         try:
             running = self._wait_until_ready(process)
@@ -67,7 +69,7 @@ class EmulatorProcess:
         """The emulator of this state directory, if it runs and answers."""
         with suppress(OSError, ValueError, KeyError):
             told = json.loads((self.state / "emulator.json").read_text())
-            running = Running(told["endpoint"], told["pid"], told["account"], told["region"])
+            running = Running(told["endpoint"], told["pid"], told["account"], told["region"], told.get("enforces_iam", False))
             return running if is_alive(running.pid) and port_answers(running.endpoint) else None
         return None
 

@@ -6,8 +6,10 @@ import shlex
 
 import click
 
+from cli.emulator_process import Running
 from cli.workspace import Workspace
 from config.loader import load_environment
+from lifecycle.errors import UsageError
 from lifecycle.target import loopback_variables
 
 
@@ -18,16 +20,19 @@ def local() -> None:
 
 @local.command()
 @click.argument("environment", metavar="[ENV]", default="dev")
+@click.option("--enforce-iam", is_flag=True, help="Refuse what the policies of a caller's role do not allow, as AWS does.")
 @click.pass_obj
-def up(workspace: Workspace, environment: str) -> None:
+def up(workspace: Workspace, environment: str, enforce_iam: bool) -> None:
     """Start the emulator in the background, as the account and region of ENV (dev)."""
     settings = load_environment(environment, workspace.root)
     running = workspace.emulator.find()
     if running is None:
-        running = workspace.emulator.start(settings.account, settings.region)
-        click.echo(f"started: {running.endpoint} (process {running.pid}), account {running.account}, {running.region}")
+        running = workspace.emulator.start(settings.account, settings.region, enforce_iam)
+        click.echo(f"started: {_described(running)}")
+    elif enforce_iam and not running.enforces_iam:
+        raise UsageError("the emulator runs without --enforce-iam; run `shoal local down`, then `shoal local up --enforce-iam`")
     else:
-        click.echo(f"running already: {running.endpoint} (process {running.pid}), account {running.account}, {running.region}")
+        click.echo(f"running already: {_described(running)}")
     click.echo("for the aws CLI and your own boto3 code:")
     variables = loopback_variables(running.endpoint) | {"AWS_DEFAULT_REGION": running.region}
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
@@ -54,4 +59,9 @@ def status(workspace: Workspace) -> None:
     if running is None:
         click.echo("no emulator is running; start one with `shoal local up`")
         raise click.exceptions.Exit(1)
-    click.echo(f"running: {running.endpoint} (process {running.pid}), account {running.account}, {running.region}")
+    click.echo(f"running: {_described(running)}")
+
+
+def _described(running: Running) -> str:
+    enforcing = ", policies enforced" if running.enforces_iam else ""
+    return f"{running.endpoint} (process {running.pid}), account {running.account}, {running.region}{enforcing}"

@@ -36,11 +36,17 @@ class AccountState:
     sagemaker: Callable[[str, dict[str, Any]], Mapping[str, Any]]
 
     def key_of_bucket(self, bucket: str) -> str | None:
+        key = self._encryption(bucket).get("ApplyServerSideEncryptionByDefault", {}).get("KMSMasterKeyID")
+        return self.key_arn(str(key)) if key else None
+
+    def has_bucket_key(self, bucket: str) -> bool:
+        return str(self._encryption(bucket).get("BucketKeyEnabled", "")).lower() == "true"
+
+    def _encryption(self, bucket: str) -> Mapping[str, Any]:
+        """The rule by which a bucket encrypts."""
         found = s3_backends[self.account][PARTITION].buckets.get(bucket)
         rule = (found.encryption or {}).get("Rule", {}) if found else {}
-        default = rule.get("ApplyServerSideEncryptionByDefault", {}) if isinstance(rule, Mapping) else {}
-        key = default.get("KMSMasterKeyID")
-        return self.key_arn(str(key)) if key else None
+        return rule if isinstance(rule, Mapping) else {}
 
     def key_of_object(self, bucket: str, key: str) -> str | None:
         found = s3_backends[self.account][PARTITION].buckets.get(bucket)

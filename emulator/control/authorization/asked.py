@@ -26,6 +26,9 @@ class Known(Protocol):
     def key_of_object(self, bucket: str, key: str) -> str | None:
         """ARN of the KMS key with which the object is encrypted."""
 
+    def has_bucket_key(self, bucket: str) -> bool:
+        """Whether S3 Bucket Keys are on, so that one key of the bucket encrypts its objects."""
+
     def key_of_queue(self, name: str) -> str | None:
         """ARN of the KMS key with which SQS encrypts the queue."""
 
@@ -50,6 +53,9 @@ class NothingKnown:
 
     def key_of_object(self, bucket: str, key: str) -> str | None:
         return None
+
+    def has_bucket_key(self, bucket: str) -> bool:
+        return False
 
     def key_of_queue(self, name: str) -> str | None:
         return None

@@ -161,12 +161,13 @@ def _simulation(question: Question, principal_arn: str, policies: Policies) -> d
     resource = policies.resource
     if resource is None and question.service == "ecr" and account not in {"", own}:
         resource = OPEN_REPOSITORY
+    owner = {} if question.resource == ANY else {"aws:ResourceAccount": account or own}
     return {
         "request": {
             "principal": principal_arn,
             "action": question.action,
             "resource": {"resource": _one_resource(question.resource), "accountId": account or own},
-            "contextVariables": {**_of_principal(principal_arn), **question.context},
+            "contextVariables": {**_of_principal(principal_arn), **owner, **question.context},
         },
         "identityPolicies": [{"name": name, "policy": document} for name, document in policies.identity.items()],
         "serviceControlPolicies": [],

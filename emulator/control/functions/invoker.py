@@ -3,6 +3,7 @@ asynchronous invocations. What AWS limits and this does not: memory is reported,
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import shutil
@@ -200,20 +201,24 @@ class Invoker:
             if not environment.stream_made and function.name in self._deleted:
                 return  # AWS would make the log group anew, and nobody would ever delete it
             if not environment.stream_made:
-                ignore_existing(lambda: logs.create_log_group(logGroupName=function.log_group))
-                ignore_existing(lambda: logs.create_log_stream(logGroupName=function.log_group, logStreamName=environment.stream))
+                make_stream(logs, function.log_group, environment.stream)
                 environment.stream_made = True
             logs.put_log_events(logGroupName=function.log_group, logStreamName=environment.stream, logEvents=events)
         except (ClientError, BotoCoreError) as error:
             log.warning("log of %s not written: %s", function.name, error)
 
 
-def ignore_existing(make: Callable[[], object]) -> None:
-    """Call `make`; that the thing is there already is as good."""
+def make_stream(logs: Any, group: str, stream: str) -> None:
+    """The stream, and the group only where there is none: a role for whose function a group was made needs no permission to make one."""
     try:
-        make()
+        logs.create_log_stream(logGroupName=group, logStreamName=stream)
     except ClientError as error:
-        if error.response["Error"]["Code"] != "ResourceAlreadyExistsException":
+        code = error.response["Error"]["Code"]
+        if code == "ResourceNotFoundException":
+            with contextlib.suppress(logs.exceptions.ResourceAlreadyExistsException):
+                logs.create_log_group(logGroupName=group)
+            logs.create_log_stream(logGroupName=group, logStreamName=stream)
+        elif code != "ResourceAlreadyExistsException":
             raise
 
 

@@ -1,7 +1,4 @@
-"""AWS KMS: keys that requests name by id, ARN or alias; and keys that other services use in the caller's name.
-
-Encryption contexts are left out: the evaluator does not know them, and a condition on one matches nothing.
-"""
+"""AWS KMS: keys that requests name by id, ARN or alias; and keys that other services use in the caller's name."""
 
 from __future__ import annotations
 
@@ -18,11 +15,15 @@ ON_KEY = (
 )
 
 
-def use_of_key(asked: Asked, action: str, key: str | None, service: str, source: str) -> Iterator[Question]:
-    """What KMS asks when `service` uses `key` in the caller's name; nothing where there is no key of ours."""
+def use_of_key(asked: Asked, action: str, key: str | None, service: str, source: str, encrypted_as: str = "") -> Iterator[Question]:
+    """What KMS asks when `service` uses `key` in the caller's name; nothing where there is no key of ours.
+
+    `encrypted_as`: the ARN that the service gives as encryption context, under `aws:<service>:arn`.
+    """
     if key:
         through: dict[str, ContextValue] = {"kms:ViaService": f"{service}.{asked.region}.amazonaws.com", "kms:CallerAccount": asked.account}
-        yield Question(action, key, {**asked.tags_of(key), **through}, source)
+        context: dict[str, ContextValue] = {f"kms:EncryptionContext:aws:{service}:arn": encrypted_as} if encrypted_as else {}
+        yield Question(action, key, {**asked.tags_of(key), **through, **context}, source)
 
 
 def key_of(asked: Asked, name: str = "KeyId") -> str:
@@ -33,6 +34,8 @@ def key_of(asked: Asked, name: str = "KeyId") -> str:
 
 def _on_key(asked: Asked) -> Iterator[Question]:
     context: dict[str, ContextValue] = {"kms:CallerAccount": asked.account}
+    given = asked.get("EncryptionContext", {})
+    context |= {f"kms:EncryptionContext:{name}": value for name, value in given.items()}
     key = key_of(asked)
     yield Question(f"kms:{asked.call.operation}", key, {**asked.tags_of(key), **asked.tagging(), **context})
 

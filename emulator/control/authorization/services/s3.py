@@ -41,7 +41,12 @@ def _read(asked: Asked) -> Iterator[Question]:
 
 
 def _decrypt(asked: Asked, bucket: str, key: str) -> Iterator[Question]:
-    yield from use_of_key(asked, "kms:Decrypt", asked.known.key_of_object(bucket, key), "s3", ENCRYPTED)
+    yield from use_of_key(asked, "kms:Decrypt", asked.known.key_of_object(bucket, key), "s3", ENCRYPTED, _encrypted_as(asked, bucket, key))
+
+
+def _encrypted_as(asked: Asked, bucket: str, key: str) -> str:
+    """S3's encryption context: the object's ARN, or the bucket's where S3 Bucket Keys are on."""
+    return f"arn:aws:s3:::{bucket}" if asked.known.has_bucket_key(bucket) else f"arn:aws:s3:::{bucket}/{key}"
 
 
 def _write(asked: Asked) -> Iterator[Question]:
@@ -55,10 +60,11 @@ def _write(asked: Asked) -> Iterator[Question]:
     wanted = asked.get("SSEKMSKeyId")
     own = asked.get("ServerSideEncryption") == "AES256"
     key = asked.known.key_arn(wanted) if wanted else None if own else asked.known.key_of_bucket(asked.get("Bucket"))
+    place = _encrypted_as(asked, asked.get("Bucket"), asked.get("Key"))
     if asked.call.operation not in {"UploadPart", "CompleteMultipartUpload"}:
-        yield from use_of_key(asked, "kms:GenerateDataKey", key, "s3", ENCRYPTED)
+        yield from use_of_key(asked, "kms:GenerateDataKey", key, "s3", ENCRYPTED, place)
     if asked.call.operation in {"CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"}:
-        yield from use_of_key(asked, "kms:Decrypt", key, "s3", ENCRYPTED)
+        yield from use_of_key(asked, "kms:Decrypt", key, "s3", ENCRYPTED, place)
 
 
 def _copy(asked: Asked) -> Iterator[Question]:
