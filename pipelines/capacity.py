@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from config.errors import Problem
-from config.settings import Environment
+from config.settings import Environment, Training
 from config.subnets import AWS_RESERVES, Subnets, divide, training_ranges, usable
 from pipelines.launch.fabric import addresses_per_node
 
@@ -42,7 +42,7 @@ def needed(environment: Environment) -> Addresses:
     servers = 1 + -(-file_system.storage_capacity_gib // _GIB_PER_FILE_SERVER) if file_system else 0
     evaluation = addresses_per_node(environment.evaluation.instance_type)
     return Addresses(
-        job=training.instance_count * addresses_per_node(training.instance_type),
+        job=training.instance_count * _addresses_per_node(training),
         others=evaluation + servers + len(environment.network.interface_endpoints),
     )
 
@@ -58,7 +58,7 @@ def problems(environment: Environment) -> Iterator[Problem]:
     if environment.network.existing:
         return
     count, instance_type = environment.training.instance_count, environment.training.instance_type
-    each, addresses, cidr = addresses_per_node(instance_type), needed(environment), environment.network.cidr
+    each, addresses, cidr = _addresses_per_node(environment.training), needed(environment), environment.network.cidr
     available = usable(training_ranges(cidr)[-1])
     if addresses.least <= available:
         return
@@ -71,6 +71,11 @@ def problems(environment: Environment) -> Iterator[Problem]:
     if LARGEST_VPC_PREFIX <= prefix < IPv4Network(cidr).prefixlen:
         advice += f", or a network.cidr that ends in /{prefix}"
     yield Problem("training.instance_count", message, advice, count)
+
+
+def _addresses_per_node(training: Training) -> int:
+    """Of the type that takes the most, among those that an execution may choose."""
+    return max(map(addresses_per_node, (training.instance_type, *training.other_instance_types)))
 
 
 def _prefix_for(addresses: int) -> int:

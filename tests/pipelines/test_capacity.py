@@ -45,6 +45,12 @@ def test_nodes_without_efa_take_two_addresses() -> None:
     assert capacity.needed(_environment(10, instance_type="ml.m5.xlarge")).job == 20
 
 
+def test_the_type_that_takes_the_most_counts() -> None:
+    given = _environment(10, instance_type="ml.p4d.24xlarge")
+    training = given.training.model_copy(update={"other_instance_types": ("ml.p5.48xlarge",)})
+    assert capacity.needed(given.model_copy(update={"training": training})).job == 320
+
+
 def test_what_else_is_in_the_subnet_counts() -> None:
     given = _environment(1, interface_endpoints=(InterfaceEndpoint.STS, InterfaceEndpoint.KMS))
     assert capacity.needed(given).others == 2 + 2
