@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -38,6 +39,18 @@ class Checkout:
         }
         command = [sys.executable, "-m", "cli", "--root", str(self.root), *arguments]
         return subprocess.Popen(command, cwd=self.root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def with_environment(self, folder: Path, name: str, text: str) -> Checkout:
+        """In the empty `folder`: the same with one environment; app.py is a copy, because it looks for environments beside itself."""
+        for entry in self.root.iterdir():
+            if entry.name not in {"app.py", "environments", ".shoal", "home", "tmp"}:
+                (folder / entry.name).symlink_to(entry.resolve())
+        for made in ("environments", "home", "tmp", ".shoal"):
+            (folder / made).mkdir()
+        (folder / ".shoal" / "runtimes").symlink_to(ROOT / ".shoal" / "runtimes")
+        shutil.copy(ROOT / "app.py", folder)
+        (folder / "environments" / f"{name}.yaml").write_text(text)
+        return Checkout(folder)
 
     def run(self, *arguments: str) -> Finished:
         """Runs `shoal` to its end."""
@@ -81,4 +94,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
 @pytest.fixture(scope="session")
 def demo(checkout: Checkout) -> Finished:
-    return checkout.run("demo")
+    """In the emulator of `shoal local up`, which applies the policies of every role and is stopped afterwards."""
+    started = checkout.run("local", "up", "--enforce-iam")
+    assert started.exit_code == 0, started.output
+    finished = checkout.run("demo")
+    stopped = checkout.run("local", "down")
+    return Finished(finished.exit_code or stopped.exit_code, finished.output + stopped.output)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 
 import pytest
 
 from lifecycle.target import Target
-from tests.e2e.conftest import ROOT, Checkout
+from tests.e2e.conftest import Checkout
 
 PIPELINE = "shoal-mnist-mine"
 ENVIRONMENT = 'name: mine\naccount: "111122223333"\nregion: us-east-1\nprotect: false\npipeline: my_pipelines.hello:build\n'
@@ -35,19 +34,12 @@ def build(environment, infrastructure):
 
 @pytest.fixture(scope="module")
 def mine(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    """A checkout with one environment of a user's; app.py is a copy, because it looks for the environments beside itself."""
-    folder = tmp_path_factory.mktemp("mine")
-    for entry in checkout.root.iterdir():
-        if entry.name not in {"app.py", "environments", ".shoal", "home", "tmp"}:
-            (folder / entry.name).symlink_to(entry.resolve())
-    for name in ("environments", "my_pipelines", "home", "tmp", ".shoal"):
-        (folder / name).mkdir()
-    (folder / ".shoal" / "runtimes").symlink_to(ROOT / ".shoal" / "runtimes")
-    shutil.copy(ROOT / "app.py", folder)
-    (folder / "environments" / "mine.yaml").write_text(ENVIRONMENT)
-    (folder / "my_pipelines" / "hello.py").write_text(MODULE)
-    yield Checkout(folder)
-    Checkout(folder).run("local", "down")
+    """A checkout with one environment of a user's."""
+    own = checkout.with_environment(tmp_path_factory.mktemp("mine"), "mine", ENVIRONMENT)
+    (own.root / "my_pipelines").mkdir()
+    (own.root / "my_pipelines" / "hello.py").write_text(MODULE)
+    yield own
+    own.run("local", "down")
 
 
 @pytest.fixture(scope="module")
