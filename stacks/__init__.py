@@ -4,7 +4,6 @@ Stacks only wire; what they wire lives in `constructs/`, one file per capability
 credentials, so the same checkout gives the same bytes. References between stacks are exports (`defaultCrossStackReferences:
 strong` in cdk.json): CloudFormation then refuses to delete what another stack still uses.
 
-Not here yet, each with its place: `FileSystemStack` (FSx for Lustre, between data and pipeline), `ImageStack` (own container
-images and their ECR repositories, before pipeline), `ServingStack` (the pinned release behind an endpoint, after pipeline) and
-`DeliveryStack` (the role a CI system assumes, one per account, outside the stages).
+Not here yet, each with its place: `ServingStack` (the pinned release behind an endpoint, after pipeline) and `DeliveryStack` (the role
+a CI system assumes, one per account, outside the stages).
 """
