@@ -63,6 +63,10 @@ class JobRoles(Construct):
         self._allow_encryption(role)
         if environment.data.input_mode is not InputMode.FSX:
             self._read(role, {"data": "datasets"})
+        else:
+            # As in AWS's AmazonSageMakerFullAccess; whether a training role needs it is not documented.
+            why = "DescribeFileSystems has no resource type in IAM."
+            role.allow("SeeFileSystems", ["fsx:DescribeFileSystems"], on=["*"], because=why)
         self._write(role, "training")
         self._keep_checkpoints(role)
         self._read_code(role)

@@ -46,6 +46,8 @@ class PipelineRole(ActorRole):
         on = [self._names.arn("sagemaker", f"{kind.lower()}-job/{_GENERATED}")]
         why = f"SageMaker makes up the {kind.lower()} job's name; this is the documented prefix of pipeline steps."
         rails = both(inside(place), within(limits, key.key_arn))
+        if kind == "Training" and self._names.environment.file_system is None:
+            rails["Null"] |= {"sagemaker:FileSystemId": "true"}  # no channel from a file system of somebody's in the same VPC
         self.allow(f"Start{kind}", [f"sagemaker:Create{kind}Job"], on=on, when=rails, because=why)
         follow = [f"sagemaker:{verb}{kind}Job" for verb in ("Describe", "Stop")]
         self.allow(f"Follow{kind}", ["sagemaker:AddTags", *follow], on=on, because=why)

@@ -121,7 +121,7 @@ def _used(statement: Mapping[str, Any], arn: str) -> bool:
 def _is_pattern(action: str) -> bool:
     """Whether it is several actions that exist, as policies of keys and buckets name them."""
     service, _, pattern = action.partition(":")
-    return ANY in pattern and any(fnmatchcase(each["name"], pattern) for each in _service("actions", service).values())
+    return action == ANY or (ANY in pattern and any(fnmatchcase(each["name"], pattern) for each in _service("actions", service).values()))
 
 
 def _names_key(known: list[str], key: str) -> bool:

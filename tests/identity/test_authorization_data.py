@@ -13,9 +13,16 @@ import pytest
 from tests.identity.reference import mistakes
 from tests.identity.templates import Templates
 
-# AWS's pages name the group as a resource of CreateModelPackage, the machine-readable reference only the package. The statement names
-# both: a version in this group only, whichever of them SageMaker asks about.
-ACCEPTED = "RegisterPendingOnly: no action of the statement is done to arn:aws:sagemaker:us-east-1:111122223333:model-package-group/"
+ACCEPTED = {
+    "RegisterPendingOnly: no action of the statement is done to arn:aws:sagemaker:us-east-1:{account}:model-package-group/": (
+        "AWS's pages name the group as a resource of CreateModelPackage, the machine-readable reference only the package. Naming both "
+        "allows a version in this group only, whichever of them SageMaker asks about."
+    ),
+    "FileSystemsThroughS3: kms:EncryptionContext:aws:s3:arn is no condition key of kms:DescribeKey": (
+        "The statement is the one that the FSx user guide gives for encrypted buckets; its DescribeKey is without effect."
+    ),
+}
+"""What the reference says against a statement, and why it stays nevertheless."""
 
 
 def _found(templates: Templates) -> list[str]:
@@ -27,13 +34,19 @@ def _found(templates: Templates) -> list[str]:
     ]
 
 
+def _accepted(line: str) -> str:
+    """Which exception the line falls under, if any."""
+    known = (text for text in ACCEPTED if any(text.format(account=account) in line for account in ("111122223333", "333344445555")))
+    return next(known, "")
+
+
 @pytest.mark.parametrize("environment", ["dev", "prod", "everything"])
 def test_every_action_takes_the_resources_and_conditions_of_its_statement(templates: dict[str, Templates], environment: str) -> None:
-    assert [line for line in _found(templates[environment]) if ACCEPTED not in line.replace("333344445555", "111122223333")] == []
+    assert [line for line in _found(templates[environment]) if not _accepted(line)] == []
 
 
-def test_no_exception_is_out_of_date(dev: Templates) -> None:
-    assert [line for line in _found(dev) if ACCEPTED in line]
+def test_no_exception_is_out_of_date(templates: dict[str, Templates]) -> None:
+    assert {_accepted(line) for line in _found(templates["everything"])} == ACCEPTED.keys()
 
 
 def test_there_are_many_statements(templates: dict[str, Templates]) -> None:

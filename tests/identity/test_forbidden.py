@@ -123,6 +123,7 @@ CASES = {
     "train with another security group": Case("pipeline", TRAIN, context={"sagemaker:VpcSecurityGroupIds": ["sg-0f"]}),
     "train with another key": Case("pipeline", TRAIN, context={"sagemaker:OutputKmsKeyArn": OTHER_KEY}),
     "train without a key": Case("pipeline", TRAIN, context={"sagemaker:OutputKmsKeyArn": None}),
+    "train from a file system": Case("pipeline", TRAIN, context={"sagemaker:FileSystemId": "fs-0f"}),
     "train under a name of its own": Case("pipeline", TRAIN, arn("sagemaker", "training-job/mine")),
     "evaluate on the training's instance type": Case("pipeline", PROCESS, context={"sagemaker:InstanceTypes": ["ml.p4d.24xlarge"]}),
     "evaluate longer": Case("pipeline", PROCESS, context={"sagemaker:MaxRuntimeInSeconds": "1801"}),
