@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -81,6 +82,22 @@ def test_an_execution_writes_below_its_own_id_only() -> None:
     assert [target["Std:Join"]["Values"] for target in targets] == [[folder, EXECUTION_ID] for folder in folders]
 
 
+def test_nothing_in_the_artifact_bucket_is_named_without_the_executions_id() -> None:
+    """A URI there is always joined, with the id as its second part: no execution can overwrite another's files."""
+    text = json.dumps(definition())
+    folder = "s3://shoal-mnist-golden-artifacts-111122223333-us-east-1/"
+    joined = re.findall(rf'"Values": \["{folder}[a-z]+", {{"Get": "Execution.PipelineExecutionId"}}', text)
+    assert len(joined) == text.count(folder) > 0
+
+
+@pytest.mark.parametrize("mode", [InputMode.FILE, InputMode.FAST_FILE])
+def test_a_channel_has_the_input_mode_of_the_environment(mode: InputMode) -> None:
+    data = environment().data.model_copy(update={"input_mode": mode})
+    train = build(environment().model_copy(update={"data": data}), infrastructure())["Steps"][0]["Arguments"]
+    modes = {train["AlgorithmSpecification"]["TrainingInputMode"], *(channel["InputMode"] for channel in train["InputDataConfig"])}
+    assert modes == {str(mode)}
+
+
 @pytest.mark.parametrize(("step", "key"), [("CreateEndpoint", "EndpointName"), ("CreateEndpointConfig", "EndpointConfigName")])
 def test_the_endpoint_and_its_configuration_are_named_after_the_execution(step: str, key: str) -> None:
     name = steps_by_name(definition())[step]["Arguments"][key]
@@ -106,8 +123,6 @@ def test_everything_that_is_created_carries_the_execution_in_its_tags() -> None:
 
 
 def test_metrics_are_found_in_the_lines_that_training_prints() -> None:
-    import re
-
     progress = "epoch=1 step=120/470 train_loss=0.1234 learning_rate=0.003 images_per_second=3456.7 elapsed_s=4.1 world_size=2"
     end = "epoch=1 test_loss=3.45e-02 test_accuracy=0.9876 elapsed_s=8.2"
     metrics = steps_by_name(definition())["Train"]["Arguments"]["AlgorithmSpecification"]["MetricDefinitions"]

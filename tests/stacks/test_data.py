@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from aws_cdk.assertions import Match, Template
 
+from config.loader import environment_names, load_environment
 from stacks.stage import EnvironmentStage
+from tests.stacks.conftest import ROOT
 from tests.stacks.reading import as_list, properties, resources, statements
 
 KEPT = ("AWS::KMS::Key", "AWS::S3::Bucket", "AWS::S3::BucketPolicy", "AWS::SageMaker::ModelPackageGroup")
@@ -130,6 +132,10 @@ def test_a_throw_away_environment_goes_completely(data: Template, resource_type:
 def test_a_protected_environment_has_nothing_that_could_empty_it(protected_data: Template) -> None:
     types = {resource["Type"] for resource in protected_data.to_json()["Resources"].values()}
     assert not {kind for kind in types if kind.startswith("Custom::") or kind == "AWS::Lambda::Function"}
+
+
+def test_every_environment_but_dev_is_protected() -> None:
+    assert [name for name in environment_names(ROOT) if not load_environment(name, ROOT).protect] == ["dev"]
 
 
 @pytest.mark.parametrize(("name", "protected"), [("dev", False), ("prod", True)])
