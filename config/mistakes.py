@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from config.errors import Problem
+from config.forms import in_words
 from config.settings import Environment
 
 Details = Mapping[str, Any]
@@ -95,7 +96,7 @@ def _rule(details: Details) -> str:
     if kind == "enum":
         return f"must be one of: {str(context['expected']).replace(' or ', ', ')}".replace("'", "")
     if kind == "string_pattern_mismatch":
-        return f"does not match the pattern {context['pattern']}"
+        return in_words(context["pattern"])
     limits = [f"{word} {context[name]}" for name, word in _SYMBOLS.items() if name in context]
     if limits:
         return f"must be {limits[0]}"

@@ -112,7 +112,7 @@ def test_a_section_without_content_is_told_what_it_is_for(tmp_path: Path) -> Non
 
 def test_an_item_of_a_list_is_named_by_its_index(tmp_path: Path) -> None:
     (line,) = lines_with(tmp_path, {"network": {"hosting_az_ids": ["use1-az1", "us-east-1a"]}})
-    assert 'network.hosting_az_ids[1] = "us-east-1a": does not match the pattern' in line
+    assert 'network.hosting_az_ids[1] = "us-east-1a": must be an availability zone id' in line
 
 
 def test_a_hyperparameter_that_is_a_list_is_one_mistake(tmp_path: Path) -> None:

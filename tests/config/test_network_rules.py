@@ -33,7 +33,7 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
         {"existing": EXISTING | {"hosting_subnet_ids": [TRAINING, SECOND]}},
         "puts the training subnet into use1-az1, and network.training_az_id",
     ),
-    ({"existing": EXISTING | {"vpc_id": "vpc-1"}}, 'network.existing.vpc_id = "vpc-1": does not match the pattern'),
+    ({"existing": EXISTING | {"vpc_id": "vpc-1"}}, 'network.existing.vpc_id = "vpc-1": must be the id of a VPC'),
     ({"existing": {"vpc_id": "vpc-00000000"} | EXISTING | {"subnet": "x"}}, "network.existing.subnet: there is no such key here"),
 ]
 

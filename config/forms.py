@@ -1,0 +1,25 @@
+"""What texts of a form look like, in words: the pattern of a type in, what a user reads instead of it out."""
+
+from __future__ import annotations
+
+FORMS = {
+    r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$": "lower-case letters and digits with single hyphens between, as in my-project",
+    r"^[a-z]{3,4}[0-9]-az[0-9]$": "an availability zone id, as in use1-az4",
+    r"^ml\.[a-z0-9-]+\.[a-z0-9]+$": "an instance type of SageMaker, as in ml.p4d.24xlarge",
+    r"^[0-9]{12}$": 'twelve digits in quotes, as in "111122223333"',
+    r"^([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]{1,128}$": "the name of a policy, with its path if it has one, as in teams/ml-boundary",
+    r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*:[a-z_][a-z0-9_]*$": "module:function in lower case, as in my_team.pipelines:build",
+    r"^\d+\.\d+\.\d+$": "a version of three numbers, as in 2.3.0",
+    r"^[a-z]{2}(-[a-z]+)+-[0-9]$": "a region, as in us-east-1",
+    r"^\d+\.\d+\.\d+\.\d+/(1[6-9]|20)$": "an address range from /16 to /20, as in 10.20.0.0/16",
+    r"^vpc-([0-9a-f]{8}|[0-9a-f]{17})$": "the id of a VPC, as in vpc-0123456789abcdef0",
+    r"^subnet-([0-9a-f]{8}|[0-9a-f]{17})$": "the id of a subnet, as in subnet-0123456789abcdef0",
+    r"^sg-([0-9a-f]{8}|[0-9a-f]{17})$": "the id of a security group, as in sg-0123456789abcdef0",
+    r"^[^@\s]+@[^@\s]+\.[^@\s]+$": "an e-mail address, as in ml@example.com",
+}
+"""Every pattern of the settings (a test compares)."""
+
+
+def in_words(pattern: str) -> str:
+    """`must be ...` of a text that should match `pattern`."""
+    return f"must be {FORMS[pattern]}" if pattern in FORMS else f"does not match the pattern {pattern}"
