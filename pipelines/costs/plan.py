@@ -142,6 +142,12 @@ def _at_rest(environment: Environment) -> Iterator[Line]:
 
 
 def _notes(environment: Environment) -> Iterator[str]:
+    network, region = environment.network, environment.region
+    ways = (("nat_gateway", "the NAT gateway", network.nat), ("interface_endpoint", "an interface endpoint", network.interface_endpoints))
+    for name, what, wanted in ways:
+        if wanted:
+            usd = prices.usd_per_gb(name, region)
+            yield f"each GB through {what} costs {'an unknown amount' if usd is None else f'~{usd} USD'} besides; S3 is reached past it"
     if environment.training.spot:
         yield "training is on spot capacity, which costs less than the on-demand price shown; its price moves"
     if environment.pipeline:

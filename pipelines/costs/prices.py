@@ -70,6 +70,12 @@ def nat_gateway(region: str) -> Price | None:
     return _find("hourly", "nat_gateway", region)
 
 
+def usd_per_gb(name: str, region: str) -> float | None:
+    """What each GB through an `interface_endpoint` or a `nat_gateway` costs besides; for all regions in the table an estimate."""
+    price = _find("per_gb", name, region)
+    return price.usd_per_hour if price else None
+
+
 def public_address(region: str) -> Price | None:
     """Of the public IPv4 address that a NAT gateway has."""
     return _find("hourly", "public_ipv4_address", region)

@@ -64,6 +64,12 @@ def test_of_an_existing_vpc_the_plan_does_not_know_the_subnet() -> None:
     assert any("existing VPC" in note for note in found.notes)
 
 
+@pytest.mark.parametrize(("region", "amount"), [("us-east-1", "~0.045 USD"), ("eu-north-1", "an unknown amount")])
+def test_what_goes_through_a_nat_gateway_is_noted_with_its_price(region: str, amount: str) -> None:
+    notes = plan(changed(network=Network(nat=True), region=region)).notes
+    assert f"each GB through the NAT gateway costs {amount} besides; S3 is reached past it" in notes
+
+
 def test_spot_and_a_pipeline_of_ones_own_are_noted() -> None:
     notes = " ".join(plan(changed(pipeline="mine.pipeline:build")).notes)  # the golden environment trains on spot
     assert "spot capacity" in notes
