@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from boto3.s3.transfer import TransferConfig
@@ -28,10 +28,11 @@ def split_repository(path: str) -> tuple[str, str]:
 
 @dataclass
 class Contents:
-    """What the file system has of an association's prefix. `folder` is the association's directory."""
+    """What the file system has of an association's prefix. `folder` is the association's directory; `staging` is outside of every one."""
 
     folder: Path
     repository: str
+    staging: Path
     seen: dict[str, str] = field(default_factory=dict)
     """The repository as it was when it was last compared."""
     imported: set[str] = field(default_factory=set)
@@ -65,10 +66,10 @@ class Contents:
             if path in self.loaded or path not in self.seen or not f"{path}/".startswith(below):
                 continue
             target = self.folder / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            partial = target.with_name(f".{target.name}.partial")
-            s3.download_file(bucket, prefix + path, str(partial), Config=_TRANSFER)
-            partial.replace(target)
+            for folder in (target.parent, self.staging.parent):
+                folder.mkdir(parents=True, exist_ok=True)
+            s3.download_file(bucket, prefix + path, str(self.staging), Config=_TRANSFER)
+            self.staging.replace(target)  # a job that reads meanwhile sees the old content or the new
             self.loaded[path] = self.seen[path]
 
     def remove(self) -> None:
@@ -84,9 +85,10 @@ class Contents:
         bucket, prefix = split_repository(self.repository)
         pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         found = {each["Key"][len(prefix) :]: each["ETag"] for page in pages for each in page.get("Contents", [])}
-        return {path: tag for path, tag in found.items() if _is_file(path)}
+        folders = {str(parent) for path in found for parent in PurePosixPath(path).parents}
+        return {path: tag for path, tag in found.items() if _is_file(path) and path not in folders}
 
 
 def _is_file(path: str) -> bool:
-    """Folder markers are none, nor is what would lie outside the folder."""
+    """Folder markers are none, nor is what would lie outside the folder; an object named like a folder of others cannot be one either."""
     return bool(path) and not path.endswith("/") and ".." not in path.split("/") and not path.startswith("/")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 import string
 import threading
 from collections.abc import Mapping, Sequence
@@ -142,10 +143,8 @@ class FileSystems:
     def delete(self, file_system_id: str) -> Document:
         found = self.get(file_system_id)
         with found.lock:
-            for association in found.associations.values():
-                association.contents.remove()
             self._role(file_system_id).delete()
-            Contents(found.folder, "").remove()
+            shutil.rmtree(found.folder, ignore_errors=True)
             del self._all[file_system_id]
         return {"FileSystemId": file_system_id, "Lifecycle": "DELETING"}
 
@@ -168,7 +167,8 @@ class FileSystems:
             "Tags": list(request.get("Tags") or []),
             "CreationTime": datetime.now(UTC),
         }
-        association = Association(document, Contents(found.folder / path.strip("/"), request["DataRepositoryPath"]))
+        staging = self.folder / ".loading" / association_id
+        association = Association(document, Contents(found.folder / path.strip("/"), request["DataRepositoryPath"], staging))
         self._role(found.id).allow(split_repository(request["DataRepositoryPath"])[0])
         with found.lock:
             self._begin(found.id, association)

@@ -144,6 +144,15 @@ def test_what_changes_in_the_bucket_shows_where_the_import_policy_names_it(
         assert (files(folder), (folder / "old").read_bytes()) == ({"old", "new"}, b"after")
 
 
+def test_an_object_that_is_named_like_a_folder_of_others_is_left_out(
+    emulator: Emulator, account: Account, network: dict[str, Any], bucket: str
+) -> None:
+    for key in ("datasets/clash/one", "datasets/clash/one/two"):
+        account.client("s3").put_object(Bucket=bucket, Key=key, Body=b"")
+    with deployed(account, resources(network, bucket)) as outputs:
+        assert files(mounted(emulator, network, outputs, "/datasets/clash")) == {"one/two"}
+
+
 def test_what_changes_in_the_bucket_stays_unseen_without_an_import_policy(
     emulator: Emulator, account: Account, network: dict[str, Any], bucket: str
 ) -> None:
