@@ -12,7 +12,6 @@ from pathlib import Path
 
 import aws_cdk as cdk
 from aws_cdk import aws_codebuild as codebuild
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
@@ -131,21 +130,10 @@ class ImageBuild(Construct):
         return role
 
     def _log_group(self) -> logs.LogGroup:
-        name = f"/aws/codebuild/{self._names.build_project}"
-        self._key.add_to_resource_policy(
-            iam.PolicyStatement(
-                sid="EncryptBuildLog",
-                principals=[iam.ServicePrincipal(f"logs.{self._region}.amazonaws.com")],
-                actions=["kms:Decrypt*", "kms:Describe*", "kms:Encrypt*", "kms:GenerateDataKey*", "kms:ReEncrypt*"],
-                resources=["*"],
-                conditions={"ArnEquals": {"kms:EncryptionContext:aws:logs:arn": self._names.arn("logs", f"log-group:{name}")}},
-            )
-        )
         return logs.LogGroup(
             self,
             "Log",
-            log_group_name=name,
-            encryption_key=self._key,
+            log_group_name=f"/aws/codebuild/{self._names.build_project}",
             retention=logs.RetentionDays.THREE_MONTHS,
             removal_policy=cdk.RemovalPolicy.DESTROY,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import aws_cdk as cdk
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
@@ -9,6 +11,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from config.names import Names
+from stacks.constructs.data_key import ADMINISTRATION
 
 KEPT_IMAGES = 20
 _PUSH_ACTIONS = ("ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload", "ecr:PutImage", "ecr:UploadLayerPart")
@@ -26,10 +29,11 @@ class ImageRepository(Construct):
             self,
             "Key",
             alias=f"alias/{names.prefix}-images",
-            description=f"Container images of {names.prefix}, and the log of their build",
+            description=f"Container images of {names.prefix}",
             enable_key_rotation=True,
             pending_window=cdk.Duration.days(30 if protect else 7),
             removal_policy=removal,
+            policy=iam.PolicyDocument(statements=_key_statements(names, builder)),
         )
         self.repository = ecr.Repository(
             self,
@@ -55,3 +59,22 @@ class ImageRepository(Construct):
                 conditions={"ArnNotEquals": {"aws:PrincipalArn": builder}},
             )
         )
+
+
+def _key_statements(names: Names, builder: str) -> list[iam.PolicyStatement]:
+    """The account administers the key, the registry uses it for the account, the build for itself; who pulls needs nothing of it.
+
+    Source: Amazon ECR user guide, "Encryption at rest" (the key policy that lends a key to the registry).
+    """
+    account = iam.AccountPrincipal(names.environment.account)
+    through_ecr = {"kms:ViaService": f"ecr.{names.environment.region}.amazonaws.com"}
+    lend, build = ["kms:CreateGrant", "kms:RetireGrant"], ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"]
+    rows: tuple[tuple[str, list[str], dict[str, Any]], ...] = (
+        ("AdministerKey", [*ADMINISTRATION], {}),
+        ("LendKeyToRegistry", lend, {"StringEquals": through_ecr}),
+        ("UseKeyInBuilds", build, {"ArnEquals": {"aws:PrincipalArn": builder}}),
+    )
+    return [
+        iam.PolicyStatement(sid=sid, principals=[account], actions=actions, resources=["*"], conditions=conditions)
+        for sid, actions, conditions in rows
+    ]

@@ -90,6 +90,15 @@ def test_images_are_encrypted_with_a_key_of_our_own_that_rotates(image: Template
     assert (repository["EncryptionConfiguration"]["EncryptionType"], key["EnableKeyRotation"]) == ("KMS", True)
 
 
+def test_the_key_is_used_by_the_registry_and_the_build_only(image: Template) -> None:
+    (key,) = properties(image, "AWS::KMS::Key")
+    used = {entry["Sid"]: entry.get("Condition") for entry in key["KeyPolicy"]["Statement"] if entry["Sid"] != "AdministerKey"}
+    assert used == {
+        "LendKeyToRegistry": {"StringEquals": {"kms:ViaService": "ecr.us-east-1.amazonaws.com"}},
+        "UseKeyInBuilds": {"ArnEquals": {"aws:PrincipalArn": "arn:aws:iam::111122223333:role/shoal-mnist-dev-us-east-1-image-build"}},
+    }
+
+
 def test_old_images_and_failed_pushes_expire(image: Template) -> None:
     (repository,) = properties(image, "AWS::ECR::Repository")
     rules = json.loads(repository["LifecyclePolicy"]["LifecyclePolicyText"])["rules"]
