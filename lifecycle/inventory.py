@@ -158,12 +158,36 @@ def _network(operation: str, key: str, id_key: str, filter_key: str = "Filters")
     """Things of a VPC have ids, not names; the stacks tag each."""
 
     def lister(target: Target, owner: Owner) -> Iterator[str]:
-        filters = [{"Name": f"tag:{name}", "Values": [value]} for name, value in owner.tags]
+        filters = _tag_filters(owner)
         if not filters:
             return iter(())
         return (item[id_key] for item in _pages(target, "ec2", operation, key, **{filter_key: filters}))
 
     return lister
+
+
+def _tag_filters(owner: Owner) -> list[dict[str, Any]]:
+    return [{"Name": f"tag:{name}", "Values": [value]} for name, value in owner.tags]
+
+
+def _nat_gateways(target: Target, owner: Owner) -> Iterator[str]:
+    """A deleted one is listed for about an hour."""
+    filters = _tag_filters(owner)
+    pages = _pages(target, "ec2", "describe_nat_gateways", "NatGateways", Filter=filters) if filters else ()
+    return (gateway["NatGatewayId"] for gateway in pages if gateway["State"] not in ("deleted", "deleting"))
+
+
+def _addresses(target: Target, owner: Owner) -> Iterator[str]:
+    filters = _tag_filters(owner)
+    found = target.client("ec2").describe_addresses(Filters=filters)["Addresses"] if filters else ()
+    return (address["AllocationId"] for address in found)
+
+
+def _file_systems(target: Target, owner: Owner) -> Iterator[str]:
+    for file_system in _pages(target, "fsx", "describe_file_systems", "FileSystems"):
+        tags = {(tag["Key"], tag["Value"]) for tag in file_system.get("Tags", ())}
+        if owner.tags and tags.issuperset(owner.tags):
+            yield file_system["FileSystemId"]
 
 
 def _mappings(target: Target, owner: Owner) -> Iterator[str]:
@@ -203,6 +227,10 @@ LISTERS: dict[str, Lister] = {
     "route table": _network("describe_route_tables", "RouteTables", "RouteTableId"),
     "flow log": _network("describe_flow_logs", "FlowLogs", "FlowLogId", "Filter"),
     "security group": _network("describe_security_groups", "SecurityGroups", "GroupId"),
+    "nat gateway": _nat_gateways,
+    "public address": _addresses,
+    "internet gateway": _network("describe_internet_gateways", "InternetGateways", "InternetGatewayId"),
+    "file system": _file_systems,
     "vpc endpoint": _network("describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
     "image repository": _repositories,
     "image parameter": _image_parameters,
