@@ -25,9 +25,9 @@ COUNTER = itertools.count()
 
 
 @contextmanager
-def running(state_dir: Path, environment: Mapping[str, str] | None = None) -> Iterator[Account]:
+def running(state_dir: Path, environment: Mapping[str, str] | None = None, *options: str) -> Iterator[Account]:
     """The account of an emulator that is stopped at the end, whatever happens; it must end with exit code 0."""
-    process, ready = start(state_dir, environment=environment)
+    process, ready = start(state_dir, *options, environment=environment)
     try:
         yield Account(ready["endpoint"], state_dir)
     finally:
@@ -36,10 +36,10 @@ def running(state_dir: Path, environment: Mapping[str, str] | None = None) -> It
     assert code == 0
 
 
-def start(state_dir: Path, *, environment: Mapping[str, str] | None = None) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+def start(state_dir: Path, *options: str, environment: Mapping[str, str] | None = None) -> tuple[subprocess.Popen[str], dict[str, Any]]:
     """An emulator in a process of its own, and its ready line."""
     command = [sys.executable, "-m", "emulator", "serve", "--state-dir", str(state_dir), "--account", ACCOUNT_ID, "--schedule-speed", "60"]
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*command, *options], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process, dict(json.loads(process.stdout.readline()))
 
