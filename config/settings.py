@@ -123,6 +123,8 @@ class Training(Settings):
     """Script in source_dir that the toolkit starts on every rank. Left out, that of the framework and the strategy."""
     hyperparameters: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Command line arguments of the entry point (`name: value` becomes `--name value`)."""
+    require_efa: bool = False
+    """Fail the job at its start unless EFA carries its traffic; the shipped PyTorch scripts look (training_code/pytorch/fabric.py)."""
     environment: dict[str, str] = Field(default_factory=dict)
     """Extra environment variables of the training container. Never secrets: they are readable through DescribePipeline."""
 

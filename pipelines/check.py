@@ -41,6 +41,7 @@ def check(environment: Environment, root: Path | None = None, strategy: str | No
     file = environment_file(environment.name)
     where = places(environment.name, root, strategy) if root else {}
     problems = [*_unknown_instance_types(environment), *_other_architectures(environment), *capacity.problems(environment)]
+    problems += fabric.problems(environment.training)
     problems += _missing_scripts(environment, root, environment.training.entry_point)
     if problems:
         raise ConfigError(file, problems, where)

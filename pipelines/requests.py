@@ -24,6 +24,8 @@ METRICS = {
     "train:images_per_second": f"images_per_second={_NUMBER}",
     "test:loss": f"test_loss={_NUMBER}",
     "test:accuracy": f"test_accuracy={_NUMBER}",
+    "fabric:efa": "efa=([01])",
+    "fabric:allreduce_gigabytes_per_second": f"allreduce_gigabytes_per_second={_NUMBER}",
 }
 """CloudWatch metric to the part of a log line (of rank 0) that carries its value."""
 

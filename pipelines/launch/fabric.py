@@ -10,9 +10,12 @@ from typing import Any
 
 import yaml
 
-from config.settings import Training
+from config.errors import Problem
+from config.settings import Framework, Training
 
 PROVIDER = "FI_PROVIDER"
+REQUIRE = "SHOAL_REQUIRE_EFA"
+"""What training_code/pytorch/fabric.py reads."""
 
 
 @cache
@@ -45,7 +48,22 @@ def variables(instance_type: str) -> dict[str, str]:
 
 def environment(training: Training) -> dict[str, str]:
     """The training container's environment: what EFA needs, and over it what the environment file says."""
-    return variables(training.instance_type) | training.environment
+    required = {REQUIRE: "1"} if training.require_efa else {}
+    return variables(training.instance_type) | required | training.environment
+
+
+def problems(training: Training) -> Iterator[Problem]:
+    """Why a job that requires EFA would always fail, or would not look."""
+    if not training.require_efa:
+        return
+    if not has_efa(training.instance_type):
+        some = ", ".join(efa_instance_types()[:3])
+        message = f"{training.instance_type} has no EFA; instance types with EFA are {some} and {len(efa_instance_types()) - 3} others"
+        related = ("training.instance_type",)
+        yield Problem("training.require_efa", message, "choose one of them, or leave require_efa out", True, related)
+    elif training.framework is Framework.TENSORFLOW:
+        message = "the TensorFlow scripts do not look which network they use, so nothing would be required"
+        yield Problem("training.require_efa", message, "leave it out, or train with PyTorch", True, ("training.framework",))
 
 
 def notices(training: Training) -> Iterator[str]:

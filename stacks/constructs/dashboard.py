@@ -53,10 +53,17 @@ class Dashboard(Construct):
         ]
 
     def _training(self) -> list[dict[str, Any]]:
+        functions: list[Series] = [
+            [_LAMBDA, "Invocations", "FunctionName", self._names.function(purpose), {"label": purpose}]
+            for purpose in ("smoke-test", "teardown", PURPOSE)
+        ]
         return [
             self._graph("Training throughput (images/s)", [_job_metric("train:images_per_second", "Average")], "Average", _MINUTE),
             self._graph("Loss", [_job_metric("train:loss", "Average"), _job_metric("test:loss", "Average")], "Average", _MINUTE),
             self._graph("Test accuracy", [_job_metric("test:accuracy", "Maximum")], "Maximum", _MINUTE),
+            self._graph("Ranks all on EFA (1 = yes)", [_job_metric("fabric:efa", "Minimum")], "Minimum", _MINUTE),
+            self._graph("All-reduce (GB/s)", [_job_metric("fabric:allreduce_gigabytes_per_second", "Minimum")], "Minimum", _MINUTE),
+            self._graph("Calls of functions", functions, "Sum", _QUARTER),
             self._graph("GPU use (%, 100 per GPU)", [_host_metric("GPUUtilization")], "Average", _MINUTE),
             self._graph("GPU memory (%, 100 per GPU)", [_host_metric("GPUMemoryUtilization")], "Average", _MINUTE),
             self._graph("CPU and disk (%)", [_host_metric("CPUUtilization"), _host_metric("DiskUtilization")], "Average", _MINUTE),

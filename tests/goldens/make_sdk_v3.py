@@ -163,6 +163,8 @@ def train_step(session: PipelineSession) -> TrainingStep:
         MetricDefinition(name="train:images_per_second", regex=f"images_per_second={number}"),
         MetricDefinition(name="test:loss", regex=f"test_loss={number}"),
         MetricDefinition(name="test:accuracy", regex=f"test_accuracy={number}"),
+        MetricDefinition(name="fabric:efa", regex="efa=([01])"),
+        MetricDefinition(name="fabric:allreduce_gigabytes_per_second", regex=f"allreduce_gigabytes_per_second={number}"),
     ]
     channels = {"train": TRAIN_DATA_URI, "test": TEST_DATA_URI}
     inputs = [InputData(channel_name=name, data_source=uri) for name, uri in channels.items()]

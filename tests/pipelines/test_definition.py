@@ -126,12 +126,15 @@ def test_metrics_are_found_in_the_lines_that_training_prints() -> None:
     progress = "epoch=1 step=120/470 train_loss=0.1234 learning_rate=0.003 images_per_second=3456.7 elapsed_s=4.1 world_size=2"
     end = "epoch=1 test_loss=3.45e-02 test_accuracy=0.9876 elapsed_s=8.2"
     metrics = steps_by_name(definition())["Train"]["Arguments"]["AlgorithmSpecification"]["MetricDefinitions"]
-    found = {metric["Name"]: re.findall(metric["Regex"], f"{progress}\n{end}") for metric in metrics}
+    network = "fabric=efa efa=1 hosts=2 ranks=16 allreduce_gigabytes_per_second=12.345 evidence='...'"
+    found = {metric["Name"]: re.findall(metric["Regex"], f"{network}\n{progress}\n{end}") for metric in metrics}
     assert found == {
         "train:loss": ["0.1234"],
         "train:images_per_second": ["3456.7"],
         "test:loss": ["3.45e-02"],
         "test:accuracy": ["0.9876"],
+        "fabric:efa": ["1"],
+        "fabric:allreduce_gigabytes_per_second": ["12.345"],
     }
 
 

@@ -40,10 +40,14 @@ class Ranks:
         """Rank 0 prints and writes; the others only compute."""
         return self.rank == 0
 
+    def all_reduce(self, tensor: torch.Tensor) -> None:
+        """Add a tensor over all ranks, in place."""
+        dist.all_reduce(tensor)
+
     def sum(self, *values: float | torch.Tensor) -> list[float]:
         """Add each value over all ranks; float32, which every backend reduces."""
         total = torch.stack([torch.as_tensor(value, dtype=torch.float32, device=self.device) for value in values])
-        dist.all_reduce(total)
+        self.all_reduce(total)
         return [float(value) for value in total]
 
     def barrier(self) -> None:

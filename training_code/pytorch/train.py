@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import checkpoint
+import fabric
 import torch
 from checkpoint import Position
 from data import Digits, read_test, read_train
@@ -161,9 +162,12 @@ class Run:
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     """One rank, from joining the job to leaving it."""
     options = parse_options(arguments, environ)
+    fabric.listen(os.environ)
     with joined(options.backend, environ) as ranks:
+        proof = fabric.prove(ranks, environ)
         run = set_up(options, ranks)
         run.say(f"backend={ranks.backend} device={ranks.device} world_size={ranks.world_size} global_batch={run.global_batch}")
+        run.say(proof)
         position = resume(run)
         accuracy = train(run, position)
         if accuracy is not None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import fabric
 import horovod.torch as hvd
 import torch
 from ranks import Ranks, choose_device, share_cores
@@ -24,10 +25,9 @@ from train import Run, parse_options, resume, save_model, set_up, train
 class HorovodRanks(Ranks):
     """Ranks that mpirun started and Horovod joins; `backend` is what model.json says."""
 
-    def sum(self, *values: float | torch.Tensor) -> list[float]:
-        """Add each value over all ranks."""
-        mine = torch.stack([torch.as_tensor(value, dtype=torch.float32, device=self.device) for value in values])
-        return [float(value) for value in hvd.allreduce(mine, op=hvd.Sum)]
+    def all_reduce(self, tensor: torch.Tensor) -> None:
+        """Add a tensor over all ranks, in place."""
+        tensor.copy_(hvd.allreduce(tensor, op=hvd.Sum))
 
     def barrier(self) -> None:
         """Wait until every rank is here."""
@@ -60,9 +60,12 @@ def distribute(run: Run) -> None:
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     """One rank, from joining the job to leaving it."""
     options = parse_options(arguments, environ)
+    fabric.listen(os.environ)
     with joined(environ) as ranks:
+        proof = fabric.prove(ranks, environ)
         run = set_up(options, ranks)
         run.say(f"backend={ranks.backend} device={ranks.device} world_size={ranks.world_size} global_batch={run.global_batch}")
+        run.say(proof)
         position = resume(run)
         distribute(run)
         accuracy = train(run, position)

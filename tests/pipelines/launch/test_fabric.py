@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from config.settings import Training
+from config.settings import Framework, Strategy, Training
 from pipelines.launch import fabric
 from pipelines.shapes import instance_types
+from tests.pipelines.inputs import ROOT
 
 EFA = {"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0"}
 
@@ -57,3 +58,31 @@ def test_the_same_value_is_no_news() -> None:
 def test_asking_for_efa_where_there_is_none_is_told() -> None:
     (notice,) = fabric.notices(Training(instance_type="ml.g5.xlarge", environment={"FI_PROVIDER": "efa"}))
     assert "ml.g5.xlarge has no EFA" in notice
+
+
+def test_a_job_that_requires_efa_is_told_so_and_no_other() -> None:
+    assert fabric.environment(Training(require_efa=True)) == EFA | {"SHOAL_REQUIRE_EFA": "1"}
+    assert fabric.environment(Training()) == EFA
+
+
+def test_what_is_told_is_what_the_script_reads() -> None:
+    assert f'REQUIRE = "{fabric.REQUIRE}"' in (ROOT / "training_code" / "pytorch" / "fabric.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("training", "named"),
+    [
+        (
+            Training(require_efa=True, instance_type="ml.m5.xlarge", strategy=Strategy.NONE),
+            "ml.m5.xlarge has no EFA",
+        ),
+        (Training(require_efa=True, framework=Framework.TENSORFLOW), "the TensorFlow scripts do not look"),
+    ],
+)
+def test_efa_is_not_required_where_it_cannot_be(training: Training, named: str) -> None:
+    (problem,) = fabric.problems(training)
+    assert problem.message.startswith(named)
+
+
+def test_nothing_is_wrong_where_efa_is_not_required() -> None:
+    assert list(fabric.problems(Training(instance_type="ml.m5.xlarge", strategy=Strategy.NONE))) == []
