@@ -98,7 +98,7 @@ def install_node_packages() -> None:
     npm = [str(wheel / "bin" / "node"), str(wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
     options = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
     path = f"{wheel / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
-    _run("installing the CDK CLI", [*npm, *options], "is the npm registry reachable?", path=path)
+    _run("installing the CDK CLI and the evaluator of IAM policies", [*npm, *options], "is the npm registry reachable?", path=path)
     stamp.write_text(identity)
 
 
