@@ -91,7 +91,8 @@ class JobRoles(Construct):
         self._allow_interfaces(role, place)
         role.allow("SeeVpcEndpoints", ["ec2:DescribeVpcEndpoints"], on=["*"], because="EC2 Describe actions have no resource type in IAM.")
         role.allow("UseKey", ["kms:Decrypt", "kms:DescribeKey"], on=[self._key.key_arn])
-        self._read(role, {"artifacts": "training"})
+        # A model is one object: nothing is listed.
+        self._read_objects(role, "artifacts", "training")
 
     def allow_pull(self, role: ActorRole, images: Iterable[str]) -> None:
         """Let `role` pull `images`, and no other repository. An image outside ECR needs no permission."""
@@ -160,12 +161,15 @@ class JobRoles(Construct):
                 on=[bucket],
                 when={"StringLike": {"s3:prefix": f"{prefix}/*"}},
             )
-            role.allow(
-                f"Read{purpose.capitalize()}",
-                ["s3:GetObject"],
-                on=[f"{bucket}/{prefix}/*"],
-                because=f"The job reads every object below {prefix}/.",
-            )
+            self._read_objects(role, purpose, prefix)
+
+    def _read_objects(self, role: ActorRole, purpose: str, prefix: str) -> None:
+        role.allow(
+            f"Read{purpose.capitalize()}",
+            ["s3:GetObject"],
+            on=[f"arn:aws:s3:::{self._names.bucket(purpose)}/{prefix}/*"],
+            because=f"The job reads every object below {prefix}/.",
+        )
 
     def _write(self, role: ActorRole, prefix: str) -> None:
         role.allow(

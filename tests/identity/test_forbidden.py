@@ -107,6 +107,9 @@ DELETE = Question("sagemaker:DeleteEndpoint", arn("sagemaker", "endpoint/shoal-m
 DELETE_MODEL = Question("sagemaker:DeleteModel", arn("sagemaker", "model/pipelines-abc-CreateModel-xyz"))
 INVOKE = Question("sagemaker:InvokeEndpoint", arn("sagemaker", "endpoint/shoal-mnist-dev-abc"))
 CALL = Question("lambda:InvokeFunction", arn("lambda", "function:shoal-mnist-dev-smoke-test"))
+SWEEP_MODEL = Question("sagemaker:DeleteModel", arn("sagemaker", "model/shoal-mnist-dev-abc"))
+LOOK = Question("sagemaker:DescribePipelineExecution", arn("sagemaker", "pipeline/shoal-mnist-dev/execution/abc"))
+MEASURE = Question("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "Shoal"})
 EMPTY = Question("s3:DeleteObjectVersion", f"{DATA}/datasets/mnist/train/images")
 
 CASES = {
@@ -183,6 +186,10 @@ CASES = {
     "delete another environment's endpoint": Case("teardown", DELETE, arn("sagemaker", "endpoint/shoal-mnist-prod-abc")),
     "delete a foreign model": Case("teardown", DELETE_MODEL, arn("sagemaker", "model/somebody-elses")),
     "call the endpoint that it deletes": Case("teardown", DELETE, action="sagemaker:InvokeEndpoint"),
+    "sweep up a foreign endpoint": Case("sweep", DELETE, arn("sagemaker", "endpoint/somebody-elses")),
+    "sweep up another environment's model": Case("sweep", SWEEP_MODEL, arn("sagemaker", "model/shoal-mnist-prod-abc")),
+    "look at another pipeline's executions": Case("sweep", LOOK, arn("sagemaker", "pipeline/shoal-mnist-prod/execution/abc")),
+    "measure in AWS's name": Case("sweep", MEASURE, context={"cloudwatch:namespace": "AWS/SageMaker"}),
     "empty another environment's bucket": Case("empty-on-delete", EMPTY, f"{PROD_DATA}/datasets/mnist/train/images"),
     "read what it empties": Case("empty-on-delete", EMPTY, action="s3:GetObject"),
 }

@@ -1,0 +1,71 @@
+"""The emulator's request log of a run in; the policies that were deployed in it, and what each role asked IAM, out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from emulator.control.authorization.question import Question
+from tests.identity.templates import Document
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One run of one environment, whose roles are called `<prefix>...`."""
+
+    prefix: str
+    identity: dict[str, dict[str, Document]] = field(default_factory=dict)
+    """Role -> policy name -> document, without the prefix in the role's name left out."""
+    resources: dict[str, Document] = field(default_factory=dict)
+    """ARN -> policy, of buckets and of the one key."""
+    questions: dict[str, dict[str, Question]] = field(default_factory=dict)
+    """Role -> the questions it raised, each once."""
+    unmapped: list[str] = field(default_factory=list)
+    """Calls of our roles of which nobody knows what IAM is asked."""
+
+
+def recorded(log: Path, prefix: str) -> Recorded:
+    """Reads the whole log. The key's ARN is the one that was asked about: its name is in an answer, which no log of requests has."""
+    run = Recorded(prefix)
+    lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    for line in lines:
+        _note_policy(run, line["operation"], line["parameters"])
+        _note_questions(run, line)
+    key_policy = run.resources.pop("key", None)
+    asked = {question.resource for asked in run.questions.values() for question in asked.values() if question.service == "kms"}
+    if key_policy:
+        run.resources.update(dict.fromkeys(asked, key_policy))
+    return run
+
+
+def _note_policy(run: Recorded, operation: str, given: Mapping[str, Any]) -> None:
+    if operation == "PutRolePolicy" and given["RoleName"].startswith(run.prefix):
+        run.identity.setdefault(given["RoleName"], {})[given["PolicyName"]] = json.loads(given["PolicyDocument"])
+    elif operation == "PutBucketPolicy":
+        run.resources.setdefault(f"arn:aws:s3:::{given['Bucket']}", json.loads(given["Policy"]))
+    elif operation == "CreateKey":
+        run.resources["key"] = json.loads(given["Policy"])
+
+
+def _note_questions(run: Recorded, line: Mapping[str, Any]) -> None:
+    role = _role(line["caller"])
+    if not role.startswith(run.prefix):
+        return
+    if line.get("unmapped"):
+        run.unmapped.append(f"{role}: {line['service']} {line['operation']}")
+    for written in line.get("questions", []):
+        run.questions.setdefault(role, {})[json.dumps(written, sort_keys=True)] = Question.from_json(written)
+
+
+def _role(caller: str) -> str:
+    kind, _, name = caller.split(":", 5)[5].partition("/")
+    return name.partition("/")[0] if kind == "assumed-role" else ""
+
+
+def every(run: Recorded) -> Iterator[tuple[str, Question]]:
+    """Role and question, each once."""
+    for role, asked in run.questions.items():
+        yield from ((role, question) for question in asked.values())
