@@ -23,8 +23,6 @@ class Recorded:
     """ARN -> policy, of buckets and of the one key."""
     questions: dict[str, dict[str, Question]] = field(default_factory=dict)
     """Role -> the questions it raised, each once."""
-    unmapped: list[str] = field(default_factory=list)
-    """Calls of our roles of which nobody knows what IAM is asked."""
 
 
 def recorded(log: Path, prefix: str) -> Recorded:
@@ -54,8 +52,6 @@ def _note_questions(run: Recorded, line: Mapping[str, Any]) -> None:
     role = _role(line["caller"])
     if not role.startswith(run.prefix):
         return
-    if line.get("unmapped"):
-        run.unmapped.append(f"{role}: {line['service']} {line['operation']}")
     for written in line.get("questions", []):
         run.questions.setdefault(role, {})[json.dumps(written, sort_keys=True)] = Question.from_json(written)
 
