@@ -13,7 +13,7 @@ from cli.demo import planned
 from cli.image import image_of
 from cli.view import open_view
 from cli.workspace import Session, Workspace
-from config.loader import load_environment
+from config.loader import load_environment, places
 from lifecycle import dataset, invoke
 from lifecycle.errors import LeftBehindError, NotFoundError, ParameterError
 from lifecycle.execution import Execution
@@ -21,6 +21,7 @@ from lifecycle.flow import phase
 from lifecycle.follow import Follower
 from lifecycle.inventory import Owner, neighbours, of_environment
 from lifecycle.logs import LogTail, location_of
+from lifecycle.network_check import require_fit
 from lifecycle.teardown import is_bootstrapped, refuse_if_protected
 
 _environment = click.argument("environment", metavar="ENV")
@@ -49,6 +50,8 @@ def deploy(workspace: Workspace, environment: str, local: bool) -> None:
     session = workspace.open(environment, local)
     if wanted := image_of(session):
         wanted.require(session.arguments)
+    if notice := require_fit(session.target, session.environment, places(environment, workspace.root)):
+        click.echo(notice, err=True)
     with open_view() as view:
         cdk = session.cdk(view)
         if not is_bootstrapped(session.target):

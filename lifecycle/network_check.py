@@ -12,7 +12,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from config.errors import Problem
+from config.errors import ConfigError, Problem
+from config.loader import environment_file
 from config.network import ExistingNetwork
 from config.settings import Environment
 from lifecycle.target import Target
@@ -38,6 +39,24 @@ def check_network(target: Target, environment: Environment, demand: Demand) -> l
     if environment.network.existing is None:
         return list(_zones(ec2, environment))
     return list(_Existing(ec2, environment, environment.network.existing, demand).problems())
+
+
+def require_fit(target: Target, environment: Environment, places: Mapping[str, str] | None = None) -> str:
+    """Before a deployment into an existing VPC: raises ConfigError if that cannot work; `places` says where each key stands.
+
+    Free addresses are not counted: a job that runs has some. Returns a notice where the questions are not allowed, else an empty text.
+    """
+    if environment.network.existing is None:
+        return ""
+    try:
+        found = check_network(target, environment, Demand(training=0, hosting=0))
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "UnauthorizedOperation":
+            raise
+        return f"whether {environment.network.existing.vpc_id} fits was not checked: {error.operation_name} is not allowed"
+    if found:
+        raise ConfigError(environment_file(environment.name), found, places)
+    return ""
 
 
 def _zones(ec2: Any, environment: Environment) -> Iterator[Problem]:

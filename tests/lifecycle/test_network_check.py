@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from config.errors import ConfigError
 from config.network import ExistingNetwork, Network
-from config.settings import Environment
-from lifecycle.network_check import Demand, check_network
+from config.settings import Environment, Strategy, Training
+from lifecycle.network_check import Demand, check_network, require_fit
 from lifecycle.target import Target
 from tests.lifecycle.conftest import ACCOUNT, REGION
 
@@ -17,6 +18,7 @@ ZONES = ("use1-az4", "use1-az1", "use1-az2")
 DEMAND = Demand(training=200, hosting=2)
 HTTPS_OUT = {"IpProtocol": "tcp", "FromPort": 443, "ToPort": 443, "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
 RANGES = count(100)
+REFUSAL = {"Error": {"Code": "UnauthorizedOperation", "Message": "You are not authorized to perform this operation."}}
 EVERYTHING = {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
 
 
@@ -144,3 +146,37 @@ def test_a_security_group_that_lacks_a_rule_is_found(target: Target, ids: Existi
     group = _group(target, ids.vpc_id, f"without-{missing}", **{missing: False})
     (line,) = _lines(target, ids.model_copy(update={"training_security_group_id": group}))
     assert message in line
+
+
+def test_a_deployment_into_a_network_that_cannot_work_is_refused_with_the_line_of_the_file(target: Target, ids: ExistingNetwork) -> None:
+    wrong = _environment(ids, training_az_id="use1-az6")
+    with pytest.raises(ConfigError, match=r"^environments/dev\.yaml:7: network\.existing\.training_subnet_id = .* lies in use1-az4"):
+        require_fit(target, wrong, {"network.existing.training_subnet_id": "environments/dev.yaml:7"})
+
+
+def test_a_deployment_does_not_count_addresses_because_a_job_may_have_them(target: Target, ids: ExistingNetwork) -> None:
+    training = Training(strategy=Strategy.TORCHRUN, instance_type="ml.p5.48xlarge", instance_count=128)
+    assert require_fit(target, _environment(ids).model_copy(update={"training": training})) == ""
+
+
+def test_a_network_to_be_made_is_not_asked_about_before_a_deployment() -> None:
+    nobody = Target(ACCOUNT, REGION, "http://127.0.0.1:9")  # nothing listens there
+    assert require_fit(nobody, _environment(None)) == ""
+
+
+class _Forbidden(Target):
+    """A target whose EC2 refuses everything, as for somebody who may only assume the CDK's roles."""
+
+    def client(self, service: str, patience_s: float | None = None) -> Any:
+        client = super().client(service, patience_s)
+        client.meta.events.register("before-call", lambda **_: (_Response(), REFUSAL))
+        return client
+
+
+class _Response:
+    status_code = 403
+
+
+def test_without_permission_to_ask_the_deployment_goes_on_with_a_notice(ids: ExistingNetwork) -> None:
+    notice = require_fit(_Forbidden(ACCOUNT, REGION, "http://127.0.0.1:9"), _environment(ids))
+    assert notice == f"whether {ids.vpc_id} fits was not checked: DescribeVpcs is not allowed"
