@@ -16,8 +16,8 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from config.names import Names
-from stacks.constructs.acknowledge import acknowledge
 from stacks.constructs.actor_role import ActorRole
+from stacks.constructs.guard_rails import ours
 from stacks.constructs.python_function import PythonFunction
 
 PURPOSE = "teardown"
@@ -54,7 +54,6 @@ class TeardownGuard(Construct):
             visibility_timeout=_VISIBILITY_TIMEOUT,
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=_TRIES),
         )
-        acknowledge(self.dead_letters, {"AwsSolutions-SQS3": "This is the dead-letter queue."})
         self._connect()
 
     def _connect(self) -> None:
@@ -80,18 +79,21 @@ def allow_deletion(role: ActorRole, names: Names) -> None:
         "DeleteEndpoints",
         ["sagemaker:DeleteEndpoint", "sagemaker:DescribeEndpoint"],
         on=[names.arn("sagemaker", f"endpoint/{named}")],
+        when=ours(names),
         because=why,
     )
     role.allow(
         "DeleteConfigs",
         ["sagemaker:DeleteEndpointConfig", "sagemaker:DescribeEndpointConfig"],
         on=[names.arn("sagemaker", f"endpoint-config/{named}")],
+        when=ours(names),
         because=why,
     )
     role.allow(
         "DeleteModels",
         ["sagemaker:DeleteModel", "sagemaker:DescribeModel"],
         on=[names.arn("sagemaker", f"model/{prefix}") for prefix in (named, "pipelines-*")],
+        when=ours(names),
         because="SageMaker makes up the name of a Model step's model, with this documented prefix.",
     )
     role.allow(
