@@ -17,6 +17,7 @@ _INPUT = "/opt/ml/processing/input"
 _CODE = "/opt/ml/processing/code"
 _EVALUATION = "/opt/ml/processing/output/evaluation"
 _NUMBER = "([0-9.eE+-]+)"
+PIPELINE_TAG = "shoal:pipeline"
 EVALUATION_OUTPUT = "evaluation"
 EVALUATION_FILE = "evaluation.json"
 METRICS = {
@@ -289,7 +290,7 @@ class Requests:
     def _tags(self) -> list[dict[str, Any]]:
         """On everything an execution creates, so that a left-over can be found, attributed and aged."""
         tags: dict[str, str | Expression] = {
-            "shoal:pipeline": self.names.pipeline,
+            PIPELINE_TAG: self.names.pipeline,
             "shoal:execution": EXECUTION_ID,
             "shoal:ttl-minutes": str(self.environment.endpoint.ttl_minutes),
         }

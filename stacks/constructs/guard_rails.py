@@ -13,7 +13,9 @@ from typing import Any
 
 from aws_cdk import aws_ec2 as ec2
 
+from config.names import Names
 from pipelines.limits import Limits
+from pipelines.requests import PIPELINE_TAG
 
 Conditions = dict[str, dict[str, Any]]
 
@@ -52,6 +54,14 @@ def within(limits: Limits, key_arn: str) -> Conditions:
 def only(allowed: Mapping[str, Sequence[str]]) -> Conditions:
     """Every value of each key is one of those allowed, and there is at least one."""
     return {"ForAllValues:StringEquals": dict(allowed), "Null": dict.fromkeys(allowed, "false")}
+
+
+def ours(names: Names) -> Conditions:
+    """Nothing that is tagged as another pipeline's. Names alone do not tell: `dev-2` begins like `dev`, and SageMaker makes up some.
+
+    IfExists: what does not exist has no tags, and whoever asks for it must be told so, not that access is denied.
+    """
+    return {"StringEqualsIfExists": {f"aws:ResourceTag/{PIPELINE_TAG}": names.pipeline}}
 
 
 def both(one: Conditions, other: Conditions) -> Conditions:

@@ -8,6 +8,7 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from config.names import Names
+from stacks.constructs.guard_rails import ours
 from stacks.constructs.python_function import PythonFunction
 
 PURPOSE = "smoke-test"
@@ -31,5 +32,6 @@ class SmokeTest(Construct):
             "CallEndpoints",
             ["sagemaker:InvokeEndpoint"],
             on=[names.arn("sagemaker", f"endpoint/{names.pipeline}-*")],
+            when=ours(names),
             because="Endpoints are named after the pipeline and the execution.",
         )

@@ -68,6 +68,8 @@ def _condition_mistakes(action: str, described: Mapping[str, Any], kinds: set[st
     everywhere = _names_key(described["conditionKeys"], key)
     for kind in sorted(kinds) or [""]:
         own = [key for each in described["resourceTypes"] if each["name"] == kind for key in each["conditionKeys"]]
+        # Of a resource type's own keys only tags hold for every action: an interface has ec2:Vpc, but not before it exists.
+        own += [key for key in _service("resourceTypes", service).get(kind.lower(), {}).get("conditionKeys", []) if "ResourceTag" in key]
         if not everywhere and not _names_key(own, key):
             yield f"{key} is no condition key of {action}{f' on {kind}' if kind else ''}"
     wanted = _key_type(service, key)

@@ -103,9 +103,12 @@ ENCRYPT = Question(
 )
 PULL = Question("ecr:BatchGetImage", "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-training")
 METRIC = Question("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "/aws/sagemaker/TrainingJobs"})
-DELETE = Question("sagemaker:DeleteEndpoint", arn("sagemaker", "endpoint/shoal-mnist-dev-abc"))
-DELETE_MODEL = Question("sagemaker:DeleteModel", arn("sagemaker", "model/pipelines-abc-CreateModel-xyz"))
-INVOKE = Question("sagemaker:InvokeEndpoint", arn("sagemaker", "endpoint/shoal-mnist-dev-abc"))
+OURS: Mapping[str, ContextValue] = {"aws:ResourceTag/shoal:pipeline": "shoal-mnist-dev"}
+THEIRS: Mapping[str, ContextValue] = {"aws:ResourceTag/shoal:pipeline": "shoal-mnist-dev-2"}
+STOP = Question("sagemaker:StopTrainingJob", TRAIN.resource, OURS)
+DELETE = Question("sagemaker:DeleteEndpoint", arn("sagemaker", "endpoint/shoal-mnist-dev-abc"), OURS)
+DELETE_MODEL = Question("sagemaker:DeleteModel", arn("sagemaker", "model/pipelines-abc-CreateModel-xyz"), OURS)
+INVOKE = Question("sagemaker:InvokeEndpoint", arn("sagemaker", "endpoint/shoal-mnist-dev-abc"), OURS)
 CALL = Question("lambda:InvokeFunction", arn("lambda", "function:shoal-mnist-dev-smoke-test"))
 SWEEP_MODEL = Question("sagemaker:DeleteModel", arn("sagemaker", "model/shoal-mnist-dev-abc"))
 LOOK = Question("sagemaker:DescribePipelineExecution", arn("sagemaker", "pipeline/shoal-mnist-dev/execution/abc"))
@@ -145,6 +148,7 @@ CASES = {
     "hand over its own role": Case("pipeline", PASS, role_arn(f"{PREFIX}pipeline")),
     "hand over the role that deletes": Case("pipeline", PASS, role_arn(f"{PREFIX}teardown")),
     "hand a role to another service": Case("pipeline", PASS, context={"iam:PassedToService": "lambda.amazonaws.com"}),
+    "stop another pipeline's training": Case("pipeline", STOP, context=THEIRS),
     "call another function": Case("pipeline", CALL, arn("lambda", "function:shoal-mnist-prod-smoke-test")),
     # Training reads data and writes its outputs; it starts, hands over and approves nothing.
     "read what is no dataset": Case("training", READ, f"{DATA}/private/x"),
@@ -181,9 +185,16 @@ CASES = {
     "call another endpoint from an endpoint": Case("endpoint", SERVE, INVOKE.resource, INVOKE.context, INVOKE.action),
     # Functions.
     "call another pipeline's endpoint": Case("smoke-test", INVOKE, arn("sagemaker", "endpoint/shoal-mnist-prod-abc")),
+    "call the endpoint of an environment whose name begins like ours": Case(
+        "smoke-test", INVOKE, arn("sagemaker", "endpoint/shoal-mnist-dev-2-abc"), THEIRS
+    ),
     "delete the endpoint that it tests": Case("smoke-test", INVOKE, action="sagemaker:DeleteEndpoint"),
     "delete a foreign endpoint": Case("teardown", DELETE, arn("sagemaker", "endpoint/somebody-elses")),
     "delete another environment's endpoint": Case("teardown", DELETE, arn("sagemaker", "endpoint/shoal-mnist-prod-abc")),
+    "delete the endpoint of an environment whose name begins like ours": Case(
+        "teardown", DELETE, arn("sagemaker", "endpoint/shoal-mnist-dev-2-abc"), THEIRS
+    ),
+    "delete the generated model of another pipeline": Case("teardown", DELETE_MODEL, context=THEIRS),
     "delete a foreign model": Case("teardown", DELETE_MODEL, arn("sagemaker", "model/somebody-elses")),
     "call the endpoint that it deletes": Case("teardown", DELETE, action="sagemaker:InvokeEndpoint"),
     "sweep up a foreign endpoint": Case("sweep", DELETE, arn("sagemaker", "endpoint/somebody-elses")),
@@ -212,3 +223,9 @@ def test_approval_stays_denied_whatever_else_is_allowed(evaluator: Evaluator, de
     identity = {PREFIX + actor: {**dev.identity_policies()[PREFIX + actor], "generous": generous}}
     approve = replace(REGISTER, action="sagemaker:UpdateModelPackage", context={"sagemaker:ModelApprovalStatus": "Approved"})
     assert Roles(evaluator, identity).decide(PREFIX + actor, approve).explicit
+
+
+@pytest.mark.parametrize("question", [STOP, DELETE, DELETE_MODEL, INVOKE], ids=lambda question: question.action)
+def test_what_does_not_exist_and_so_has_no_tags_is_not_denied(roles: Roles, question: Question) -> None:
+    actor = {"StopTrainingJob": "pipeline", "InvokeEndpoint": "smoke-test"}.get(question.action.partition(":")[2], "teardown")
+    assert roles.decide(PREFIX + actor, replace(question, context={})).allowed
