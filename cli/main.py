@@ -17,6 +17,7 @@ from cli import local, verbs
 from cli.dashboard import dashboard
 from cli.demo import Choice, run_demo
 from cli.demo_report import message_of, print_result, summary_of_file
+from cli.doctor import doctor
 from cli.image import image
 from cli.interrupts import interrupted_once
 from cli.plan import show_plan
@@ -104,6 +105,7 @@ shoal.add_command(image)
 shoal.add_command(strategies)
 shoal.add_command(show_plan)
 shoal.add_command(dashboard)
+shoal.add_command(doctor)
 shoal.add_command(sweep)
 
 

@@ -32,7 +32,7 @@ class Workspace:
     def open(self, name: str, local: bool) -> Session:
         """The environment `name` and its target. Raises ConfigError, NotFoundError (no emulator), WrongAccountError."""
         environment = load_environment(name, self.root)
-        target = self._target(environment, local)
+        target = self.target_of(environment, local)
         target.check_account()
         return Session(self, environment, target)
 
@@ -45,7 +45,8 @@ class Workspace:
     def cdk(self, assembly: Path, logs: Path, scratch: Path, report: Report) -> Cdk:
         return Cdk(self.root, self.environ, assembly, logs, scratch, lambda line: report(Detail(line)))
 
-    def _target(self, environment: Environment, local: bool) -> Target:
+    def target_of(self, environment: Environment, local: bool) -> Target:
+        """Where requests for `environment` go; nothing is asked yet. Raises NotFoundError when that is an emulator and none runs."""
         if not local and environment.target is TargetKind.AWS:
             return Target(environment.account, environment.region)
         running = self.emulator.require()

@@ -35,6 +35,8 @@ from emulator.control.functions.service import Functions
 from emulator.control.functions.tagging import Tagging
 from emulator.control.identity import Identity
 from emulator.control.motofixes import change_cloudwatch, change_s3, warm_up
+from emulator.control.quotas import Quotas
+from emulator.control.registries import Registries
 from emulator.control.requestlog import RequestLog
 from emulator.control.sagemaker import Gateway, SageMaker
 from emulator.control.state import State
@@ -190,6 +192,8 @@ class Emulator:
             "cloudformation": Service(self.cloudformation.operations, complete=True),
             "fsx": Service(self.fsx.operations, complete=True),
             "codebuild": Service(Building(self.identity).operations, complete=True),
+            "service-quotas": Service(Quotas(self.identity).operations, complete=True),
+            "ecr": Service({"BatchGetImage": Registries(self.identity).get_images}, guards=refusals.GUARDS["ecr"]),
         }
         moto = DomainDispatcherApplication(create_backend_app)
         raw = {"sagemaker": Gateway(self.sagemaker, self.authorizer)}

@@ -27,7 +27,14 @@ from werkzeug.exceptions import MethodNotAllowed, NotFound
 from emulator.control.authorization.question import Question
 from emulator.errors import AwsError
 
-SIGNING_NAMES = {"monitoring": "cloudwatch", "eventbridge": "events", "states": "stepfunctions", "email": "ses", "s3-control": "s3control"}
+SIGNING_NAMES = {
+    "monitoring": "cloudwatch",
+    "eventbridge": "events",
+    "states": "stepfunctions",
+    "email": "ses",
+    "s3-control": "s3control",
+    "servicequotas": "service-quotas",
+}
 CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/(\d{8})/([^/]+)/([^/]+)/aws4_request")
 
 

@@ -26,6 +26,7 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
     "s3": s3.RULES,
     "sagemaker": sagemaker.RULES,
     "scheduler": messages.SCHEDULER,
+    "service-quotas": provisioning.SERVICE_QUOTAS,
     "sns": messages.SNS,
     "sqs": messages.SQS,
     "ssm": operations.SSM,

@@ -59,3 +59,10 @@ BUDGETS: Mapping[str, Rule] = table(
         _budget,
     ),
 )
+SERVICE_QUOTAS: Mapping[str, Rule] = table(
+    "servicequotas",
+    {
+        **same("ListServiceQuotas", "*"),
+        **same("GetServiceQuota RequestServiceQuotaIncrease", "{ServiceCode}/{QuotaCode}"),
+    },
+)
