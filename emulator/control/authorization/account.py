@@ -18,7 +18,7 @@ from moto.sns.models import sns_backends
 from moto.sqs.models import sqs_backends
 
 from emulator.control.authorization.evaluator import Policies, Policy
-from emulator.control.authorization.question import Question
+from emulator.control.authorization.question import ContextValue, Question
 from emulator.control.functions.service import Functions
 from emulator.errors import AwsError
 
@@ -106,6 +106,12 @@ class AccountState:
 
     def _role(self, name: str) -> Any:
         return next((role for role in iam_backends[self.account][PARTITION].roles.values() if role.name == name), None)
+
+    def keys_of_caller(self, caller_arn: str) -> dict[str, ContextValue]:
+        """`aws:PrincipalArn` where the caller's ARN does not tell it: a role's ARN has the role's path, that of its session has not."""
+        kind, _, name = caller_arn.split(":")[5].partition("/")
+        role = self._role(name.partition("/")[0]) if kind == "assumed-role" else None
+        return {"aws:PrincipalArn": str(role.arn)} if role else {}
 
     def _of_principal(self, principal_arn: str) -> tuple[Mapping[str, Policy], Policy | None]:
         backend = iam_backends[self.account][PARTITION]

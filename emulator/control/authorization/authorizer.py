@@ -79,6 +79,7 @@ class Authorizer:
 
     def _decide(self, call: ApiCall, question: Question) -> Decision:
         policies = self.state.policies(call.caller_arn, question, self.identity.session_policy(call.access_key_id))
+        question = replace(question, context={**self.state.keys_of_caller(call.caller_arn), **question.context})
         try:
             return self.evaluator.decide(
                 question, call.caller_arn, policies.identity, policies.boundary, policies.resource, policies.session

@@ -73,6 +73,17 @@ def test_a_role_may_do_what_its_policy_allows_and_nothing_else(strict: Account, 
     )
 
 
+def test_a_key_may_name_the_roles_at_a_path(strict: Account) -> None:
+    """As the data key admits the roles that FSx makes for its file systems."""
+    condition = {"ArnLike": {"aws:PrincipalArn": f"arn:aws:iam::{ACCOUNT_ID}:role/team/*"}}
+    admitted = allow("kms:DescribeKey", Principal={"AWS": "*"}, Condition=condition)["Statement"]
+    policy = {**KEY_POLICY, "Statement": [*KEY_POLICY["Statement"], *admitted]}
+    key = strict.client("kms").create_key(Policy=json.dumps(policy))["KeyMetadata"]["KeyId"]
+    made = strict.client("iam").create_role(Path="/team/", RoleName=unique("named"), AssumeRolePolicyDocument=json.dumps(trusting()))
+    assert strict.as_role("kms", made["Role"]["Arn"]).describe_key(KeyId=key)["KeyMetadata"]["KeyId"] == key
+    assert refused(strict.as_role("kms", role(strict)).describe_key, KeyId=key)[0] == "AccessDeniedException"
+
+
 def test_a_listing_is_limited_by_its_prefix(strict: Account, bucket: str) -> None:
     condition = {"StringLike": {"s3:prefix": "in/*"}}
     s3 = strict.as_role("s3", role(strict, allow("s3:ListBucket", f"arn:aws:s3:::{bucket}", Condition=condition)))
