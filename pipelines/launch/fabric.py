@@ -61,6 +61,12 @@ def problems(training: Training) -> Iterator[Problem]:
         message = f"{training.instance_type} has no EFA; instance types with EFA are {some} and {len(efa_instance_types()) - 3} others"
         related = ("training.instance_type",)
         yield Problem("training.require_efa", message, "choose one of them, or leave require_efa out", True, related)
+    elif training.environment.get(PROVIDER, "efa") != "efa":
+        message = (
+            f"training.environment.{PROVIDER} = {training.environment[PROVIDER]} keeps the traffic off EFA, so the job would always fail"
+        )
+        related = (f"training.environment.{PROVIDER}",)
+        yield Problem("training.require_efa", message, f"remove {PROVIDER}, or leave require_efa out", True, related)
     elif training.framework is Framework.TENSORFLOW:
         message = "the TensorFlow scripts do not look which network they use, so nothing would be required"
         yield Problem("training.require_efa", message, "leave it out, or train with PyTorch", True, ("training.framework",))

@@ -76,6 +76,10 @@ def test_what_is_told_is_what_the_script_reads() -> None:
             Training(require_efa=True, instance_type="ml.m5.xlarge", strategy=Strategy.NONE),
             "ml.m5.xlarge has no EFA",
         ),
+        (
+            Training(require_efa=True, environment={"FI_PROVIDER": "tcp"}),
+            "training.environment.FI_PROVIDER = tcp keeps the traffic off EFA",
+        ),
         (Training(require_efa=True, framework=Framework.TENSORFLOW), "the TensorFlow scripts do not look"),
     ],
 )
