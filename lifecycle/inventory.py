@@ -172,22 +172,25 @@ def _tag_filters(owner: Owner) -> list[dict[str, Any]]:
 
 def _nat_gateways(target: Target, owner: Owner) -> Iterator[str]:
     """A deleted one is listed for about an hour."""
-    filters = _tag_filters(owner)
-    pages = _pages(target, "ec2", "describe_nat_gateways", "NatGateways", Filter=filters) if filters else ()
-    return (gateway["NatGatewayId"] for gateway in pages if gateway["State"] not in ("deleted", "deleting"))
+    pages = _pages(target, "ec2", "describe_nat_gateways", "NatGateways", Filter=_tag_filters(owner)) if owner.tags else ()
+    alive = (gateway for gateway in pages if gateway["State"] not in ("deleted", "deleting"))
+    # moto does not apply the filter.
+    return (gateway["NatGatewayId"] for gateway in alive if _has_tags(gateway, owner))
 
 
 def _addresses(target: Target, owner: Owner) -> Iterator[str]:
-    filters = _tag_filters(owner)
-    found = target.client("ec2").describe_addresses(Filters=filters)["Addresses"] if filters else ()
+    found = target.client("ec2").describe_addresses(Filters=_tag_filters(owner))["Addresses"] if owner.tags else ()
     return (address["AllocationId"] for address in found)
 
 
 def _file_systems(target: Target, owner: Owner) -> Iterator[str]:
-    for file_system in _pages(target, "fsx", "describe_file_systems", "FileSystems"):
-        tags = {(tag["Key"], tag["Value"]) for tag in file_system.get("Tags", ())}
-        if owner.tags and tags.issuperset(owner.tags):
-            yield file_system["FileSystemId"]
+    """FSx filters by little, and not by tags."""
+    pages = _pages(target, "fsx", "describe_file_systems", "FileSystems") if owner.tags else ()
+    return (file_system["FileSystemId"] for file_system in pages if _has_tags(file_system, owner))
+
+
+def _has_tags(described: dict[str, Any], owner: Owner) -> bool:
+    return {(tag["Key"], tag["Value"]) for tag in described.get("Tags", ())}.issuperset(owner.tags)
 
 
 def _mappings(target: Target, owner: Owner) -> Iterator[str]:
