@@ -1,4 +1,4 @@
-"""An environment that builds its own image, in the order in which a user meets it: refused, built (which the emulator cannot), deployed, gone.
+"""An environment that builds its own image, as a user meets it: refused, built (which the emulator cannot), deployed, gone.
 
 The order of the tests is the order of the story.
 """
