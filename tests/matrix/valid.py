@@ -48,6 +48,8 @@ CASES: dict[str, dict[str, Any]] = {
     "p4de": {"region": "eu-central-1", "training": {"instance_type": "ml.p4de.24xlarge", "instance_count": 8}},
     "p3dn": {"region": "eu-west-1", "training": {"instance_type": "ml.p3dn.24xlarge", "instance_count": 2}},
     "mpi-options": {"training": {"custom_mpi_options": "-verbose --NCCL_DEBUG WARN -x NCCL_TIMEOUT=1"}},
+    "require-efa": {"training": {"require_efa": True, "instance_count": 2}},
+    "other-types": {"training": {"other_instance_types": ["ml.p4de.24xlarge", "ml.p3dn.24xlarge"]}},
     "tf-smddp": {"training": {"framework": "tensorflow"}},
     "tf-horovod": {"training": {"framework": "tensorflow", "strategy": "horovod"}},
     "tf-mirrored": {"training": {"framework": "tensorflow", "strategy": "mirrored"}},
