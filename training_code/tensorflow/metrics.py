@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from plan import Plan
@@ -12,16 +13,24 @@ from plan import Plan
 class Metrics:
     """Prints one process's view of the run; all but the first process are silent."""
 
-    def __init__(self, plan: Plan, strategy: str, *, printing: bool = True, world_size: int | None = None) -> None:
-        """`world_size` is how many compute at once, where that is not the plan's replicas."""
+    def __init__(
+        self, plan: Plan, strategy: str, *, printing: bool = True, processes: int | None = None, parts: Mapping[str, int] | None = None
+    ) -> None:
+        """`parts`: how many of what take part in so many `processes`; left out, a rank in its own process for each of the plan's replicas.
+
+        What computes at once are the plan's replicas or, where there are more of them, the workers among the parts.
+        """
         self._plan = plan
-        self._world_size = world_size or plan.replicas
+        parts = parts or {"ranks": plan.replicas}
+        self._world_size = max(plan.replicas, parts.get("workers", 0))
         self._strategy = strategy
         self._printing = printing
         self._started_at = self._since = time.monotonic()
         self._since_step = 0
         self._accuracy = 0.0
         self.say(f"strategy={strategy} world_size={self._world_size} global_batch={plan.global_batch}")
+        counts = {"processes": processes or plan.replicas, **parts}
+        self.say(" ".join(f"{name}={count}" for name, count in counts.items()))
 
     def say(self, line: str) -> None:
         """Print once per job."""

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     tf.config.experimental.enable_op_determinism()
     digits, test_digits = read_train(options.train_dir), read_test(options.test_dir)
     plan = Plan(options, len(digits), replicas=strategy.num_replicas_in_sync)
-    metrics = Metrics(plan, "mirrored")
+    metrics = Metrics(plan, "mirrored", processes=1, parts={"replicas": plan.replicas})
     with strategy.scope():
         network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
 

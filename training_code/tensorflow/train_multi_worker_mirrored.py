@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 from data import read_test, read_train, slices
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     tf.config.experimental.enable_op_determinism()
     digits, test_digits = read_train(options.train_dir), read_test(options.test_dir)
     plan = Plan(options, len(digits), replicas=strategy.num_replicas_in_sync)
-    metrics = Metrics(plan, "multi_worker_mirrored", printing=chief)
+    metrics = Metrics(plan, "multi_worker_mirrored", printing=chief, **parts_of(strategy))
     with strategy.scope():
         network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
 
@@ -55,6 +56,13 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
         save(network, metrics.metadata(), options.model_dir)
     metrics.say(f"saved the model in {options.model_dir}")
     wait_for_all(strategy)
+
+
+def parts_of(strategy: tf.distribute.Strategy) -> dict[str, Any]:
+    """A process per worker; with several GPUs a worker has several replicas."""
+    workers = max(1, len(strategy.cluster_resolver.cluster_spec().as_dict().get("worker", ())))
+    replicas = strategy.num_replicas_in_sync
+    return {"processes": workers, "parts": {"workers": workers, **({"replicas": replicas} if replicas != workers else {})}}
 
 
 def wait_for_all(strategy: tf.distribute.Strategy) -> None:

@@ -22,6 +22,9 @@ from metrics import Metrics
 from model import mean_loss, new_network, new_optimizer, save, test_sums
 from plan import Options, Plan, parse_options
 
+PARTS = {"chiefs": "chief", "parameter_servers": "ps", "workers": "worker"}
+"""What each job of the cluster is called in the metrics."""
+
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     """One task: the chief trains, the others serve it."""
@@ -40,7 +43,8 @@ def train(options: Options, resolver: tf.distribute.cluster_resolver.ClusterReso
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     digits, test_digits = read_train(options.train_dir), read_test(options.test_dir)
     plan = Plan(options, len(digits), replicas=1)  # one update is one worker's batch
-    metrics = Metrics(plan, "parameter_server", world_size=resolver.cluster_spec().num_tasks("worker"))
+    parts = {name: resolver.cluster_spec().num_tasks(job) for name, job in PARTS.items()}
+    metrics = Metrics(plan, "parameter_server", processes=sum(parts.values()), parts=parts)
     with strategy.scope():
         network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
         optimizer.build(network.trainable_variables)
