@@ -144,7 +144,7 @@ def _build_runtimes(demo: Demo) -> None:
 
 
 def _start_emulator(demo: Demo) -> None:
-    demo.running = demo.emulator.start(demo.environment.account, demo.environment.region)
+    demo.running = demo.emulator.start(demo.environment.account, demo.environment.region, demo.environment.local.images)
     demo.note(f"the emulator answers at {demo.running.endpoint} as account {demo.environment.account}")
 
 

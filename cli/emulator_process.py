@@ -50,12 +50,16 @@ class EmulatorProcess:
     log: Path
     inherited: Mapping[str, str]
 
-    def start(self, account: str, region: str) -> Running:
-        """Removes what a crash left, starts it in its own session, and returns when it answers. Raises CommandError if it does not."""
+    def start(self, account: str, region: str, images: Mapping[str, str] | None = None) -> Running:
+        """Removes what a crash left, starts it in its own session, and returns when it answers. Raises CommandError if it does not.
+
+        `images`: runtimes by patterns of the user's own images.
+        """
         self.sweep()
         self.state.mkdir(parents=True)
         arguments = ("serve", "--port", "0", "--state-dir", str(self.state), "--account", account, "--region", region)
-        process = start_detached(self._command("emulator serve", arguments, _START_TIMEOUT_S))
+        own = tuple(part for pattern, runtime in (images or {}).items() for part in ("--image", f"{pattern}={runtime}"))
+        process = start_detached(self._command("emulator serve", (*arguments, *own), _START_TIMEOUT_S))
         try:
             running = self._wait_until_ready(process)
         except BaseException:

@@ -20,11 +20,11 @@ def local() -> None:
 @click.argument("environment", metavar="[ENV]", default="dev")
 @click.pass_obj
 def up(workspace: Workspace, environment: str) -> None:
-    """Start the emulator in the background, as the account and region of ENV (dev)."""
+    """Start the emulator in the background, as the account and region of ENV (dev), with its `local.images`."""
     settings = load_environment(environment, workspace.root)
     running = workspace.emulator.find()
     if running is None:
-        running = workspace.emulator.start(settings.account, settings.region)
+        running = workspace.emulator.start(settings.account, settings.region, settings.local.images)
         click.echo(f"started: {running.endpoint} (process {running.pid}), account {running.account}, {running.region}")
     else:
         click.echo(f"running already: {running.endpoint} (process {running.pid}), account {running.account}, {running.region}")

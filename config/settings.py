@@ -162,6 +162,13 @@ class Endpoint(Settings):
     """The smoke test fails when the slowest answer took longer than this many milliseconds."""
 
 
+class Local(Settings):
+    """What only the emulator on this machine needs to know."""
+
+    images: dict[Annotated[str, StringConstraints(pattern=r"^[^\s=]+$")], Framework] = Field(default_factory=dict)
+    """Images of your own, by URI or shell pattern, each with the framework whose local runtime stands for it: see images/README.md."""
+
+
 class Environment(Settings):
     """One environment: one file in `environments/`, one `cdk.Stage`."""
 
@@ -187,5 +194,7 @@ class Environment(Settings):
     """The evaluation job and the accuracy gate."""
     endpoint: Endpoint = Endpoint()
     """The temporary endpoint."""
+    local: Local = Local()
+    """What only the emulator on this machine needs to know; AWS never sees it."""
     pipeline: PipelineFunction | None = None
     """Your own pipeline instead of Shoal's: `module:function` in lower case, from the repository root; see docs/own-pipeline.md."""

@@ -45,6 +45,8 @@ def parser() -> argparse.ArgumentParser:
     serve_parser.add_argument("--account", type=account_id, default="111122223333", help="the one account there is (12 digits)")
     serve_parser.add_argument("--region", default="us-east-1")
     serve_parser.add_argument("--accelerators", type=int, default=0, help="GPUs of this machine that training jobs may use")
+    own_images = "an image of your own (its URI, or a shell pattern) and the runtime that stands for it; may be repeated"
+    serve_parser.add_argument("--image", type=own_image, action="append", default=[], metavar="URI=RUNTIME", help=own_images)
     status_parser = commands.add_parser("status", help="say whether an emulator runs with the state directory")
     down_parser = commands.add_parser("down", help="stop the emulator of the state directory, or clean up after a crash")
     for each in (serve_parser, status_parser, down_parser):
@@ -59,6 +61,13 @@ def account_id(text: str) -> str:
     return text
 
 
+def own_image(text: str) -> tuple[str, str]:
+    pattern, separator, runtime = text.rpartition("=")
+    if not separator or not pattern or not runtime:
+        raise argparse.ArgumentTypeError(f"'{text}' is not URI=RUNTIME")
+    return pattern, runtime
+
+
 def serve(options: argparse.Namespace) -> int:
     """Serve until a signal; prints one JSON line when requests are answered."""
     state = State(options.state_dir.resolve())
@@ -71,7 +80,7 @@ def serve(options: argparse.Namespace) -> int:
 
     from emulator.server import Emulator, Options  # moto reads the environment when it is imported
 
-    emulator = Emulator(Options(state.folder, options.account, options.region, options.port, options.accelerators))
+    emulator = Emulator(Options(state.folder, options.account, options.region, options.port, options.accelerators, dict(options.image)))
     try:
         emulator.start()
         print(json.dumps(emulator.description()), flush=True)

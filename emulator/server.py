@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from emulator.control.sagemaker import Gateway, SageMaker
 from emulator.control.state import State
 from emulator.errors import EmulatorError
 from emulator.processes import ProcessRegistry, started_at
+from emulator.runtimes.catalog import runtimes
 from emulator.sagemaker.service import SageMakerService
 from emulator.sagemaker.settings import Settings
 
@@ -45,13 +46,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Options:
-    """What `serve` is told. `accelerators`: how many GPUs of this machine training jobs may use."""
+    """What `serve` is told. `accelerators`: how many GPUs of this machine training jobs may use; `images`: runtimes by patterns of the
+    user's own images. Raises EmulatorError for a runtime that there is not."""
 
     state_dir: Path
     account: str
     region: str
     port: int = 0
     accelerators: int = 0
+    images: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for pattern, runtime in self.images.items():
+            if runtime not in runtimes():
+                raise EmulatorError(f"--image {pattern}={runtime}: there is no runtime {runtime!r}; there are: {', '.join(runtimes())}")
 
 
 class QuietRequestHandler(MotoRequestHandler):
@@ -80,7 +88,8 @@ class Emulator:
         self.functions = Functions(self.identity, self.clients, self.invoker, options.state_dir / "lambda")
         self.sources = EventSources(self.identity, self.clients, self.functions)
         self.events = Events(self.identity, self.clients, self.functions)
-        self.sagemaker: SageMaker = SageMakerService(self._context(), Settings(accelerators=options.accelerators or None))
+        settings = Settings(accelerators=options.accelerators or None, images=options.images)
+        self.sagemaker: SageMaker = SageMakerService(self._context(), settings)
         self.cloudformation = CloudFormation(self.identity, self.clients, self.functions, self.endpoint_url)
         self._server = self._listen(options.port)
         self._port = int(self._server.server_address[1])

@@ -33,6 +33,16 @@ def dockerfile_of(name: str) -> Path:
     return HERE / name / "Dockerfile"
 
 
+def framework_of(name: str) -> str:
+    """The framework inside the image of a recipe."""
+    return str(_table()[name]["framework"])
+
+
+def local_tag(name: str) -> str:
+    """What the image is called where it was built; the emulator knows its repository by this name (emulator/images.yaml)."""
+    return f"shoal-{name}:1"
+
+
 def build_arguments(name: str, region: str) -> dict[str, str]:
     """Raises UnknownRecipeError."""
     if name not in _table():
@@ -50,6 +60,6 @@ def build_arguments(name: str, region: str) -> dict[str, str]:
 def build_command(name: str, region: str, tag: str) -> str:
     """Run it at the repository's root, logged in to the base image's registry."""
     arguments = [part for key, value in build_arguments(name, region).items() for part in ("--build-arg", f"{key}={value}")]
-    code = f"code=training_code/{_table()[name]['framework']}"
+    code = f"code=training_code/{framework_of(name)}"
     contexts = ["--build-context", code] if "with-code" in dockerfile_of(name).read_text(encoding="utf-8") else []
     return shlex.join(["docker", "build", "--platform", "linux/amd64", *arguments, *contexts, "--tag", tag, f"images/{name}"])

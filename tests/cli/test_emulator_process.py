@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.emulator_process import EmulatorProcess, port_answers
-from lifecycle.errors import NotFoundError
+from lifecycle.errors import CommandError, NotFoundError
 from lifecycle.processes import is_alive, mentioning
 from tests.lifecycle.conftest import ACCOUNT, REGION, ROOT
 
@@ -28,6 +28,11 @@ def test_it_answers_as_the_account_when_start_returns_and_is_gone_when_shut_down
     assert not port_answers(running.endpoint)
     assert not is_alive(running.pid)
     assert not emulator.state.exists()
+
+
+def test_it_is_told_the_users_own_images(emulator: EmulatorProcess) -> None:
+    with pytest.raises(CommandError, match=r"--image mine:\*=jax: there is no runtime 'jax'"):
+        emulator.start(ACCOUNT, REGION, {"*": "pytorch", "mine:*": "jax"})
 
 
 def test_what_a_killed_one_left_is_removed_by_the_next(emulator: EmulatorProcess) -> None:
