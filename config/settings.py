@@ -42,10 +42,17 @@ class Strategy(StrEnum):
 
 
 class Collective(StrEnum):
-    """The collective that smddp accelerates; the two exclude each other (AllReduce needs mpirun, AllGather torchrun)."""
+    """The collective that smddp accelerates; the two exclude each other."""
 
     ALLREDUCE = "allreduce"
     ALLGATHER = "allgather"
+
+
+class Launcher(StrEnum):
+    """What starts the ranks of smddp with AllGather; AllReduce has mpirun only."""
+
+    TORCHRUN = "torchrun"
+    MPIRUN = "mpirun"
 
 
 class Framework(StrEnum):
@@ -108,12 +115,14 @@ class Training(Settings):
     """Full image URI (with tag or digest) instead of the one the table gives."""
     collective: Collective = Collective.ALLREDUCE
     """The collective smddp accelerates; only read with strategy smddp."""
+    launcher: Launcher = Launcher.TORCHRUN
+    """What starts smddp's AllGather: torchrun, or mpirun, which sets SMDATAPARALLEL_OPTIMIZE_SDP; only read with collective allgather."""
     fallback: Strategy | None = None
     """Strategy to swap to, with a notice, where `strategy` cannot run; without it that is an error."""
     custom_mpi_options: str = ""
     """Extra mpirun options, split at white space by the toolkit; only for launchers that use mpirun."""
     processes_per_host: Annotated[int, Field(ge=1, le=128)] | None = None
-    """Ranks on each node, with strategy horovod; left out, one per GPU, or one."""
+    """Ranks on each node, for launchers that start several (mpirun, torchrun); left out, one per GPU, or one."""
     instance_type: InstanceType = "ml.p4d.24xlarge"
     """SageMaker instance type of each training node."""
     instance_count: Annotated[int, Field(ge=1, le=128)] = 1

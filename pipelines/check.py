@@ -40,7 +40,7 @@ def check(environment: Environment, root: Path | None = None, strategy: str | No
     if problems:
         raise ConfigError(file, problems, where)
     try:
-        launch = resolve(environment.training, environment.region, file)
+        launch = resolve(environment.training, environment.region, file, root)
         _require_scripts(environment, root, launch.entry_point)
         definition_of(environment, placeholder_infrastructure(environment), root)
     except ConfigError as error:

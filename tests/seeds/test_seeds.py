@@ -35,19 +35,22 @@ ACCEPTED = {
 """Example -> the hyperparameter that starts it (`mirrored` needs none), and its image."""
 P3_16 = "instance_type = \"ml.p3.16xlarge\": smddp cannot run on this instance type (AWS's guide of 2023 named it; today's does not)"
 REFUSED = {
-    "pytorch-1-8-1": (P3_16, 'framework_version = "1.8.1": AWS\'s image of it has Python 3.6, and the training code needs 3.10'),
+    "pytorch-1-8-1": (P3_16, 'framework_version = "1.8.1": AWS\'s image of it has Python 3.6, and training_code/pytorch needs 3.10'),
     "pytorch-p3-16": (P3_16,),
-    "tf-2-4-1": (P3_16, 'framework_version = "2.4.1": AWS\'s image of it has Python 3.7, and the training code needs 3.9'),
+    "tf-2-4-1": (P3_16, 'framework_version = "2.4.1": AWS\'s image of it has Python 3.7, and training_code/tensorflow needs 3.9'),
     "tf-2-3": (
-        'framework_version = "2.3.0": multi_worker_mirrored is in AWS\'s images from TensorFlow 2.9.0 on',
-        'framework_version = "2.3.0": is not in the table of images',
+        'framework_version = "2.3.0": SDK v2 refuses multi_worker_mirrored before TensorFlow 2.9.0, and so does Shoal',
+        'framework_version = "2.3.0": AWS\'s image of it has Python 3.7, and training_code/tensorflow needs 3.9',
     ),
     "mpi-options": ('custom_mpi_options = "-verbose -x NCCL_DEBUG=VERSION": `-x NCCL_DEBUG=...` is the second one',),
     "sdk-1": (
         'hyperparameters.sagemaker_distributed_dataparallel_enabled = "true": names that start with sagemaker_ belong to the launch',
     ),
-    "extended": ('framework_version = "1.8.1": AWS\'s image of it has Python 3.6',),
-    "base-image": ("is AWS's image of PyTorch 1.8.1, but framework_version is 2.3.0",),
+    "extended": ('framework_version = "1.8.1": training_code/pytorch needs Python 3.10, for which PyTorch exists from 1.11.0 on',),
+    "base-image": (
+        "is AWS's image of PyTorch 1.8.1, but framework_version is 2.3.0",
+        "has Python 3.6, and training_code/pytorch needs 3.10",
+    ),
     "mirrored-two": ("instance_count = 2: mirrored runs on one instance",),
     "one-server": ("instance_count = 1: parameter_server needs at least 2 instances",),
 }
