@@ -37,6 +37,13 @@ class Metrics:
         if self._printing:
             print(line, flush=True)
 
+    def resumed(self, done: int) -> None:
+        """Say where a run continues that has `done` steps behind it; nothing for one that starts."""
+        self._since_step = done
+        if done:
+            epoch, step = divmod(done - 1, self._plan.steps_per_epoch)
+            self.say(f"resumed at epoch={epoch + 1} step={step + 1} from {self._plan.options.checkpoint_dir}")
+
     def due(self, step: int) -> bool:
         """Whether a line is printed after `step` (from 1): only then does anyone wait for the loss."""
         return step % self._plan.options.log_every == 0 or step == self._plan.steps_per_epoch
