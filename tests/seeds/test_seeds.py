@@ -23,7 +23,7 @@ ACCEPTED = {
     "mpi-corrected": (SMDDP, "pytorch-training:2.3.0-gpu"),
     "extended-today": (SMDDP, "111122223333.dkr.ecr.us-east-1.amazonaws.com/mnist:1"),
     "own-container": (SMDDP, "111122223333.dkr.ecr.us-east-1.amazonaws.com/own-container:1"),
-    "pytorch-1-13-own-code": (SMDDP, "pytorch-training:1.13.1-gpu-py39"),
+    "pytorch-1-13": (SMDDP, "pytorch-training:1.13.1-gpu-py39"),
     "fallback": (TORCHRUN, "pytorch-training:2.3.0-gpu"),
     "tf-smddp-p4d": (SMDDP, "tensorflow-training:2.11.0-gpu"),
     "tf-smddp-p3dn": (SMDDP, "tensorflow-training:2.11.0-gpu"),
