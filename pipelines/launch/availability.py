@@ -34,8 +34,7 @@ def blocking(training: Training, strategy: Strategy, code: SourceCode) -> Iterat
         yield from _no_smddp_in(training, otherwise)
     if strategy is Strategy.HOROVOD:
         yield from _no_horovod(training, code, otherwise)
-    if strategy is Strategy.MULTI_WORKER_MIRRORED:
-        yield from _too_old(training, strategy, otherwise)
+    yield from _too_old(training, strategy, otherwise)
     if tables.strategy(strategy).launcher == "torchrun" or _starts_torchrun(training, strategy):
         yield from _package(training, code)
 
@@ -115,7 +114,8 @@ def _too_old(training: Training, strategy: Strategy, otherwise: str) -> Iterator
         f"SDK v2 refuses {strategy} before {TITLES[training.framework]} {first}, and so does Shoal: "
         "from which image on the toolkit knows it is not documented"
     )
-    yield Problem(_VERSION, message, f"use {first} or later, {otherwise}", training.framework_version)
+    advice = ", ".join(part for part in (f"use {first} or later", otherwise) if part)
+    yield Problem(_VERSION, message, advice, training.framework_version)
 
 
 def _package(training: Training, code: SourceCode) -> Iterator[Problem]:
@@ -126,8 +126,7 @@ def _package(training: Training, code: SourceCode) -> Iterator[Problem]:
 
 def _otherwise(training: Training, strategy: Strategy) -> str:
     """What else could run; of a fallback that cannot, the other one."""
-    rest = (training.strategy, strategy)
-    others = " or ".join(each for each in FALLBACKS[training.framework] if each not in rest)
-    if strategy is not training.strategy:
+    others = " or ".join(each for each in FALLBACKS[training.framework] if each not in (training.strategy, strategy))
+    if strategy is not training.strategy or not others:
         return f"or set training.fallback: {others}" if others else ""
     return f"or set training.strategy: {others}, or training.fallback: {others}"

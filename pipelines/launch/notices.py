@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from config.settings import Collective, Strategy, Training
+from config.settings import Collective, Framework, Strategy, Training
 from pipelines.launch import own_image, tables
 from pipelines.launch.availability import has_horovod
 from pipelines.launch.contract import Contract, Horovod, Mirrored, ParameterServer, SmddpAllGather, SmddpAllReduce
 from pipelines.launch.obstacles import STARTS_RANKS
+
+BY_PYTORCH = ("NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT")
+"""What sagemaker-pytorch-training 3.0.0 sets before it starts anything (training.py)."""
 
 
 def notices_of(training: Training, region: str, contract: Contract, swapped: bool) -> Iterator[str]:
     """`swapped` says that the fallback runs."""
     yield from own_image.notices_of(training, region, contract.label)
     yield from _unread(training, contract, swapped)
+    yield from _overwritten(training, contract)
     if isinstance(contract, SmddpAllReduce | SmddpAllGather):
         yield from _smddp_notices(training, contract)
     if isinstance(contract, Horovod) and not has_horovod(training):
@@ -34,6 +38,15 @@ def _unread(training: Training, contract: Contract, swapped: bool) -> Iterator[s
         yield "training.collective is not used: only strategy smddp reads it"
     if "launcher" in given and (training.strategy is not Strategy.SMDDP or training.collective is not Collective.ALLGATHER):
         yield "training.launcher is not used: only strategy smddp with collective allgather reads it"
+
+
+def _overwritten(training: Training, contract: Contract) -> Iterator[str]:
+    """Variables that the toolkit sets whatever was there: mpirun's runners two of them, PyTorch's training.py all."""
+    pytorch = training.framework is Framework.PYTORCH
+    for name in training.environment:
+        if name in BY_PYTORCH and (pytorch or (contract.launcher == "mpirun" and name in tables.mpirun().variables)):
+            instead = "; write --NCCL_DEBUG LEVEL in custom_mpi_options" if (contract.launcher, name) == ("mpirun", "NCCL_DEBUG") else ""
+            yield f"training.environment.{name} has no effect: the training toolkit sets it itself{instead}"
 
 
 def _smddp_notices(training: Training, contract: SmddpAllReduce | SmddpAllGather) -> Iterator[str]:

@@ -42,6 +42,7 @@ def in_images(training: Training, region: str, code: SourceCode) -> Iterator[Pro
         message = f"AWS's image of it lacks {row.missing}, which {training.source_dir} needs"
         advice = f"name {row.missing} in {REQUIREMENTS} of source_dir, or choose another version"
         yield Problem(_VERSION, message, advice, training.framework_version)
+    yield from _gpu_problems(training)
     if tables.registry(region) is None:
         message = "has no registry of AWS's Deep Learning Containers, which evaluation and endpoint need"
         yield Problem("region", message, "choose another region, or add it to pipelines/launch/registries.yaml with its source", region)
@@ -90,6 +91,21 @@ def _version_problems(training: Training) -> Iterator[Problem]:
     elif version not in rows:
         message = f"is not in the table of images; known: {', '.join(able)}"
         yield Problem(_VERSION, message, f"{advice}, or name an image of it in training.image_uri", version)
+
+
+def _gpu_problems(training: Training) -> Iterator[Problem]:
+    """An image whose CUDA does not know the instance's GPUs, or no longer does."""
+    row, image = tables.image_tags(training.framework).get(training.framework_version), own_image.aws_image(training)
+    tag = None if training.image_uri or row is None else row.training_gpu
+    cuda, gpus = (image.cuda if image else tag and tables.cuda_in(tag)), tables.gpus(training.instance_type)
+    if not cuda or gpus is None:
+        return
+    key, given = "training.instance_type", training.instance_type
+    what = f"has {gpus.gpu} GPUs, which the image's CUDA {cuda} does not support"
+    if tables.ordered(cuda) < tables.ordered(gpus.first):
+        yield Problem(key, f"{what}: {gpus.first} and later do", "use a later framework version, or earlier GPUs", given)
+    if gpus.last and tables.ordered(cuda) > tables.ordered(gpus.last):
+        yield Problem(key, f"{what}: {gpus.last} is the last that does", "use an earlier framework version, or later GPUs", given)
 
 
 def _hidden_smddp(training: Training, contract: Contract, swapped: bool) -> Iterator[Problem]:

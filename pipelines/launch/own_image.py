@@ -33,6 +33,7 @@ class AwsImage:
     """Of the framework; two numbers or three, as in the tag."""
     device: str | None
     python: str | None
+    cuda: str | None
 
     def is_of(self, version: str) -> bool:
         return f"{version}.".startswith(f"{self.version}.")
@@ -42,7 +43,7 @@ def aws_image(training: Training) -> AwsImage | None:
     """What `training.image_uri` says of itself; None if there is none, or if it is not one of AWS's whose tag says it."""
     uri = training.image_uri or ""
     tag = _AWS_TAG.search(uri) if _is_from_aws(uri) else None
-    return AwsImage(tag["framework"], tag["version"], tag["device"], tables.python_in(uri)) if tag else None
+    return AwsImage(tag["framework"], tag["version"], tag["device"], tables.python_in(uri), tables.cuda_in(uri)) if tag else None
 
 
 def is_unknown(training: Training) -> bool:

@@ -136,10 +136,10 @@ def _backend(training: Training) -> str | None:
 
 
 def _entry_point(training: Training, strategy: Strategy) -> str:
-    """The script of the strategy that runs, unless the environment names one itself."""
-    if strategy is training.strategy or "entry_point" in training.model_fields_set:
-        return training.entry_point
-    return defaults(training.framework, strategy).entry_point
+    """The script of the strategy that runs, unless the environment names another than ours for the strategy that was chosen."""
+    own = defaults(training.framework, training.strategy).entry_point
+    named = "entry_point" in training.model_fields_set and not (source_code.is_ours(training) and training.entry_point == own)
+    return training.entry_point if named or strategy is training.strategy else defaults(training.framework, strategy).entry_point
 
 
 def _hyperparameters(training: Training, region: str, contract: Contract, script: str) -> dict[str, str]:

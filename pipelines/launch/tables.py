@@ -72,6 +72,15 @@ class HorovodImages:
 
 
 @dataclass(frozen=True)
+class Gpus:
+    """The GPUs of an instance family, and which CUDA supports them."""
+
+    gpu: str
+    first: str = "0"
+    last: str | None = None
+
+
+@dataclass(frozen=True)
 class Mpirun:
     """What mpirun takes, and what the toolkit passes to it. Options are without their dashes."""
 
@@ -138,6 +147,12 @@ def python_in(tag: str) -> str | None:
     return f"{found[1]}.{found[2]}" if found else None
 
 
+def cuda_in(tag: str) -> str | None:
+    """`cu121` in a tag of AWS's as `12.1`."""
+    found = re.search(r"-cu(\d+)(\d)(-|$)", tag)
+    return f"{found[1]}.{found[2]}" if found else None
+
+
 def starts_toolkit(repository: str) -> bool:
     """Whether images of this repository of AWS start SageMaker's training toolkit."""
     return repository in _table("images")["with_toolkit"]
@@ -201,6 +216,12 @@ def _is_in(families: str, instance_type: str) -> bool:
 
 def has_gpus(instance_type: str) -> bool:
     return _is_in("gpu_families", instance_type)
+
+
+def gpus(instance_type: str) -> Gpus | None:
+    """What is known of the instance type's GPUs; None if it has none or nothing is."""
+    row = _table("instances")["cuda"].get(instance_type.split(".")[1])
+    return Gpus(**row) if row else None
 
 
 def has_other_accelerators(instance_type: str) -> bool:

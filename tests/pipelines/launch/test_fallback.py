@@ -46,6 +46,13 @@ def test_a_script_that_the_environment_names_stays() -> None:
     assert resolve(Training(**TENSORFLOW, fallback=Strategy.HOROVOD, entry_point="mine.py"), "us-east-1").entry_point == "mine.py"
 
 
+def test_our_own_script_of_the_strategy_that_was_swapped_is_swapped_too_although_it_is_named() -> None:
+    assert (
+        resolve(Training(**TENSORFLOW, fallback=Strategy.HOROVOD, entry_point="train_smddp.py"), "us-east-1").entry_point
+        == "train_horovod.py"
+    )
+
+
 def test_horovod_as_a_fallback_keeps_the_options_of_mpirun_and_its_ranks() -> None:
     swapped = resolve(Training(**TENSORFLOW, fallback=Strategy.HOROVOD, custom_mpi_options="-verbose", processes_per_host=4), "us-east-1")
     assert swapped.contract == Horovod("-verbose", 4)

@@ -101,6 +101,43 @@ def test_multi_worker_mirrored_before_2_9_is_refused_as_sdk_v2_does() -> None:
     assert "AWS's image of it has Python 3.8" in lines[1]
 
 
+def test_torchrun_before_1_13_is_refused_as_sdk_v2_does() -> None:
+    (line,) = refusals(strategy=Strategy.TORCHRUN, framework_version="1.12.1", source_dir="mine")
+    assert "SDK v2 refuses torchrun before PyTorch 1.13.1, and so does Shoal" in line
+    assert line.endswith("; use 1.13.1 or later")
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        (
+            {"strategy": Strategy.TORCHRUN, "framework_version": "2.10.0", "instance_type": "ml.p3.16xlarge"},
+            "has V100 GPUs, which the image's CUDA 13.0 does not support: 12.9 is the last that does; use an earlier framework version",
+        ),
+        (
+            {**TENSORFLOW, "strategy": Strategy.MIRRORED, "framework_version": "2.11.0", "instance_type": "ml.p5.48xlarge"},
+            "has H100 GPUs, which the image's CUDA 11.2 does not support: 11.8 and later do; use a later framework version",
+        ),
+        (
+            {
+                "strategy": Strategy.TORCHRUN,
+                "instance_type": "ml.p6-b200.48xlarge",
+                "image_uri": "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker",
+            },
+            "has B200 GPUs, which the image's CUDA 12.1 does not support",
+        ),
+    ],
+)
+def test_gpus_that_the_images_cuda_does_not_support_are_refused(keys: dict[str, Any], line: str) -> None:
+    (found,) = refusals(**keys)
+    assert line in found
+
+
+def test_the_cuda_of_an_image_of_ones_own_is_not_guessed() -> None:
+    keys: dict[str, Any] = {"strategy": Strategy.TORCHRUN, "instance_type": "ml.p6-b200.48xlarge", "image_uri": "mine/image:1"}
+    assert "nothing here can check what is in it" in launch(**keys).notices[0]
+
+
 WITHOUT_HOROVOD = [
     ({"framework_version": "2.0.1", "instance_type": "ml.m5.xlarge"}, "AWS's CPU image of PyTorch 2.0.1 does not contain Horovod"),
     ({"framework_version": "2.3.0"}, "AWS's GPU image of PyTorch 2.3.0 does not contain Horovod (the last GPU one that does: 2.0.1)"),

@@ -199,6 +199,21 @@ def test_ranks_that_aws_does_not_document_for_smddp_are_a_notice() -> None:
     assert launch(processes_per_host=4).notices[0].endswith("starts 4 ranks on each instance; AWS documents smddp with one per GPU")
 
 
+@pytest.mark.parametrize(
+    ("keys", "names"),
+    [
+        ({}, ["NCCL_DEBUG", "MASTER_PORT"]),
+        ({"strategy": Strategy.TORCHRUN}, ["NCCL_DEBUG", "MASTER_PORT"]),
+        (TENSORFLOW, ["NCCL_DEBUG"]),
+        ({**TENSORFLOW, "strategy": Strategy.MULTI_WORKER_MIRRORED}, []),
+    ],
+)
+def test_variables_that_the_toolkit_sets_itself_are_a_notice(keys: dict[str, Any], names: list[str]) -> None:
+    given = {"NCCL_DEBUG": "TRACE", "MASTER_PORT": "1", "NCCL_ALGO": "Ring"}
+    said = [line.partition(" ")[0] for line in launch(environment=given, **keys).notices if "has no effect" in line]
+    assert said == [f"training.environment.{name}" for name in names]
+
+
 def test_where_aws_has_no_image_for_endpoints_the_notice_names_the_one_that_serves() -> None:
     newest = launch(strategy=Strategy.TORCHRUN, framework_version="2.10.0")
     assert "/pytorch-inference:2.6.0-cpu-py312" in newest.inference_image_uri

@@ -80,6 +80,19 @@ def test_every_strategy_has_a_row_with_a_source() -> None:
     assert [strategy for strategy in Strategy if "[" not in tables.strategy(strategy).source] == []
 
 
+def test_the_families_whose_gpus_are_known_are_families_with_gpus_that_sagemaker_trains_on() -> None:
+    known = {name for name in shapes.instance_types("TrainingInstanceType") if tables.gpus(name)}
+    assert [name for name in known if not tables.has_gpus(name)] == []
+    assert {"p3", "p4d", "p5", "g5", "p6-b200"} <= {name.split(".")[1] for name in known}
+
+
+@pytest.mark.parametrize(
+    ("tag", "cuda"), [("2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker", "12.1"), ("2.10.0-gpu-py313-cu130", "13.0"), ("a-cpu", None)]
+)
+def test_a_tag_says_its_cuda(tag: str, cuda: str | None) -> None:
+    assert tables.cuda_in(tag) == cuda
+
+
 def test_versions_compare_as_numbers() -> None:
     assert tables.ordered("2.10.1") > tables.ordered("2.9.2")
 

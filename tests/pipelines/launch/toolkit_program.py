@@ -1,7 +1,7 @@
 """Run by a runtime's Python: jobs as JSON on stdin; on stdout the command that AWS's training toolkit starts for each, and its TF_CONFIG.
 
 The toolkit's own code reads the hyperparameters, chooses the runner and builds the command. What would start or reach something is stood in
-for: GPUs, ssh, name resolution, the parameter server and TensorFlow, which only that needs, and at the end the command itself, which is caught.
+for: GPUs, ssh, name resolution, the parameter server and TensorFlow, which only that needs. At the end the command itself is caught.
 """
 
 from __future__ import annotations
