@@ -13,7 +13,7 @@ from config.settings import Collective, Framework, Strategy, Training
 from config.strategies import strategies_of
 from pipelines.launch import own_image, tables
 from pipelines.launch.own_image import TITLES
-from pipelines.launch.source_code import REQUIREMENTS, SETUP, SourceCode
+from pipelines.launch.source_code import REQUIREMENTS, SETUP, SourceCode, is_ours
 
 FALLBACKS = {
     Framework.PYTORCH: (Strategy.TORCHRUN,),
@@ -37,6 +37,11 @@ def blocking(training: Training, strategy: Strategy, code: SourceCode) -> Iterat
     yield from _too_old(training, strategy, otherwise)
     if tables.strategy(strategy).launcher == "torchrun" or _starts_torchrun(training, strategy):
         yield from _package(training, code)
+
+
+def fallbacks_of(training: Training) -> list[Strategy]:
+    """What `fallback` may name."""
+    return [strategy for strategy in FALLBACKS[training.framework] if strategy is not training.strategy]
 
 
 def has_horovod(training: Training) -> bool:
@@ -95,15 +100,23 @@ def _no_allgather_in(training: Training, otherwise: str) -> Iterator[Problem]:
 
 
 def _no_horovod(training: Training, code: SourceCode, otherwise: str) -> Iterator[Problem]:
-    if has_horovod(training) or code.installs("horovod"):
+    is_known = training.image_uri is not None or training.framework_version in tables.image_tags(training.framework)
+    if has_horovod(training) or code.installs("horovod") or not is_known:
         return
     last, device = tables.horovod_images(training.framework).last[device_of(training)], device_of(training).upper()
     message = (
         f"AWS's {device} image of {TITLES[training.framework]} {training.framework_version} does not contain Horovod "
         f"(the last {device} one that does: {last})"
     )
-    advice = f"use {last} or earlier, name horovod in {REQUIREMENTS} of source_dir, extend the image and name it in training.image_uri"
-    yield Problem(_VERSION, message, f"{advice}{', ' if otherwise else ''}{otherwise}", training.framework_version)
+    earlier = f"use {last} or earlier" if _our_scripts_run_in(training, last) else ""
+    mended = f"name horovod in {REQUIREMENTS} of source_dir, extend the image and name it in training.image_uri"
+    yield Problem(_VERSION, message, _advice(earlier, mended, otherwise), training.framework_version)
+
+
+def _our_scripts_run_in(training: Training, version: str) -> bool:
+    """Whether `source_dir` is the user's own, or the images of `version` have a Python for ours."""
+    python, least = tables.python_of(training.framework, version) or "0", tables.least_python(training.framework)
+    return not is_ours(training) or tables.ordered(python) >= tables.ordered(least)
 
 
 def _too_old(training: Training, strategy: Strategy, otherwise: str) -> Iterator[Problem]:
@@ -114,14 +127,17 @@ def _too_old(training: Training, strategy: Strategy, otherwise: str) -> Iterator
         f"SDK v2 refuses {strategy} before {TITLES[training.framework]} {first}, and so does Shoal: "
         "from which image on the toolkit knows it is not documented"
     )
-    advice = ", ".join(part for part in (f"use {first} or later", otherwise) if part)
-    yield Problem(_VERSION, message, advice, training.framework_version)
+    yield Problem(_VERSION, message, _advice(f"use {first} or later", otherwise), training.framework_version)
 
 
 def _package(training: Training, code: SourceCode) -> Iterator[Problem]:
     if code.is_package:
         message = f"contains {SETUP}: the training toolkit then installs it as a package, which torchrun cannot start"
         yield Problem("training.source_dir", message, f"move {SETUP} elsewhere, or name a folder without one", training.source_dir)
+
+
+def _advice(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
 
 
 def _otherwise(training: Training, strategy: Strategy) -> str:

@@ -11,8 +11,8 @@ from config.errors import Problem
 from config.settings import Collective, Framework, Launcher, Strategy, Training
 from config.strategies import strategies_of
 from pipelines.launch import own_image, tables
-from pipelines.launch.availability import FALLBACKS, SMDDP
-from pipelines.launch.contract import OPTIMIZE_SDP, Contract, SmddpAllGather, SmddpAllReduce
+from pipelines.launch.availability import SMDDP, fallbacks_of
+from pipelines.launch.contract import OPTIMIZE_SDP, Contract
 from pipelines.launch.mpi_options import mistakes_in
 from pipelines.launch.source_code import REQUIREMENTS, SourceCode, is_ours
 
@@ -64,7 +64,7 @@ def in_options(training: Training, contract: Contract, swapped: bool) -> Iterato
     if training.processes_per_host is not None and contract.launcher not in STARTS_RANKS and not swapped:
         message = f"is only read by mpirun and torchrun, and {contract.label} is started by {contract.launcher}"
         yield Problem("training.processes_per_host", message, "remove it", training.processes_per_host)
-    yield from _hidden_smddp(training, contract, swapped)
+    yield from _hidden_smddp(training, contract)
 
 
 def _collective_problems(training: Training) -> Iterator[Problem]:
@@ -108,13 +108,13 @@ def _gpu_problems(training: Training) -> Iterator[Problem]:
         yield Problem(key, f"{what}: {gpus.last} is the last that does", "use an earlier framework version, or later GPUs", given)
 
 
-def _hidden_smddp(training: Training, contract: Contract, swapped: bool) -> Iterator[Problem]:
+def _hidden_smddp(training: Training, contract: Contract) -> Iterator[Problem]:
     """smddp, or its AllGather, asked for where no check sees it."""
     if (given := training.environment.get(OPTIMIZE_SDP)) is not None:
         message = "is what collective: allgather with launcher: mpirun sets, on every rank"
         yield Problem(f"training.environment.{OPTIMIZE_SDP}", message, "remove it, and set those two", given)
-    is_smddp = isinstance(contract, SmddpAllReduce | SmddpAllGather)
-    if training.hyperparameters.get("backend") == "smddp" and not is_smddp and not swapped:
+    elsewhere = training.framework is Framework.PYTORCH and training.strategy not in SMDDP
+    if training.hyperparameters.get("backend") == "smddp" and elsewhere:
         message = f"asks for smddp, and {contract.label} is started without its checks"
         advice = "set strategy: smddp with collective: allgather, or another backend"
         yield Problem("training.hyperparameters.backend", message, advice, "smddp")
@@ -124,7 +124,7 @@ def _fallback_problems(training: Training) -> Iterator[Problem]:
     fallback = training.fallback
     if fallback is None:
         return
-    allowed = [strategy for strategy in FALLBACKS[training.framework] if strategy is not training.strategy]
+    allowed = fallbacks_of(training)
     if not allowed:
         yield Problem("training.fallback", f"{training.strategy} needs no fallback", "remove it", str(fallback))
     elif fallback not in allowed:

@@ -35,6 +35,11 @@ class AwsImage:
     python: str | None
     cuda: str | None
 
+    @property
+    def full_version(self) -> str:
+        """As `framework_version` is written; of a tag with two numbers the first patch version."""
+        return self.version if self.version.count(".") > 1 else f"{self.version}.0"
+
     def is_of(self, version: str) -> bool:
         return f"{version}.".startswith(f"{self.version}.")
 
@@ -76,7 +81,7 @@ def _contradictions(training: Training, image: AwsImage) -> Iterator[Problem]:
         yield Problem(KEY, message, f"set framework: {image.framework}, or take another image", training.image_uri)
     elif not image.is_of(training.framework_version):
         message = f"is AWS's image of {title} {image.version}, but framework_version is {training.framework_version}"
-        yield Problem(KEY, message, f"set framework_version: {image.version}, or take another image", training.image_uri)
+        yield Problem(KEY, message, f"set framework_version: {image.full_version}, or take another image", training.image_uri)
     if image.device == "cpu" and tables.has_gpus(training.instance_type):
         message = f"is AWS's image for CPUs, but {training.instance_type} has GPUs"
         yield Problem(KEY, message, "take the -gpu- tag, or another instance type", training.image_uri)

@@ -12,7 +12,7 @@ from config.hyperparameters import HyperparameterValue
 from config.settings import Collective, Framework, Launcher, Strategy, Training
 from config.strategies import defaults
 from pipelines.launch import obstacles, source_code, tables
-from pipelines.launch.availability import SMDDP, blocking
+from pipelines.launch.availability import SMDDP, blocking, fallbacks_of
 from pipelines.launch.contract import (
     Contract,
     Horovod,
@@ -89,7 +89,7 @@ def resolve(training: Training, region: str, file: str = "", root: Path | None =
     code = source_code.read(root, training.source_dir)
     notices: list[str] = []
     strategy, problems = training.strategy, list(blocking(training, training.strategy, code))
-    if problems and training.fallback and training.fallback is not training.strategy:
+    if problems and training.fallback in fallbacks_of(training):
         strategy = training.fallback
         notices += [f"{training.strategy} -> {strategy}: {problem.key} = {problem.given}: {problem.message}" for problem in problems]
         problems = list(blocking(training, strategy, code))
@@ -130,7 +130,7 @@ def _contract(training: Training, strategy: Strategy) -> Contract:
 
 def _backend(training: Training) -> str | None:
     """torch.distributed's own backend for these instances, where the script was told to use smddp."""
-    if training.strategy not in SMDDP or training.hyperparameters.get("backend") != "smddp":
+    if training.framework is not Framework.PYTORCH or training.strategy not in SMDDP or training.hyperparameters.get("backend") != "smddp":
         return None
     return "nccl" if tables.has_gpus(training.instance_type) else "gloo"
 

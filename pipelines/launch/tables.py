@@ -165,10 +165,11 @@ def image_tags(framework: str) -> dict[str, ImageTags]:
 
 
 def nearest_images(framework: str, version: str, least_python: str) -> tuple[str, ImageTags]:
-    """The version, with its images, nearest to `version` among those whose Python is new enough: the last before it, or else the first."""
+    """The version, with its images, nearest to `version` of those whose Python is new enough: its minor version, or the last before it."""
     rows = {name: tags for name, tags in image_tags(framework).items() if ordered(tags.python) >= ordered(least_python)}
-    before = [name for name in rows if ordered(name) <= ordered(version)]
-    found = before[-1] if before else next(iter(rows))
+    same = [name for name in rows if ordered(name)[:2] == ordered(version)[:2]]
+    before = [name for name in rows if ordered(name) < ordered(version)]
+    found = (same or before or list(rows)[:1])[-1]
     return found, rows[found]
 
 

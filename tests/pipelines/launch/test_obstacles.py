@@ -152,6 +152,17 @@ def test_images_without_horovod_are_refused_with_where_to_get_it(keys: dict[str,
     assert "name horovod in requirements.txt of source_dir, extend the image and name it in training.image_uri, or set" in found
 
 
+def test_a_version_without_an_image_is_not_said_to_lack_horovod() -> None:
+    (line,) = refusals(strategy=Strategy.HOROVOD, framework_version="99.0.0")
+    assert "is not in the table of images" in line
+
+
+def test_an_earlier_version_is_no_advice_where_our_scripts_cannot_run_in_it() -> None:
+    keys: dict[str, Any] = {"strategy": Strategy.HOROVOD, "framework_version": "2.0.0", "instance_type": "ml.m5.xlarge"}
+    advice = [refusals(**keys)[0].partition(": 1.12.1); ")[2], refusals(**keys, source_dir="mine")[0].partition(": 1.12.1); ")[2]]
+    assert [text.split(",")[0] for text in advice] == ["name horovod in requirements.txt of source_dir", "use 1.12.1 or earlier"]
+
+
 def source_dir(root: Path, **files: str) -> Path:
     """A repository whose folder `mine` has these files."""
     (root / "mine").mkdir()

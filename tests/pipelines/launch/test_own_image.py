@@ -71,6 +71,11 @@ def test_hugging_faces_tags_are_read_too(keys: dict[str, Any], line: str) -> Non
         notices(f"{REGISTRY}/{HUGGING_FACE}", **{"framework_version": "2.3.0", **keys})
 
 
+def test_the_advice_for_a_short_tag_is_a_version_that_the_file_may_have() -> None:
+    with pytest.raises(LaunchError, match=r"set framework_version: 2\.8\.0, or take another image"):
+        notices(f"{REGISTRY}/pytorch-training:2.8-gpu-py312-cu129-ubuntu22.04-sagemaker-v1", **TORCHRUN)
+
+
 @pytest.mark.parametrize("version", ["2.8.0", "2.8.1"])
 def test_a_short_tag_is_of_every_patch_version(version: str) -> None:
     uri = f"{REGISTRY}/pytorch-training:2.8-gpu-py312-cu129-ubuntu22.04-sagemaker-v1"

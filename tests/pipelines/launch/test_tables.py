@@ -56,11 +56,19 @@ def test_every_row_says_until_when_it_is_patched(framework: Framework) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "least", "nearest"),
-    [("2.13.0", "3.10", "2.10.0"), ("2.4.1", "3.10", "2.4.0"), ("1.8.1", "3.10", "2.0.0"), ("1.8.1", "0", "1.11.0")],
+    ("framework", "version", "least", "nearest"),
+    [
+        ("pytorch", "2.13.0", "3.10", "2.10.0"),
+        ("pytorch", "2.4.1", "3.10", "2.4.0"),
+        ("tensorflow", "2.10.0", "3.9", "2.10.1"),
+        ("pytorch", "1.8.1", "3.10", "2.0.0"),
+        ("pytorch", "1.8.1", "0", "1.11.0"),
+    ],
 )
-def test_the_nearest_images_are_those_before_or_the_first(version: str, least: str, nearest: str) -> None:
-    assert tables.nearest_images("pytorch", version, least)[0] == nearest
+def test_the_nearest_images_are_of_the_minor_version_or_before_it_or_the_first(
+    framework: str, version: str, least: str, nearest: str
+) -> None:
+    assert tables.nearest_images(framework, version, least)[0] == nearest
 
 
 @pytest.mark.parametrize("framework", list(Framework))
