@@ -16,7 +16,7 @@ from pipelines.launch.contract import OPTIMIZE_SDP, Contract
 from pipelines.launch.mpi_options import mistakes_in
 from pipelines.launch.source_code import REQUIREMENTS, SourceCode, is_ours
 
-MAX_VALUE = 2500  # botocore, sagemaker HyperParameterValue; the value is sent as JSON, with quotes
+MAX_VALUE = 2500  # botocore, sagemaker HyperParameterValue
 STARTS_RANKS = ("mpirun", "torchrun")
 _VERSION = "training.framework_version"
 
@@ -58,8 +58,9 @@ def in_options(training: Training, contract: Contract, swapped: bool) -> Iterato
     elif options and not swapped:
         message = f"is only read by mpirun, and {contract.label} is started by {contract.launcher}"
         yield Problem(key, message, "remove it, or use strategy: smddp with collective: allreduce", options)
-    if len(options) > MAX_VALUE - len('""'):
-        message = f"has {len(options)} characters; SageMaker allows {MAX_VALUE} with the quotes around it"
+    sent = max((len(value) for value in contract.hyperparameters().values()), default=0)
+    if sent > MAX_VALUE:
+        message = f"is sent as {sent} characters, quotes and what Shoal adds included; SageMaker allows {MAX_VALUE}"
         yield Problem(key, message, "shorten it, or set variables in training.environment", options)
     if training.processes_per_host is not None and contract.launcher not in STARTS_RANKS and not swapped:
         message = f"is only read by mpirun and torchrun, and {contract.label} is started by {contract.launcher}"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from config.errors import LaunchError
 from config.hyperparameters import HyperparameterValue
+from config.rules import MAX_HYPERPARAMETERS
 from config.settings import Collective, Framework, Launcher, Strategy, Training
 from config.strategies import defaults
 from pipelines.launch import obstacles, source_code, tables
@@ -71,14 +72,18 @@ class Launch:
     ) -> dict[str, str]:
         """All of one job outside a pipeline (a notebook, boto3), the script's `own` included, as SDK v2 sends them.
 
-        `output_path` is the job's S3OutputPath; TensorFlow's `model_dir` lies below it. Raises ValueError if it is missing there.
+        `output_path` is the job's S3OutputPath; TensorFlow's `model_dir` lies below it. Raises ValueError if it is missing there, and if
+        there are more hyperparameters than SageMaker takes.
         """
         values = {**self.script_arguments(own), "sagemaker_submit_directory": submit_directory, "sagemaker_job_name": job_name}
         if self.needs_model_dir:
             if not output_path:
                 raise ValueError("a TensorFlow job needs output_path, for its hyperparameter model_dir")
             values["model_dir"] = f"{output_path.rstrip('/')}/{job_name}/model"
-        return {**self.hyperparameters, **{name: json.dumps(value) for name, value in values.items()}}
+        sent = {**self.hyperparameters, **{name: json.dumps(value) for name, value in values.items()}}
+        if len(sent) > MAX_HYPERPARAMETERS:
+            raise ValueError(f"a job takes {MAX_HYPERPARAMETERS} hyperparameters, and this one has {len(sent)}, the toolkit's included")
+        return sent
 
 
 def resolve(training: Training, region: str, file: str = "", root: Path | None = None) -> Launch:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from config.errors import LaunchError
-from config.settings import Collective, Framework, Strategy, Training
+from config.settings import Collective, Framework, Launcher, Strategy, Training
 from config.strategies import strategies_of
 from pipelines.launch import Launch, resolve
 from pipelines.launch.tables import strategy
@@ -64,7 +64,14 @@ def test_a_strategy_of_the_other_framework_is_refused_with_those_that_can(framew
             "is only read by mpirun and torchrun, and none is started by python; remove it",
         ),
         ({"strategy": Strategy.HOROVOD, "custom_mpi_options": "-x NCCL_DEBUG=INFO"}, "is the second one"),
-        ({"custom_mpi_options": "-x A=" + "b" * 2494}, "has 2499 characters; SageMaker allows 2500 with the quotes around it"),
+        (
+            {"custom_mpi_options": "-x A=" + "b" * 2494},
+            "is sent as 2501 characters, quotes and what Shoal adds included; SageMaker allows 2500",
+        ),
+        (
+            {"custom_mpi_options": "-x A=" + "b" * 2460, "collective": Collective.ALLGATHER, "launcher": Launcher.MPIRUN},
+            "is sent as 2503 characters",
+        ),
         (
             {**TENSORFLOW, "strategy": Strategy.MULTI_WORKER_MIRRORED, "custom_mpi_options": "-verbose"},
             "is only read by mpirun, and multi_worker_mirrored is started by python",

@@ -66,6 +66,11 @@ def test_a_tensorflow_job_without_an_output_path_is_a_mistake() -> None:
         launch(**TENSORFLOW).for_job("s3://code/sourcedir.tar.gz", "job-1", {})
 
 
+def test_a_job_with_more_hyperparameters_than_sagemaker_takes_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="a job takes 100 hyperparameters, and this one has 101, the toolkit's included"):
+        launch().for_job("s3://code/sourcedir.tar.gz", "job-1", {f"option-{number}": number for number in range(93)})
+
+
 def test_sdk_v2_asking_for_both_gets_torchrun_and_so_we_offer_one_at_a_time() -> None:
     both = golden("sdk_v2")["cases"]["smdistributed and torch_distributed"]["hyperparameters"]
     assert {"sagemaker_distributed_dataparallel_enabled", "sagemaker_torch_distributed_enabled"} <= set(both)
