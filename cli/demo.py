@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cli.demo_report import LOGS, Facts, clear, write_pictures, write_summary
 from cli.emulator_process import EmulatorProcess, Running, build_runtimes
+from cli.parameters import check_declared, check_script_options
 from cli.workspace import LOCAL_POLL_S, Workspace
 from config.loader import load_environment
 from config.names import Names
@@ -105,6 +106,8 @@ def run_demo(workspace: Workspace, choice: Choice, output: Path, report: Report,
     environment = load_environment(choice.environment, workspace.root, choice.strategy)
     refuse_if_protected(environment)
     dataset.require_known(environment.data.dataset, Names(environment).dataset_uri)
+    check_declared(environment, choice.parameters, workspace.root)
+    check_script_options(environment, choice.parameters, workspace.root)
     dataset.verify(workspace.root / dataset.FOLDER)
     with only_one(demo_folder(workspace)):
         clear(output)
@@ -146,6 +149,8 @@ def _build_runtimes(demo: Demo) -> None:
 def _start_emulator(demo: Demo) -> None:
     demo.running = demo.emulator.start(demo.environment.account, demo.environment.region, demo.environment.local.images)
     demo.note(f"the emulator answers at {demo.running.endpoint} as account {demo.environment.account}")
+    if demo.running.notice:
+        demo.note(demo.running.notice)
 
 
 def _stop_emulator(demo: Demo) -> None:

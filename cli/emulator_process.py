@@ -35,6 +35,15 @@ class Running:
     pid: int
     account: str
     region: str
+    cores: int
+    """Of the machine, that it may use."""
+
+    @property
+    def notice(self) -> str | None:
+        """What the user should know of its machine."""
+        if self.cores > 1:
+            return None
+        return "this machine has one core: each host shows one GPU, so one rank trains where two or more cores would give two or more"
 
     @property
     def target(self) -> Target:
@@ -71,7 +80,7 @@ class EmulatorProcess:
         """The emulator of this state directory, if it runs and answers."""
         with suppress(OSError, ValueError, KeyError):
             told = json.loads((self.state / "emulator.json").read_text())
-            running = Running(told["endpoint"], told["pid"], told["account"], told["region"])
+            running = Running(told["endpoint"], told["pid"], told["account"], told["region"], told["cores"])
             return running if is_alive(running.pid) and port_answers(running.endpoint) else None
         return None
 

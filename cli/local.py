@@ -28,6 +28,8 @@ def up(workspace: Workspace, environment: str) -> None:
         click.echo(f"started: {running.endpoint} (process {running.pid}), account {running.account}, {running.region}")
     else:
         click.echo(f"running already: {running.endpoint} (process {running.pid}), account {running.account}, {running.region}")
+    if running.notice:
+        click.echo(running.notice)
     click.echo("for the aws CLI and your own boto3 code:")
     variables = loopback_variables(running.endpoint) | {"AWS_DEFAULT_REGION": running.region}
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):

@@ -17,6 +17,7 @@ from cli import local, verbs
 from cli.demo import Choice, run_demo
 from cli.demo_report import message_of, print_result, summary_of_file
 from cli.interrupts import interrupted_once
+from cli.parameters import parse_parameters
 from cli.strategies import strategies
 from cli.view import open_view
 from cli.workspace import Workspace
@@ -50,7 +51,7 @@ def shoal(context: click.Context, root: Path) -> None:
 def demo(workspace: Workspace, environment: str, strategy: str | None, output: Path | None, parameters: tuple[str, ...]) -> None:
     """Run the whole of it on this machine: deploy ENV (dev), train on MNIST, evaluate, register, serve, and tear down."""
     folder = (output or workspace.root / "demo-out").resolve()
-    choice = Choice(environment, strategy, verbs.parse_parameters(parameters))
+    choice = Choice(environment, strategy, parse_parameters(parameters))
     with open_view() as view, interrupted_once() as shield:
         outcome = run_demo(workspace, choice, folder, view, shield)
     print_result(Console(soft_wrap=True), summary_of_file(folder), folder)

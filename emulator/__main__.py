@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from emulator.control.state import State
@@ -70,16 +70,16 @@ def own_image(text: str) -> tuple[str, str]:
 
 def serve(options: argparse.Namespace) -> int:
     """Serve until a signal; prints one JSON line when requests are answered."""
+    on_signals(lambda: sys.exit(0))  # until something runs: the import below takes seconds
     state = State(options.state_dir.resolve())
     state.claim()
     isolate(options.account)
     logging.basicConfig(filename=state.folder / "emulator.log", level=logging.INFO, format=LOG_FORMAT)
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
 
     from emulator.server import Emulator, Options  # moto reads the environment when it is imported
 
+    on_signals(stop.set)
     emulator = Emulator(Options(state.folder, options.account, options.region, options.port, options.accelerators, dict(options.image)))
     try:
         emulator.start()
@@ -88,6 +88,12 @@ def serve(options: argparse.Namespace) -> int:
     finally:
         emulator.close()
     return 0
+
+
+def on_signals(act: Callable[[], object]) -> None:
+    """Do this when the emulator is asked to stop."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: act())
 
 
 def isolate(account: str) -> None:

@@ -34,6 +34,7 @@ from emulator.control.state import State
 from emulator.errors import EmulatorError
 from emulator.processes import ProcessRegistry, started_at
 from emulator.runtimes.catalog import runtimes
+from emulator.sagemaker.jobs.containers import Machine
 from emulator.sagemaker.service import SageMakerService
 from emulator.sagemaker.settings import Settings
 
@@ -129,6 +130,7 @@ class Emulator:
             "started_at": self._started_at,
             "account": self.options.account,
             "region": self.options.region,
+            "cores": Machine.here(None).cores,
         }
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from config.loader import environment_file, places
 from config.names import Names
 from config.rules import is_placeholder_account
 from config.settings import Environment, Target
-from pipelines import shapes
+from pipelines import script_options, shapes
 from pipelines.errors import DefinitionError
 from pipelines.launch import resolve, tables
 from pipelines.own_pipeline import definition_of
@@ -42,6 +42,7 @@ def check(environment: Environment, root: Path | None = None, strategy: str | No
     try:
         launch = resolve(environment.training, environment.region, file, root)
         _require_scripts(environment, root, launch.entry_point)
+        _require_options(environment, root, launch.entry_point)
         definition_of(environment, placeholder_infrastructure(environment), root)
     except ConfigError as error:
         raise type(error)(file, error.problems, where) from error
@@ -80,6 +81,12 @@ def _other_architectures(environment: Environment) -> Iterator[Problem]:
 def _require_scripts(environment: Environment, root: Path | None, entry_point: str) -> None:
     """Raises ConfigError."""
     if problems := _missing_scripts(environment, root, entry_point):
+        raise ConfigError(environment_file(environment.name), problems)
+
+
+def _require_options(environment: Environment, root: Path | None, entry_point: str) -> None:
+    """Raises ConfigError."""
+    if problems := list(script_options.problems_of(environment.training, entry_point, root)):
         raise ConfigError(environment_file(environment.name), problems)
 
 

@@ -64,8 +64,20 @@ class Machine:
             return 0 if has == 0 else self.accelerators_wanted or 1
         return max(1, min(has, self.cores // hosts))
 
+    def notice(self, instance_type: str, hosts: int) -> str | None:
+        """What a job's log says where the cores, and nobody's wish, decide how many accelerators there are."""
+        has, shown = accelerators(instance_type), self.accelerators(instance_type, hosts)
+        if shown == has or self.accelerators_wanted is not None:
+            return None
+        here = f"this machine has {_counted(self.cores, 'core')} for {_counted(hosts, 'host')}"
+        return f"{instance_type} has {_counted(has, 'GPU')}, {here}: each host shows {shown}, and the toolkit starts as many ranks."
+
     def threads(self, ranks: int) -> int:
         return max(1, self.cores // max(1, ranks))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def give_accelerators(paths: HostPaths, count: int) -> None:
