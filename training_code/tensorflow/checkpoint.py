@@ -35,9 +35,12 @@ class Checkpoint:
 
         Every host has its own copy: `average`, over all ranks, shows whether they have read the same.
         """
-        path = tf.train.latest_checkpoint(str(self._plan.options.checkpoint_dir))
+        folder = self._plan.options.checkpoint_dir
+        path = tf.train.latest_checkpoint(str(folder))
         if path:
             self._read(path)
+        elif (folder / "checkpoint").exists():
+            raise ValueError(f"{folder / 'checkpoint'} names a checkpoint that is not there, empty its folder to start anew")
         done = self._done()
         if float(average(tf.constant(float(done)))) != done:
             raise ValueError(f"the ranks' checkpoints differ: this one has {done} steps")

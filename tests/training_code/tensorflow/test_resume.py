@@ -88,10 +88,18 @@ def test_a_checkpoint_of_other_settings_is_refused(alone: Trained) -> None:
     assert "is from a run with other settings: seed 1 (now 2); use them or another --checkpoint-dir" in outcome.output.splitlines()[-1]
 
 
-def test_a_damaged_checkpoint_is_named(tensorflow: Runtime, dataset: Path, tmp_path: Path, killed: Path) -> None:
+@pytest.mark.parametrize(
+    ("files", "content", "message"),
+    [
+        ("*.data-*", b"cut off", r"/checkpoints/ckpt-\d+ cannot be read, empty its folder to start anew: "),
+        ("checkpoint", b'model_checkpoint_path: "ckpt-99"', "/checkpoints/checkpoint names a checkpoint that is not there, empty"),
+    ],
+)
+def test_a_damaged_checkpoint_is_named(
+    tensorflow: Runtime, dataset: Path, tmp_path: Path, killed: Path, files: str, content: bytes, message: str
+) -> None:
     job = Job(tensorflow, dataset, tmp_path)
     shutil.copytree(killed, job.checkpoint_dir)
-    for data in job.checkpoint_dir.glob("*.data-*"):
-        data.write_bytes(data.read_bytes()[:1000])
-    last = job.alone("train.py").output.splitlines()[-1]
-    assert re.search(r"^ValueError: \S+/checkpoints/ckpt-\d+ cannot be read, empty its folder to start anew: ", last)
+    for path in job.checkpoint_dir.glob(files):
+        path.write_bytes(content)
+    assert re.search(rf"^ValueError: \S+{message}", job.alone("train.py").output.splitlines()[-1])
