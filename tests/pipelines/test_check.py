@@ -12,7 +12,7 @@ import pytest
 
 from config.errors import ConfigError, LaunchError
 from config.loader import load_environment
-from config.settings import Environment
+from config.settings import Environment, Strategy
 from pipelines.check import check
 from tests.pipelines.inputs import ROOT, environment
 
@@ -114,3 +114,14 @@ def test_all_environments_are_checked_in_less_than_two_seconds() -> None:
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2.0
+
+
+def test_what_an_image_lacks_may_stand_in_requirements_of_the_source_folder(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    for script in ("train.py", "evaluate.py"):
+        (tmp_path / "code" / script).touch()
+    given = changed(training={"strategy": Strategy.HOROVOD, "framework_version": "2.3.0", "source_dir": "code", "hyperparameters": {}})
+    with pytest.raises(LaunchError, match=r"does not contain Horovod"):
+        check(given, root=tmp_path)
+    (tmp_path / "code" / "requirements.txt").write_text("horovod==0.28.1\n", encoding="utf-8")
+    assert any("horovod in requirements.txt is compiled on every instance" in notice for notice in check(given, root=tmp_path))
