@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cli.demo_report import LOGS, Facts, clear, write_pictures, write_summary
 from cli.emulator_process import EmulatorProcess, Running, build_runtimes
-from cli.parameters import check_declared, check_script_options
+from cli.parameters import check_declared, check_values
 from cli.workspace import LOCAL_POLL_S, Workspace
 from config.loader import load_environment
 from config.names import Names
@@ -107,7 +107,7 @@ def run_demo(workspace: Workspace, choice: Choice, output: Path, report: Report,
     refuse_if_protected(environment)
     dataset.require_known(environment.data.dataset, Names(environment).dataset_uri)
     check_declared(environment, choice.parameters, workspace.root)
-    check_script_options(environment, choice.parameters, workspace.root)
+    check_values(environment, choice.parameters, workspace.root)
     dataset.verify(workspace.root / dataset.FOLDER)
     with only_one(demo_folder(workspace)):
         clear(output)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.demo import planned
-from cli.parameters import check_script_options, parse_parameters
+from cli.parameters import check_values, parse_parameters
 from cli.view import open_view
 from cli.workspace import Session, Workspace
 from config.loader import load_environment
@@ -102,7 +102,7 @@ def run(workspace: Workspace, environment: str, local: bool, parameters: tuple[s
     """Start an execution of ENV's pipeline."""
     session = workspace.open(environment, local)
     given = parse_parameters(parameters)
-    check_script_options(session.environment, given, workspace.root)
+    check_values(session.environment, given, workspace.root)
     arn = session.pipeline.start(given)
     click.echo(f"started: {arn}")
     if follow:

@@ -18,8 +18,6 @@ TERMINAL = frozenset({"Succeeded", "Failed", "Stopped", "CompletedWithFailures"}
 STEP_TERMINAL = frozenset({"Succeeded", "Failed", "Stopped"})
 NOT_STARTED = "NotStarted"
 """Our word for a step of the definition that the API does not list yet."""
-_LIMITS = {"MinAccuracy": (0.0, 1.0), "InstanceCount": (1.0, float("inf"))}
-"""Of parameters that every pipeline of Shoal's has; a definition can declare a type, and no limits."""
 _NOT_FOUND = frozenset({"ResourceNotFound", "ResourceNotFoundException"})
 
 
@@ -195,17 +193,8 @@ def _check_value(name: str, value: str, declared: Mapping[str, Any]) -> None:
             float(value)
     except ValueError:
         raise ParameterError(f"parameter {name!r}: {value!r} is not of type {kind}") from None
-    if kind in {"Integer", "Float"}:
-        _check_limits(name, value)
     if kind == "Boolean" and value.lower() not in {"true", "false"}:
         raise ParameterError(f"parameter {name!r}: {value!r} is not of type Boolean (true or false)")
-
-
-def _check_limits(name: str, value: str) -> None:
-    least, most = _LIMITS.get(name, (float("-inf"), float("inf")))
-    if not least <= float(value) <= most:
-        allowed = f"from {least:g} to {most:g}" if most < float("inf") else f"{least:g} or more"
-        raise ParameterError(f"parameter {name!r}: {value!r} is not allowed; it must be {allowed}")
 
 
 def _step(item: Mapping[str, Any], types: Mapping[str, str]) -> Step:
