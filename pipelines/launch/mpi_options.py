@@ -85,7 +85,7 @@ def _variable_mistakes(option: str, values: list[str]) -> Iterator[Mistake]:
             f"{OPTIMIZE_SDP} makes it smddp with AllGather, which is checked differently",
             "set collective: allgather and launcher: mpirun",
         )
-    elif name in tables.mpirun().variables or name.startswith("SMDATAPARALLEL_"):
+    elif name in (*tables.mpirun().variables, *tables.mpirun().smddp_variables):
         yield f"`{option} {name}` is the second one: the toolkit passes {name} itself", "leave it out"
 
 

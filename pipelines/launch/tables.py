@@ -90,6 +90,8 @@ class Mpirun:
     """Option that cannot be given to what it would do, and what to do instead."""
     variables: Mapping[str, str | None]
     """Environment variables that the toolkit passes, with their values; None where only the job knows."""
+    smddp_variables: tuple[str, ...]
+    """Those that it passes to smddp's ranks only."""
     parameters: Mapping[str, str | None]
     """MCA parameters, likewise."""
 
@@ -190,7 +192,7 @@ def mpirun() -> Mpirun:
     table = _table("mpirun")
     words = {name: count for count, names in table["words"].items() for name in names.split()}
     refused = {name: (row["what"], row["instead"]) for row in table["refused"] for name in row["names"].split()}
-    return Mpirun(words, refused, table["variables"], table["parameters"])
+    return Mpirun(words, refused, table["variables"], tuple(table["smddp_variables"]), table["parameters"])
 
 
 def ordered(version: str) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ WORKING = [
     "--timeout 60 -map-by ppr:4:socket --report-bindings -x HOROVOD_FUSION_THRESHOLD=16777216",
     "-mca btl_vader_single_copy_mechanism none --mca rmaps_base_verbose 5",
     "--an-option-of-tomorrow value -output-filename out",
+    "-x SMDATAPARALLEL_SOMETHING=1",
 ]
 
 

@@ -125,6 +125,11 @@ def test_what_both_mpi_runners_pass_is_what_the_table_of_traps_says(built: Mappi
     assert [name for name, value in own.items() if value and {each[name] for each in both} != {value}] == []
 
 
+def test_what_smddps_runner_passes_of_the_librarys_own_is_what_the_table_says(built: Mapping[str, dict[str, Any]]) -> None:
+    found = {name for case in ("smddp", "smddp on one host") for name in passed(built[case]["command"], "variables")}
+    assert {name for name in found if name.startswith("SMDATAPARALLEL_")} == set(tables.mpirun().smddp_variables)
+
+
 def passed(command: list[str], kind: str) -> dict[str, str]:
     """Variables (-x) or MCA parameters of a command line."""
     if kind == "variables":
