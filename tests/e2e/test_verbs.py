@@ -92,8 +92,6 @@ def test_a_wrong_parameter_starts_nothing(emulator: dict[str, str], checkout: Ch
 def test_an_execution_without_data_fails_and_is_told_by_run_and_status(emulator: dict[str, str], checkout: Checkout) -> None:
     result = checkout.run("run", "dev", "--local", "--follow")
     assert (result.exit_code, "step Train failed" in result.output) == (1, True), result.output
-    assert (command := re.search(r"whole log: `shoal (logs dev --local \S+ Train)`", result.output)), result.output
-    assert checkout.run(*command[1].split()).exit_code == 0
     assert re.search(r"Train +Training +Failed", checkout.run("status", "dev", "latest", "--local").output)
 
 
