@@ -13,6 +13,7 @@ from pathlib import Path
 from cli.demo_report import LOGS, Facts, clear, write_pictures, write_summary
 from cli.emulator_process import EmulatorProcess, Running, build_runtimes
 from cli.image import refuse_built_image
+from cli.parameters import check_declared, check_values
 from cli.workspace import LOCAL_POLL_S, Workspace
 from config.loader import load_environment
 from config.names import Names
@@ -113,6 +114,8 @@ def run_demo(workspace: Workspace, choice: Choice, output: Path, report: Report,
     refuse_if_protected(environment)
     refuse_built_image(environment)
     dataset.require_known(environment.data.dataset, Names(environment).dataset_uri)
+    check_declared(environment, choice.parameters, workspace.root)
+    check_values(environment, choice.parameters, workspace.root)
     dataset.verify(workspace.root / dataset.FOLDER)
     with only_one(demo_folder(workspace)):
         clear(output)
@@ -156,11 +159,14 @@ def _start_emulator(demo: Demo) -> None:
     local = demo.workspace.emulator.find()
     demo.borrowed = local is not None and _can_borrow(demo, local)
     if not demo.borrowed:
-        local = demo.emulator.start(demo.environment.account, demo.environment.region, demo.choice.enforce_iam)
+        environment = demo.environment
+        local = demo.emulator.start(environment.account, environment.region, environment.local.images, enforce_iam=demo.choice.enforce_iam)
     demo.running = local
     whose = "emulator of `shoal local up`" if demo.borrowed else "emulator"
     policies = ", and enforces the roles' policies" if demo.running and demo.running.enforces_iam else ""
     demo.note(f"the {whose} answers at {demo.target.endpoint_url} as account {demo.environment.account}{policies}")
+    if demo.running and demo.running.notice:
+        demo.note(demo.running.notice)
 
 
 def _can_borrow(demo: Demo, local: Running) -> bool:

@@ -16,8 +16,8 @@ from lifecycle.errors import AWS_ERRORS, LifecycleError, refusal
 from lifecycle.execution import Execution
 from lifecycle.flow import Failure, Outcome
 from lifecycle.inventory import Resource
-from lifecycle.metrics import Epoch, Progress
-from lifecycle.report import EndpointAnswer, Evaluation, ModelPackage, resource_rows, step_rows, throughput_of
+from lifecycle.metrics import Metrics, Progress
+from lifecycle.report import EndpointAnswer, Evaluation, ModelPackage, parts_of, resource_rows, step_rows, throughput_of
 
 SUMMARY, DIGITS, CURVE, LOGS = "summary.json", "digits.png", "training-curve.png", "logs"
 SMOKE_TEST_DIGITS = Path("functions/smoke_test/digits.json")
@@ -31,7 +31,7 @@ class Facts:
     """What a demo has found out so far."""
 
     execution: Execution | None = None
-    metrics: list[Progress | Epoch] = field(default_factory=list)
+    metrics: list[Metrics] = field(default_factory=list)
     evaluation: Evaluation | None = None
     answers: tuple[EndpointAnswer, ...] = ()
     package: ModelPackage | None = None
@@ -82,13 +82,24 @@ def summary_of(facts: Facts, outcome: Outcome, output: Path) -> dict[str, Any]:
         "steps": step_rows(execution) if execution else [],
         "endpoint_answers": [asdict(answer) for answer in facts.answers],
         "images_per_second": throughput_of(facts.metrics),
-        "ranks": max((entry.world_size for entry in facts.metrics if isinstance(entry, Progress)), default=None),
+        "world_size": max((entry.world_size for entry in facts.metrics if isinstance(entry, Progress)), default=None),
+        **_trained_by(facts),
         "execution": {"arn": execution.arn, "status": execution.status} if execution else None,
         "model_package": asdict(facts.package) if facts.package else None,
         "created": resource_rows(facts.created),
         "left_behind": None if facts.left_behind is None else resource_rows(facts.left_behind),
         "seconds": _seconds(outcome),
         "logs": sorted(str(path.relative_to(output)) for path in (output / LOGS).glob("*.log")),
+    }
+
+
+def _trained_by(facts: Facts) -> dict[str, Any]:
+    """Who trained, in the job's own words: in words, in processes, and in ranks where the job has those. Null is what it did not say."""
+    found = parts_of(facts.metrics)
+    return {
+        "trained_by": str(found) if found else None,
+        "processes": found.processes if found else None,
+        "ranks": dict(found.parts).get("ranks") if found else None,
     }
 
 
@@ -112,7 +123,9 @@ def print_result(console: Console, facts: dict[str, Any], output: Path) -> None:
         of = f" of {facts['images']:,} images" if facts["images"] is not None else ""
         console.print(f"test accuracy   {facts['accuracy']:.2%}{of}")
     if facts["images_per_second"] is not None:
-        console.print(f"training        {facts['images_per_second']:,.0f} images/s on {facts['ranks']} ranks")
+        console.print(
+            f"training        {facts['images_per_second']:,.0f} images/s on {facts['trained_by'] or 'an unknown number of processes'}"
+        )
     if facts["model_package"]:
         console.print(f"registered      {facts['model_package']['arn']} ({facts['model_package']['approval_status']})")
     if facts["endpoint_answers"]:

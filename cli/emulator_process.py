@@ -35,7 +35,16 @@ class Running:
     pid: int
     account: str
     region: str
+    cores: int
+    """Of the machine, that it may use."""
     enforces_iam: bool = False
+
+    @property
+    def notice(self) -> str | None:
+        """What the user should know of its machine."""
+        if self.cores > 1:
+            return None
+        return "this machine has one core: each host shows one GPU, so one rank trains where two or more cores would give two or more"
 
     @property
     def target(self) -> Target:
@@ -51,12 +60,16 @@ class EmulatorProcess:
     log: Path
     inherited: Mapping[str, str]
 
-    def start(self, account: str, region: str, enforce_iam: bool = False) -> Running:
-        """Removes what a crash left, starts it in its own session, and returns when it answers. Raises CommandError if it does not."""
+    def start(self, account: str, region: str, images: Mapping[str, str] | None = None, *, enforce_iam: bool = False) -> Running:
+        """Removes what a crash left, starts it in its own session, and returns when it answers. Raises CommandError if it does not.
+
+        `images`: runtimes by patterns of the user's own images.
+        """
         self.sweep()
         self.state.mkdir(parents=True)
         options = ("--port", "0", "--state-dir", str(self.state), "--account", account, "--region", region)
-        arguments = ("serve", *options, *(("--enforce-iam",) if enforce_iam else ()))
+        own = tuple(part for pattern, runtime in (images or {}).items() for part in ("--image", f"{pattern}={runtime}"))
+        arguments = ("serve", *options, *own, *(("--enforce-iam",) if enforce_iam else ()))
         process = start_detached(self._command("emulator serve", arguments, _START_TIMEOUT_S))
         try:
             running = self._wait_until_ready(process)
@@ -69,7 +82,8 @@ class EmulatorProcess:
         """The emulator of this state directory, if it runs and answers."""
         with suppress(OSError, ValueError, KeyError):
             told = json.loads((self.state / "emulator.json").read_text())
-            running = Running(told["endpoint"], told["pid"], told["account"], told["region"], told.get("enforces_iam", False))
+            enforces = told.get("enforces_iam", False)
+            running = Running(told["endpoint"], told["pid"], told["account"], told["region"], told["cores"], enforces)
             return running if is_alive(running.pid) and port_answers(running.endpoint) else None
         return None
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from lifecycle.events import Detail, Event, ExecutionChanged, Note, PhaseEnded, PhaseStarted, Planned, StepLogged, Trained, Transferred
 from lifecycle.execution import NOT_STARTED, Execution, Step
-from lifecycle.metrics import Epoch, Progress
+from lifecycle.metrics import Epoch, Metrics, Parts, Progress
 
 _MARKS = {"Succeeded": "[green]✓[/]", "Failed": "[red]✗[/]", "Stopped": "[yellow]■[/]", NOT_STARTED: "[dim]·[/]"}
 _BAR_WIDTH = 40
@@ -39,6 +39,7 @@ class LiveView:
         self._execution: Execution | None = None
         self._progress: Progress | None = None
         self._epoch: Epoch | None = None
+        self._trained_by: Parts | None = None
         self._transfer: Transferred | None = None
         self._detail = ""
         self._spinner = Spinner("dots")
@@ -73,9 +74,11 @@ class LiveView:
             case Detail(text) | StepLogged(_, text):
                 self._detail = text
 
-    def _remember(self, metrics: Progress | Epoch) -> None:
+    def _remember(self, metrics: Metrics) -> None:
         if isinstance(metrics, Progress):
             self._progress = metrics
+        elif isinstance(metrics, Parts):
+            self._trained_by = metrics
         else:
             self._epoch = metrics
 
@@ -120,12 +123,15 @@ class LiveView:
     def _training_runs(self) -> bool:
         return self._execution is not None and any(step.type == "Training" and not step.has_ended for step in self._execution.steps)
 
+    def _who(self, progress: Progress) -> str:
+        return str(self._trained_by or f"a world of {progress.world_size}")
+
     def _training(self, progress: Progress) -> RenderableType:
         epochs = self._epochs or progress.epoch
         accuracy = f", test accuracy {self._epoch.test_accuracy:.2%} after epoch {self._epoch.epoch}" if self._epoch else ""
         line = (
             f"   epoch {progress.epoch}/{self._epochs or '?'}, loss {progress.train_loss:.4f}{accuracy}, "
-            f"{progress.images_per_second:,.0f} images/s on {progress.world_size} ranks, {progress.elapsed_s:.0f} s"
+            f"{progress.images_per_second:,.0f} images/s on {self._who(progress)}, {progress.elapsed_s:.0f} s"
         )
         bar = [_bar("   training", progress.steps_done, epochs * progress.steps, "steps")] if self._training_runs() else []
         return Group(*bar, Text(line))

@@ -23,16 +23,18 @@ def local() -> None:
 @click.option("--enforce-iam", is_flag=True, help="Refuse what the policies of a caller's role do not allow, as AWS does.")
 @click.pass_obj
 def up(workspace: Workspace, environment: str, enforce_iam: bool) -> None:
-    """Start the emulator in the background, as the account and region of ENV (dev)."""
+    """Start the emulator in the background, as the account and region of ENV (dev), with its `local.images`."""
     settings = load_environment(environment, workspace.root)
     running = workspace.emulator.find()
     if running is None:
-        running = workspace.emulator.start(settings.account, settings.region, enforce_iam)
+        running = workspace.emulator.start(settings.account, settings.region, settings.local.images, enforce_iam=enforce_iam)
         click.echo(f"started: {_described(running)}")
     elif enforce_iam and not running.enforces_iam:
         raise UsageError("the emulator runs without --enforce-iam; run `shoal local down`, then `shoal local up --enforce-iam`")
     else:
         click.echo(f"running already: {_described(running)}")
+    if running.notice:
+        click.echo(running.notice)
     click.echo("for the aws CLI and your own boto3 code:")
     variables = loopback_variables(running.endpoint) | {"AWS_DEFAULT_REGION": running.region}
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):

@@ -20,6 +20,7 @@ from cli.demo_report import message_of, print_result, summary_of_file
 from cli.doctor import doctor
 from cli.image import image
 from cli.interrupts import interrupted_once
+from cli.parameters import parse_parameters
 from cli.plan import show_plan
 from cli.strategies import strategies
 from cli.sweep import sweep
@@ -58,7 +59,7 @@ def demo(
 ) -> None:
     """Run the whole of it on this machine: deploy ENV (dev), train on MNIST, evaluate, register, serve, and tear down."""
     folder = (output or workspace.root / "demo-out").resolve()
-    choice = Choice(environment, strategy, verbs.parse_parameters(parameters), enforce_iam)
+    choice = Choice(environment, strategy, parse_parameters(parameters), enforce_iam)
     with open_view() as view, interrupted_once() as shield:
         outcome = run_demo(workspace, choice, folder, view, shield)
     print_result(Console(soft_wrap=True), summary_of_file(folder), folder)

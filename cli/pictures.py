@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from lifecycle.metrics import Epoch, Progress
+from lifecycle.metrics import Metrics
 from lifecycle.report import EndpointAnswer, curve
 
 _RIGHT, _WRONG, _LOSS = "#1a7f37", "#cf222e", "#0969da"
@@ -35,7 +35,7 @@ def draw_digits(images: Sequence[Pixels], answers: Sequence[EndpointAnswer], pat
     _save(figure, path)
 
 
-def draw_curve(metrics: Sequence[Progress | Epoch], path: Path) -> None:
+def draw_curve(metrics: Sequence[Metrics], path: Path) -> None:
     """Training loss over steps (left axis, logarithmic), test accuracy at the end of each epoch (right axis)."""
     losses, accuracies = curve(metrics)
     figure = Figure(figsize=(8, 4.5), layout="constrained")

@@ -8,7 +8,7 @@ from typing import TextIO
 
 from lifecycle.events import Event, ExecutionChanged, Note, PhaseEnded, PhaseStarted, Planned, Trained, Transferred
 from lifecycle.execution import Execution
-from lifecycle.metrics import Epoch, Progress
+from lifecycle.metrics import Epoch, Metrics, Parts, Progress
 
 _PROGRESS_EVERY_S = 2.0
 
@@ -20,6 +20,7 @@ class PlainView:
         self._stream = stream
         self._statuses: dict[str, str] = {}
         self._next_progress_at = 0.0
+        self._trained_by: Parts | None = None
 
     def __enter__(self) -> PlainView:
         return self
@@ -54,14 +55,19 @@ class PlainView:
                 reason = f": {step.failure_reason}" if step.failure_reason else ""
                 self._say(f"step {step.name} ({step.type}): {step.status}{seconds}{reason}")
 
-    def _show_metrics(self, step: str, metrics: Progress | Epoch) -> None:
-        if isinstance(metrics, Epoch):
+    def _show_metrics(self, step: str, metrics: Metrics) -> None:
+        if isinstance(metrics, Parts):
+            self._trained_by = metrics
+        elif isinstance(metrics, Epoch):
             self._say(f"{step}: epoch {metrics.epoch}: test loss {metrics.test_loss:.4f}, test accuracy {metrics.test_accuracy:.2%}")
         elif self._is_due():
             self._say(
                 f"{step}: epoch {metrics.epoch} step {metrics.step}/{metrics.steps}: loss {metrics.train_loss:.4f}, "
-                f"{metrics.images_per_second:,.0f} images/s on {metrics.world_size} ranks, {metrics.elapsed_s:.0f} s"
+                f"{metrics.images_per_second:,.0f} images/s on {self._who(metrics)}, {metrics.elapsed_s:.0f} s"
             )
+
+    def _who(self, progress: Progress) -> str:
+        return str(self._trained_by or f"a world of {progress.world_size}")
 
     def _is_due(self) -> bool:
         now = time.monotonic()

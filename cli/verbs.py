@@ -11,11 +11,12 @@ from rich.table import Table
 
 from cli.demo import planned
 from cli.image import image_of
+from cli.parameters import check_values, parse_parameters
 from cli.view import open_view
 from cli.workspace import Session, Workspace
 from config.loader import load_environment, places
 from lifecycle import dataset, invoke
-from lifecycle.errors import LeftBehindError, NotFoundError, ParameterError
+from lifecycle.errors import LeftBehindError, NotFoundError, UsageError
 from lifecycle.execution import Execution
 from lifecycle.flow import phase
 from lifecycle.follow import Follower
@@ -107,6 +108,7 @@ def run(workspace: Workspace, environment: str, local: bool, parameters: tuple[s
     """Start an execution of ENV's pipeline."""
     session = workspace.open(environment, local)
     given = parse_parameters(parameters)
+    check_values(session.environment, given, workspace.root)
     arn = session.pipeline.start(given)
     click.echo(f"started: {arn}")
     if follow:
@@ -146,6 +148,9 @@ def stop(workspace: Workspace, environment: str, execution: str, local: bool) ->
     """Ask EXECUTION (an ARN, an id, or `latest`) to stop."""
     session = workspace.open(environment, local)
     arn = session.pipeline.find(execution)
+    look = session.pipeline.look(arn)
+    if look.has_ended:
+        raise UsageError(f"execution {look.id} has ended already as {look.status}: there is nothing to stop")
     session.pipeline.stop(arn)
     click.echo(f"stopping: {arn}")
 
@@ -205,22 +210,11 @@ def destroy(workspace: Workspace, environment: str, local: bool) -> None:
     click.echo(f"destroyed: nothing named {session.names.prefix} is left")
 
 
-def parse_parameters(given: tuple[str, ...]) -> dict[str, str]:
-    """`KEY=VALUE` arguments as a dictionary. Raises ParameterError."""
-    parameters = {}
-    for entry in given:
-        name, separator, value = entry.partition("=")
-        if not separator or not name:
-            raise ParameterError(f"--parameter {entry!r}: write KEY=VALUE")
-        parameters[name] = value
-    return parameters
-
-
 def _follow(session: Session, arn: str, parameters: dict[str, str]) -> None:
     try:
         with open_view() as view:
             view(planned(session.pipeline, parameters))
-            follower = Follower(session.pipeline, arn, view, session.poll_s)
+            follower = Follower(session.pipeline, arn, view, session.poll_s, logs_command=f"shoal logs {session.arguments}")
             execution = follower.follow()
     except KeyboardInterrupt:
         arguments = f"{session.arguments} {arn.rpartition('/')[2]}"

@@ -45,10 +45,17 @@ class Strategy(StrEnum):
 
 
 class Collective(StrEnum):
-    """The collective that smddp accelerates; the two exclude each other (AllReduce needs mpirun, AllGather torchrun)."""
+    """The collective that smddp accelerates; the two exclude each other."""
 
     ALLREDUCE = "allreduce"
     ALLGATHER = "allgather"
+
+
+class Launcher(StrEnum):
+    """What starts the ranks of smddp with AllGather; AllReduce has mpirun only."""
+
+    TORCHRUN = "torchrun"
+    MPIRUN = "mpirun"
 
 
 class Framework(StrEnum):
@@ -97,12 +104,14 @@ class Training(Settings):
     """A recipe, that is, a folder in images/: `shoal image build` builds it in the account, and training uses it instead of AWS's image."""
     collective: Collective = Collective.ALLREDUCE
     """The collective smddp accelerates; only read with strategy smddp."""
+    launcher: Launcher = Launcher.TORCHRUN
+    """What starts smddp's AllGather: torchrun, or mpirun, which sets SMDATAPARALLEL_OPTIMIZE_SDP; only read with collective allgather."""
     fallback: Strategy | None = None
     """Strategy to swap to, with a notice, where `strategy` cannot run; without it that is an error."""
     custom_mpi_options: str = ""
     """Extra mpirun options, split at white space by the toolkit; only for launchers that use mpirun."""
     processes_per_host: Annotated[int, Field(ge=1, le=128)] | None = None
-    """Ranks on each node, with strategy horovod; left out, one per GPU, or one."""
+    """Ranks on each node, for launchers that start several (mpirun, torchrun); left out, one per GPU, or one."""
     instance_type: InstanceType = "ml.p4d.24xlarge"
     """SageMaker instance type of each training node."""
     other_instance_types: tuple[InstanceType, ...] = ()
@@ -155,6 +164,13 @@ class Endpoint(Settings):
     """The smoke test fails when the slowest answer took longer than this many milliseconds."""
 
 
+class Local(Settings):
+    """What only the emulator on this machine needs to know."""
+
+    images: dict[Annotated[str, StringConstraints(pattern=r"^[^\s=]+$")], Framework] = Field(default_factory=dict)
+    """Images of your own, by URI or shell pattern, each with the framework whose local runtime stands for it: see images/README.md."""
+
+
 class Environment(Settings):
     """One environment: one file in `environments/`, one `cdk.Stage`."""
 
@@ -186,5 +202,7 @@ class Environment(Settings):
     """The temporary endpoint."""
     observability: Observability = Observability()
     """Alarms, budget and logs."""
+    local: Local = Local()
+    """What only the emulator on this machine needs to know; AWS never sees it."""
     pipeline: PipelineFunction | None = None
     """Your own pipeline instead of Shoal's: `module:function` in lower case, from the repository root; see docs/own-pipeline.md."""

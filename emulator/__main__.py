@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from emulator.control.state import State
@@ -47,6 +47,8 @@ def parser() -> argparse.ArgumentParser:
     serve_parser.add_argument("--accelerators", type=int, default=0, help="GPUs of this machine that training jobs may use")
     serve_parser.add_argument("--schedule-speed", type=float, default=1.0, help="60 makes a minute of event rules' schedules a second")
     serve_parser.add_argument("--enforce-iam", action="store_true", help="refuse what the policies of the caller's role do not allow")
+    own_images = "an image of your own (its URI, or a shell pattern) and the runtime that stands for it; may be repeated"
+    serve_parser.add_argument("--image", type=own_image, action="append", default=[], metavar="URI=RUNTIME", help=own_images)
     status_parser = commands.add_parser("status", help="say whether an emulator runs with the state directory")
     down_parser = commands.add_parser("down", help="stop the emulator of the state directory, or clean up after a crash")
     for each in (serve_parser, status_parser, down_parser):
@@ -61,25 +63,33 @@ def account_id(text: str) -> str:
     return text
 
 
+def own_image(text: str) -> tuple[str, str]:
+    pattern, separator, runtime = text.rpartition("=")
+    if not separator or not pattern or not runtime:
+        raise argparse.ArgumentTypeError(f"'{text}' is not URI=RUNTIME")
+    return pattern, runtime
+
+
 def serve(options: argparse.Namespace) -> int:
     """Serve until a signal; prints one JSON line when requests are answered."""
+    on_signals(lambda: sys.exit(0))  # until something runs: the import below takes seconds
     state = State(options.state_dir.resolve())
     state.claim()
     isolate(options.account)
     logging.basicConfig(filename=state.folder / "emulator.log", level=logging.INFO, format=LOG_FORMAT)
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
 
     from emulator.server import Emulator, Options  # moto reads the environment when it is imported
 
+    on_signals(stop.set)
     chosen = Options(
         state.folder,
         options.account,
         options.region,
         options.port,
         options.accelerators,
-        options.schedule_speed,
+        images=dict(options.image),
+        schedule_speed=options.schedule_speed,
         enforce_iam=options.enforce_iam,
     )
     emulator = Emulator(chosen)
@@ -90,6 +100,12 @@ def serve(options: argparse.Namespace) -> int:
     finally:
         emulator.close()
     return 0
+
+
+def on_signals(act: Callable[[], object]) -> None:
+    """Do this when the emulator is asked to stop."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: act())
 
 
 def isolate(account: str) -> None:

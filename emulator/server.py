@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,8 @@ from emulator.control.sagemaker import Gateway, SageMaker
 from emulator.control.state import State
 from emulator.errors import EmulatorError
 from emulator.processes import ProcessRegistry, started_at
+from emulator.runtimes.catalog import runtimes
+from emulator.sagemaker.jobs.containers import Machine
 from emulator.sagemaker.service import SageMakerService
 from emulator.sagemaker.settings import Settings
 
@@ -54,16 +56,23 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Options:
-    """What `serve` is told. `accelerators`: how many GPUs of this machine training jobs may use;
-    `schedule_speed`: how much faster than the clock schedules run; `enforce_iam`: whether callers' policies are applied."""
+    """What `serve` is told. `accelerators`: how many GPUs of this machine training jobs may use; `images`: runtimes by patterns of the
+    user's own images; `schedule_speed`: how much faster than the clock schedules run; `enforce_iam`: whether callers' policies are
+    applied. Raises EmulatorError for a runtime that there is not."""
 
     state_dir: Path
     account: str
     region: str
     port: int = 0
     accelerators: int = 0
+    images: Mapping[str, str] = field(default_factory=dict)
     schedule_speed: float = 1.0
     enforce_iam: bool = False
+
+    def __post_init__(self) -> None:
+        for pattern, runtime in self.images.items():
+            if runtime not in runtimes():
+                raise EmulatorError(f"--image {pattern}={runtime}: there is no runtime {runtime!r}; there are: {', '.join(runtimes())}")
 
 
 class QuietRequestHandler(MotoRequestHandler):
@@ -94,7 +103,8 @@ class Emulator:
         self.sources = EventSources(self.identity, self.clients, self.functions)
         self.events = Events(self.identity, self.clients, self.functions, options.schedule_speed)
         self.fsx = Fsx(FileSystems(self.identity, self.clients, options.state_dir / "fsx"))
-        self.sagemaker: SageMaker = SageMakerService(self._context(), Settings(accelerators=options.accelerators or None))
+        settings = Settings(accelerators=options.accelerators or None, images=options.images)
+        self.sagemaker: SageMaker = SageMakerService(self._context(), settings)
         self.evaluator = Evaluator(self.registry)
         self.authorizer = self._authorizer()
         self.cloudformation = CloudFormation(self.identity, self.clients, self.functions, self.endpoint_url)
@@ -137,6 +147,7 @@ class Emulator:
             "account": self.options.account,
             "region": self.options.region,
             "enforces_iam": self.options.enforce_iam,
+            "cores": Machine.here(None).cores,
         }
 
     def close(self) -> None:

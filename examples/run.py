@@ -54,6 +54,7 @@ def run_chosen(chosen: Sequence[str], variables: dict[str, str]) -> None:
     if "notebook" in chosen:
         run("the notebook", [str(PYTHON), "-m", "examples.make_notebook"], variables)
     if "sdk" in chosen:
+        shoal("check")
         shoal("deploy", "sdk", "--local")
         shoal("data", "upload", "sdk", "--local")
         shoal("run", "sdk", "--local", "--follow")
@@ -76,7 +77,7 @@ def install() -> None:
 
 
 def make_checkout() -> None:
-    """Links to this checkout; two files are copies, and the environments are `dev` and the example's `sdk`."""
+    """Links to this checkout; two files are copies, and the environments are `dev`, the example's `sdk` and its twin for TensorFlow."""
     shutil.rmtree(CHECKOUT, ignore_errors=True)
     (CHECKOUT / "environments").mkdir(parents=True)
     (CHECKOUT / ".shoal").mkdir()
@@ -88,6 +89,12 @@ def make_checkout() -> None:
     (CHECKOUT / "environments" / "strategies").symlink_to(ROOT / "environments" / "strategies")
     shutil.copy(ROOT / "environments" / "dev.yaml", CHECKOUT / "environments")
     shutil.copy(HERE / "sdk.yaml", CHECKOUT / "environments")
+    (CHECKOUT / "environments" / "sdk-tf.yaml").write_text(for_tensorflow((HERE / "sdk.yaml").read_text(encoding="utf-8")))
+
+
+def for_tensorflow(text: str) -> str:
+    """The same environment for TensorFlow, whose jobs need one hyperparameter more."""
+    return text.replace("name: sdk", "name: sdk-tf").replace("training:\n", "training:\n  framework: tensorflow\n")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ Shoal's own pipeline. It trains as the environment file says, and does nothing e
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import boto3
 
@@ -36,13 +37,14 @@ def build(environment: Environment, infrastructure: Infrastructure) -> Pipeline:
     """One training step; the number of epochs may change from execution to execution."""
     names, training = Names(environment), environment.training
     epochs = ParameterInteger("Epochs", default_value=int(training.hyperparameters["epochs"]))
+    output = [f"s3://{names.bucket('artifacts')}/training", ExecutionVariables.PIPELINE_EXECUTION_ID]
     session = _session(environment)
     trainer = ModelTrainer(
         sagemaker_session=session,
         role=infrastructure.training_role_arn,
         training_image=resolve(training, environment.region).image_uri,
         base_job_name="train",
-        hyperparameters=_hyperparameters(environment, infrastructure) | {"epochs": epochs.to_string()},
+        hyperparameters=_hyperparameters(environment, infrastructure, output) | {"epochs": epochs.to_string()},
         compute=Compute(
             instance_type=training.instance_type, instance_count=training.instance_count, volume_size_in_gb=training.volume_size_gb
         ),
@@ -50,22 +52,22 @@ def build(environment: Environment, infrastructure: Infrastructure) -> Pipeline:
             subnets=list(infrastructure.training_subnet_ids), security_group_ids=list(infrastructure.training_security_group_ids)
         ),
         stopping_condition=StoppingCondition(max_runtime_in_seconds=training.max_runtime_s),
-        output_data_config=OutputDataConfig(
-            s3_output_path=Join(on="/", values=[f"s3://{names.bucket('artifacts')}/training", ExecutionVariables.PIPELINE_EXECUTION_ID]),
-            kms_key_id=infrastructure.kms_key_arn,
-        ),
+        output_data_config=OutputDataConfig(s3_output_path=Join(on="/", values=output), kms_key_id=infrastructure.kms_key_arn),
     )
     channels = [InputData(channel_name=channel, data_source=f"{names.dataset_uri}/{channel}/") for channel in ("train", "test")]
     step = TrainingStep(name="Train", step_args=trainer.train(input_data_config=channels))
     return Pipeline(name=names.pipeline, parameters=[epochs], steps=[step], sagemaker_session=session, pipeline_experiment_config=None)
 
 
-def _hyperparameters(environment: Environment, infrastructure: Infrastructure) -> dict[str, object]:
-    return dict(
-        resolve(environment.training, environment.region).for_job(
-            infrastructure.code_uri, Names(environment).pipeline, environment.training.hyperparameters
-        )
-    )
+def _hyperparameters(environment: Environment, infrastructure: Infrastructure, output: list[Any]) -> dict[str, Any]:
+    """The launch contract's; what is one execution's own, its name and its folder in S3, gets its value when it starts."""
+    name, training = Names(environment).pipeline, environment.training
+    launch = resolve(training, environment.region)
+    found: dict[str, Any] = dict(launch.for_job(infrastructure.code_uri, name, training.hyperparameters, output_path=output[0]))
+    found["sagemaker_job_name"] = Join(on="-", values=[name, ExecutionVariables.PIPELINE_EXECUTION_ID])
+    if launch.needs_model_dir:
+        found["model_dir"] = Join(on="/", values=[*output, "model"])
+    return found
 
 
 def _session(environment: Environment) -> PipelineSession:

@@ -73,20 +73,20 @@ from sagemaker.train.model_trainer import ModelTrainer
 
 logging.getLogger("sagemaker").setLevel(logging.WARNING)
 settings = environment.training
-job = f"{names.pipeline}-by-hand"
+job, output_uri = f"{names.pipeline}-by-hand", f"s3://{names.bucket('artifacts')}/training/by-hand"
 no_telemetry = {"SchemaVersion": "1.0", "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}}}
 trainer = ModelTrainer(
     sagemaker_session=Session(boto_session=boto, default_bucket=names.bucket("artifacts"), sagemaker_config=no_telemetry),
     role=names.role_arn("training"),
     training_image=launch.image_uri,
     base_job_name=job,
-    hyperparameters=launch.for_job(deployed["CodeUri"], job, settings.hyperparameters),
+    hyperparameters=launch.for_job(deployed["CodeUri"], job, settings.hyperparameters, output_uri),
     compute=Compute(
         instance_type=settings.instance_type, instance_count=settings.instance_count, volume_size_in_gb=settings.volume_size_gb
     ),
     networking=Networking(subnets=[deployed["TrainingSubnetId"]], security_group_ids=[deployed["TrainingSecurityGroupId"]]),
     stopping_condition=StoppingCondition(max_runtime_in_seconds=settings.max_runtime_s),
-    output_data_config=OutputDataConfig(s3_output_path=f"s3://{names.bucket('artifacts')}/training/by-hand"),
+    output_data_config=OutputDataConfig(s3_output_path=output_uri),
 )
 channels = [InputData(channel_name=channel, data_source=f"{names.dataset_uri}/{channel}/") for channel in ("train", "test")]
 trainer.train(input_data_config=channels, wait=True, logs=False)
@@ -161,3 +161,5 @@ print("by:      ", answer["model"]["training_job_name"])
 # %%
 cleanup.close()
 print("endpoints left:", [each.endpoint_name for each in Endpoint.get_all(name_contains=job, session=boto)])
+print("configurations left:", [each.endpoint_config_name for each in EndpointConfig.get_all(name_contains=job, session=boto)])
+print("models left:", [each.model_name for each in Model.get_all(name_contains=job, session=boto)])

@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> int:
         return 0
     name, region = (*arguments, "us-east-1")[:2]
     try:
-        print(recipes.build_command(name, region, f"shoal-{name}:1"))
+        print(recipes.build_command(name, region, recipes.local_tag(name)))
     except recipes.UnknownRecipeError as error:
         print(f"images: {error}", file=sys.stderr)
         return 2

@@ -6,6 +6,8 @@ guide's checklist (github.com/awsdocs/amazon-sagemaker-developer-guide, doc_sour
 
 from __future__ import annotations
 
+import json
+import posixpath
 import re
 from collections.abc import Iterator
 
@@ -125,7 +127,7 @@ def _start_mistakes(stage: Stage) -> Iterator[tuple[int, str]]:
 
 def _code_mistakes(file: Dockerfile, stage: Stage) -> Iterator[tuple[int, str]]:
     """The trap: where /opt/ml/code is not empty, the toolkit ignores the archive that a job submits."""
-    writes = [each for each in stage.instructions if _writes_code(each)]
+    writes = _code_writes(file, stage)
     variables = file.environment(stage)
     if writes and stage is file.stages[-1]:
         yield writes[0].line, f"the default target fills {CODE}: every job's code archive would be ignored; do it in a stage of its own"
@@ -133,15 +135,46 @@ def _code_mistakes(file: Dockerfile, stage: Stage) -> Iterator[tuple[int, str]]:
         yield writes[0].line, f"fills {CODE} without SAGEMAKER_SUBMIT_DIRECTORY={CODE}: the toolkit would not look there"
     if writes and "SAGEMAKER_PROGRAM" not in variables:
         yield writes[0].line, f"fills {CODE} without SAGEMAKER_PROGRAM: the toolkit would not know what to start"
-    filled = any(_writes_code(each) for part in file.lineage(stage) for each in part.instructions)
+    filled = any(_code_writes(file, part) for part in file.lineage(stage))
     if "SAGEMAKER_PROGRAM" in variables and not filled:
         yield stage.line, "sets SAGEMAKER_PROGRAM, which wins over every job's entry point, without code in the image"
 
 
-def _writes_code(each: Instruction) -> bool:
-    if each.keyword == "COPY":
-        return each.value.split()[-1].startswith(CODE)
-    return each.keyword == "RUN" and re.search(rf"(>|cp|mv|clone|-C)[^&;|]* {CODE}\b", each.value) is not None
+def _code_writes(file: Dockerfile, stage: Stage) -> list[Instruction]:
+    """The instructions that put something there, by its path or by one relative to WORKDIR."""
+    folder, found = _last_folder(file, stage), []
+    for each in stage.instructions:
+        if each.keyword == "WORKDIR":
+            folder = posixpath.join(folder, each.value.strip("\"'"))
+        elif each.keyword in ("COPY", "ADD"):
+            found += [each] if _is_code(posixpath.join(folder, _destination(each.value))) else []
+        elif each.keyword == "RUN" and _runs_into_code(each.value, folder):
+            found.append(each)
+    return found
+
+
+def _last_folder(file: Dockerfile, stage: Stage) -> str:
+    """Where the stages that this one is built on have left WORKDIR."""
+    folder = "/"
+    for part in file.lineage(stage)[:-1]:
+        for each in part.of("WORKDIR"):
+            folder = posixpath.join(folder, each.value.strip("\"'"))
+    return folder
+
+
+def _destination(value: str) -> str:
+    """Of a COPY or ADD, in either form."""
+    words = json.loads(value[value.index("[") :]) if value.endswith("]") else value.split()
+    return str(words[-1])
+
+
+def _is_code(path: str) -> bool:
+    return f"{posixpath.normpath(path)}/".startswith(f"{CODE}/")
+
+
+def _runs_into_code(command: str, folder: str) -> bool:
+    writer = r"(>|\b(cp|mv|ln|install|rsync|clone)\b|\s-[CdoO]\b)[^&;|]*"
+    return re.search(rf"{writer} {CODE}\b", command) is not None or (_is_code(folder) and re.search(writer, command) is not None)
 
 
 def _checklist_mistakes(file: Dockerfile, stage: Stage) -> Iterator[str]:

@@ -16,6 +16,11 @@ def dockerfile_of(name: str) -> Path:
     return HERE / name / "Dockerfile"
 
 
+def local_tag(name: str) -> str:
+    """What the image is called where it was built; the emulator knows its repository by this name (emulator/images.yaml)."""
+    return f"shoal-{name}:1"
+
+
 def build_command(name: str, region: str, tag: str) -> str:
     """Run it at the repository's root, logged in to the base image's registry."""
     arguments = [part for key, value in build_arguments(name, region).items() for part in ("--build-arg", f"{key}={value}")]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lifecycle.execution import Execution
-from lifecycle.metrics import Epoch, Progress
+from lifecycle.metrics import Metrics
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Trained:
     """A step printed a line with training metrics."""
 
     step: str
-    metrics: Progress | Epoch
+    metrics: Metrics
 
 
 Event = PhaseStarted | PhaseEnded | Detail | Note | Transferred | Planned | ExecutionChanged | StepLogged | Trained

@@ -28,6 +28,8 @@ class Follower:
     report: Report
     poll_s: float
     log_folder: Path | None = None
+    logs_command: str = ""
+    """What prints a step's log when execution and step are added to it; named where there is no folder."""
     _tails: dict[str, LogTail | None] = field(default_factory=dict)
     _last: dict[str, deque[str]] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)
@@ -96,4 +98,6 @@ class Follower:
         if self.log_folder and step.name in self._last:
             return str(self.log_folder / f"{step.name}.log")
         tail = self._tails.get(step.name)
+        if tail and self.logs_command:
+            return f"`{self.logs_command} {self.arn.rpartition('/')[2]} {step.name}` ({tail.location})"
         return str(tail.location) if tail else None

@@ -14,6 +14,25 @@ _PROGRESS = re.compile(
 _EPOCH = re.compile(
     rf"epoch=(?P<epoch>\d+) test_loss=(?P<loss>{_NUMBER}) test_accuracy=(?P<accuracy>{_NUMBER}) elapsed_s=(?P<elapsed>{_NUMBER})"
 )
+_PARTS = re.compile(r"(?:^|[\s:>])processes=(?P<processes>\d+)(?P<parts>(?: [a-z_]+=\d+)*)$")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Who trains, in the job's own words: so many processes, and how many of what they are."""
+
+    processes: int
+    parts: tuple[tuple[str, int], ...] = ()
+    """Such as (("chiefs", 1), ("parameter_servers", 3), ("workers", 2)); empty when the job does not say."""
+
+    def __str__(self) -> str:
+        """`2 ranks`, `1 process`, `2 replicas in one process`, `1 chief, 3 parameter servers, 2 workers`."""
+        if self.processes == 1 and all(count == 1 for _, count in self.parts):
+            return "1 process"
+        named = ", ".join(f"{count} {_words(name, count)}" for name, count in self.parts) or f"{self.processes} processes"
+        if not self.parts or sum(count for _, count in self.parts) == self.processes:
+            return named
+        return f"{named} in {'one process' if self.processes == 1 else f'{self.processes} processes'}"
 
 
 @dataclass(frozen=True)
@@ -29,6 +48,7 @@ class Progress:
     """Of all ranks together."""
     elapsed_s: float
     world_size: int
+    """How many compute at once: ranks, replicas or workers, whichever the job has."""
 
     @property
     def steps_done(self) -> float:
@@ -46,7 +66,15 @@ class Epoch:
     elapsed_s: float
 
 
-def parse(line: str) -> Progress | Epoch | None:
+Metrics = Progress | Epoch | Parts
+
+
+def _words(name: str, count: int) -> str:
+    words = name.replace("_", " ")
+    return words.removesuffix("s") if count == 1 else words
+
+
+def parse(line: str) -> Metrics | None:
     """The metrics in one log line, or None if it has none."""
     if found := _PROGRESS.search(line):
         return Progress(
@@ -60,9 +88,12 @@ def parse(line: str) -> Progress | Epoch | None:
         )
     if found := _EPOCH.search(line):
         return Epoch(int(found["epoch"]), float(found["loss"]), float(found["accuracy"]), float(found["elapsed"]))
+    if found := _PARTS.search(line):
+        named = (part.split("=") for part in found["parts"].split())
+        return Parts(int(found["processes"]), tuple((name, int(count)) for name, count in named))
     return None
 
 
-def parse_all(lines: Iterable[str]) -> tuple[Progress | Epoch, ...]:
+def parse_all(lines: Iterable[str]) -> tuple[Metrics, ...]:
     """The metrics of a whole log, in its order."""
     return tuple(metrics for line in lines if (metrics := parse(line)) is not None)

@@ -13,7 +13,7 @@ from lifecycle.errors import LifecycleError
 from lifecycle.execution import Execution
 from lifecycle.inventory import Resource
 from lifecycle.jobs import job_name
-from lifecycle.metrics import Epoch, Progress
+from lifecycle.metrics import Epoch, Metrics, Parts, Progress
 from lifecycle.target import Target
 
 _MADE_BY_STEPS = {
@@ -85,8 +85,13 @@ def model_package_of(target: Target, execution: Execution, step: str = "Register
     return ModelPackage(arn, target.client("sagemaker").describe_model_package(ModelPackageName=arn)["ModelApprovalStatus"])
 
 
-def throughput_of(metrics: Iterable[Progress | Epoch]) -> float | None:
-    """Median of the images per second that training printed, all ranks together."""
+def parts_of(metrics: Iterable[Metrics]) -> Parts | None:
+    """Who trained, as the job said last; None if it did not."""
+    return next((entry for entry in reversed(list(metrics)) if isinstance(entry, Parts)), None)
+
+
+def throughput_of(metrics: Iterable[Metrics]) -> float | None:
+    """Median of the images per second that training printed, all processes together."""
     rates = [entry.images_per_second for entry in metrics if isinstance(entry, Progress)]
     return median(rates) if rates else None
 
@@ -112,7 +117,7 @@ def resource_rows(resources: Iterable[Resource]) -> list[dict[str, str]]:
     return [asdict(resource) for resource in sorted(once.values())]
 
 
-def curve(metrics: Sequence[Progress | Epoch]) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+def curve(metrics: Sequence[Metrics]) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
     """Points (step, training loss) and (step, test accuracy) of a training run."""
     losses = [(entry.steps_done, entry.train_loss) for entry in metrics if isinstance(entry, Progress)]
     per_epoch = max((entry.steps for entry in metrics if isinstance(entry, Progress)), default=0)

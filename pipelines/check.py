@@ -15,7 +15,7 @@ from config.loader import environment_file, places
 from config.names import Names
 from config.rules import is_placeholder_account
 from config.settings import Environment, InputMode, Target
-from pipelines import capacity, other_types, shapes
+from pipelines import capacity, other_types, script_options, shapes
 from pipelines.errors import DefinitionError
 from pipelines.launch import fabric, recipes, resolve, tables
 from pipelines.own_pipeline import definition_of
@@ -46,8 +46,9 @@ def check(environment: Environment, root: Path | None = None, strategy: str | No
     if problems:
         raise ConfigError(file, problems, where)
     try:
-        launch = resolve(environment.training, environment.region, file)
+        launch = resolve(environment.training, environment.region, file, root)
         _require_scripts(environment, root, launch.entry_point)
+        _require_options(environment, root, launch.entry_point)
         definition = definition_of(environment, placeholder_infrastructure(environment), root)
     except ConfigError as error:
         raise type(error)(file, error.problems, where) from error
@@ -97,6 +98,12 @@ def _other_architectures(environment: Environment) -> Iterator[Problem]:
 def _require_scripts(environment: Environment, root: Path | None, entry_point: str) -> None:
     """Raises ConfigError."""
     if problems := _missing_scripts(environment, root, entry_point):
+        raise ConfigError(environment_file(environment.name), problems)
+
+
+def _require_options(environment: Environment, root: Path | None, entry_point: str) -> None:
+    """Raises ConfigError."""
+    if problems := list(script_options.problems_of(environment.training, entry_point, root)):
         raise ConfigError(environment_file(environment.name), problems)
 
 

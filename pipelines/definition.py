@@ -8,6 +8,7 @@ What each step asks SageMaker for is in `pipelines.requests`; what may change pe
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from config.hyperparameters import as_text, parameter_name, parameter_type
@@ -16,7 +17,7 @@ from config.names import Names
 from config.settings import Environment
 from pipelines.expressions import EXECUTION_ARN, Join, Parameter, Property, PropertyFile
 from pipelines.graph import Pipeline
-from pipelines.launch import resolve
+from pipelines.launch import Launch, resolve
 from pipelines.requests import EVALUATION_FILE, EVALUATION_OUTPUT, Infrastructure, MountedFileSystem, Parameters, Requests
 from pipelines.retries import CREATE_CALL, JOB
 from pipelines.steps import (
@@ -38,13 +39,16 @@ from pipelines.steps import (
 __all__ = ["Infrastructure", "MountedFileSystem", "build"]
 
 
-def build(environment: Environment, infrastructure: Infrastructure, *, teardown_after_any: bool = False) -> dict[str, Any]:
+def build(
+    environment: Environment, infrastructure: Infrastructure, root: Path | None = None, *, teardown_after_any: bool = False
+) -> dict[str, Any]:
     """The definition. `teardown_after_any` gives Teardown the run condition `Any`, which the service has had since October 2026 only.
 
+    `root` is the repository, whose source folder may name what an image lacks.
     Raises LaunchError when the training cannot run where it is sent, and GraphError when the steps do not fit together.
     """
-    parameters = declare(environment, infrastructure)
-    launch = resolve(environment.training, environment.region, environment_file(environment.name))
+    launch = resolve(environment.training, environment.region, environment_file(environment.name), root)
+    parameters = declare(environment, infrastructure, launch)
     requests = Requests(environment, infrastructure, launch, parameters)
 
     train = Training("Train", requests.training(), retries=(CREATE_CALL, JOB))
@@ -86,7 +90,7 @@ def build(environment: Environment, infrastructure: Infrastructure, *, teardown_
     return Pipeline(parameters.all(), (train, evaluate, gate)).to_dict()
 
 
-def declare(environment: Environment, infrastructure: Infrastructure) -> Parameters:
+def declare(environment: Environment, infrastructure: Infrastructure, launch: Launch) -> Parameters:
     """The parameters, with the environment's values as defaults."""
     training, mounted = environment.training, infrastructure.file_system
     train_uri, test_uri = (_dataset(environment, channel) for channel in ("train", "test"))
@@ -100,7 +104,7 @@ def declare(environment: Environment, infrastructure: Infrastructure) -> Paramet
         min_accuracy=Parameter("MinAccuracy", "Float", environment.evaluation.min_accuracy),
         hyperparameters={
             name: Parameter(parameter_name(name), parameter_type(value), as_text(value) if isinstance(value, bool) else value)
-            for name, value in training.hyperparameters.items()
+            for name, value in launch.script_arguments(training.hyperparameters).items()
         },
     )
 

@@ -42,7 +42,7 @@ def definition_of(environment: Environment, infrastructure: Infrastructure, root
     Raises ConfigError when the user's function or what it returned cannot be used, DefinitionError when Shoal's own cannot.
     """
     if environment.pipeline is None:
-        definition = build(environment, infrastructure)
+        definition = build(environment, infrastructure, root)
         shapes.check(definition)
         return definition
     try:

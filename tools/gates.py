@@ -22,8 +22,8 @@ LINT: tuple[tuple[str, list[str]], ...] = (
 )
 TESTS: tuple[tuple[str, list[str]], ...] = (
     ("environments", [PYTHON, "-m", "cli", "check"]),
-    ("pytest, loopback only", [PYTHON, "-m", "tools.loopback", PYTHON, "-m", "pytest", "-m", "not registry"]),
-    ("pytest, package registry", [PYTHON, "-m", "pytest", "-m", "registry", "tests/emulator/sagemaker"]),
+    ("pytest, loopback only", [PYTHON, "-m", "tools.loopback", PYTHON, "-m", "pytest", "-rs", "-m", "not registry"]),
+    ("pytest, package registry", [PYTHON, "-m", "pytest", "-rs", "-m", "registry", "tests/emulator/sagemaker"]),
 )
 
 

@@ -86,6 +86,8 @@ class Image:
     environment: Mapping[str, str]
     program: str
     """What the container starts when nothing else is asked for: a file of `container/inside`."""
+    is_declared: bool = False
+    """An image of the user's own, which is here what they said it is: AWS's image of that runtime, without what theirs adds."""
 
 
 def default_cache() -> Path:
@@ -124,12 +126,22 @@ def _runtime(name: str) -> Runtime:
     return Runtime(name, REPOSITORY / entry["lock"], packages, entry["check"], apart, entry["build"] == "on first use")
 
 
-def image(uri: str, use: str) -> Image | None:
-    """The entry for an image URI and a use (training, processing, inference); None when there is none."""
-    for entry in _catalog()["images"]:
-        if fnmatch.fnmatchcase(uri, entry["image"]) and use in entry["uses"]:
-            return Image(entry["image"], frozenset(entry["uses"]), _runtime(entry["runtime"]), entry["environment"], entry["program"])
-    return None
+def image(uri: str, use: str, declared: Mapping[str, str] | None = None) -> Image | None:
+    """The entry for an image URI and a use (training, processing, inference); None when there is none.
+
+    `declared`: runtimes by patterns of the user's own images, for those that the catalog does not have.
+    """
+    of_use = [entry for entry in _catalog()["images"] if use in entry["uses"]]
+    for entry in of_use:
+        if fnmatch.fnmatchcase(uri, entry["image"]):
+            return _image(entry, is_declared="built_from" in entry)
+    runtime = next((name for pattern, name in (declared or {}).items() if fnmatch.fnmatchcase(uri, pattern)), None)
+    return next((_image(entry, is_declared=True) for entry in of_use if entry["runtime"] == runtime), None)
+
+
+def _image(entry: Mapping[str, Any], is_declared: bool) -> Image:
+    runtime = _runtime(entry["runtime"])
+    return Image(entry["image"], frozenset(entry["uses"]), runtime, entry["environment"], entry["program"], is_declared)
 
 
 def image_patterns(use: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -11,6 +12,8 @@ class Settings:
 
     accelerators: int | None = None
     """Devices each emulated GPU host shows; None: what the instance type has, at most one per core."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """Runtimes by the patterns of the user's own images, for which they stand."""
     stop_grace_s: float = 120.0
     """From SIGTERM to SIGKILL (API_StopTrainingJob: 120 seconds)."""
     container_start_s: float = 480.0

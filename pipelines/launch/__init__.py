@@ -9,6 +9,7 @@ from pipelines.launch.contract import (
     PytorchDdp,
     SingleProcess,
     SmddpAllGather,
+    SmddpAllGatherByMpirun,
     SmddpAllReduce,
     Torchrun,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "PytorchDdp",
     "SingleProcess",
     "SmddpAllGather",
+    "SmddpAllGatherByMpirun",
     "SmddpAllReduce",
     "Torchrun",
     "resolve",

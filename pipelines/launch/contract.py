@@ -11,6 +11,9 @@ import json
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+OPTIMIZE_SDP = "SMDATAPARALLEL_OPTIMIZE_SDP"
+"""Environment variable by which smddp under mpirun accelerates AllGather instead of AllReduce."""
+
 
 class Contract(Protocol):
     """What every strategy knows of itself."""
@@ -27,6 +30,11 @@ class Contract(Protocol):
         ...
 
 
+def _ranks(processes_per_host: int | None) -> dict[str, str]:
+    """The toolkit reads this key for every launcher that starts several ranks (runner.py); SDK v2 writes it for `mpi` only."""
+    return {"sagemaker_mpi_num_of_processes_per_host": str(processes_per_host)} if processes_per_host else {}
+
+
 @dataclass(frozen=True)
 class SmddpAllReduce:
     """smddp under mpirun: its AllReduce, NCCL's AllGather. SDK v2: `smdistributed.dataparallel`."""
@@ -35,12 +43,17 @@ class SmddpAllReduce:
     launcher: ClassVar[str] = "mpirun"
     names_instance_type: ClassVar[bool] = True
     custom_mpi_options: str = ""
+    processes_per_host: int | None = None
 
     def hyperparameters(self) -> dict[str, str]:
         return {
             "sagemaker_distributed_dataparallel_enabled": "true",
-            "sagemaker_distributed_dataparallel_custom_mpi_options": json.dumps(self.custom_mpi_options),
+            **_ranks(self.processes_per_host),
+            "sagemaker_distributed_dataparallel_custom_mpi_options": json.dumps(self._mpi_options()),
         }
+
+    def _mpi_options(self) -> str:
+        return self.custom_mpi_options
 
 
 @dataclass(frozen=True)
@@ -51,27 +64,33 @@ class PytorchDdp(SmddpAllReduce):
 
 
 @dataclass(frozen=True)
-class SmddpAllGather:
-    """smddp under torchrun: its AllGather (for FSDP and the like), NCCL's AllReduce. SDK v2: `torch_distributed`."""
+class SmddpAllGatherByMpirun(SmddpAllReduce):
+    """smddp under mpirun with its AllGather instead, by a variable on every rank. SDK v2: the variable as custom_mpi_options."""
 
-    label: ClassVar[str] = "smddp with AllGather"
-    launcher: ClassVar[str] = "torchrun"
-    names_instance_type: ClassVar[bool] = True
+    label: ClassVar[str] = "smddp with AllGather by mpirun"
 
-    def hyperparameters(self) -> dict[str, str]:
-        return {"sagemaker_torch_distributed_enabled": "true"}
+    def _mpi_options(self) -> str:
+        return f"-x {OPTIMIZE_SDP}=true {self.custom_mpi_options}".rstrip()
 
 
 @dataclass(frozen=True)
 class Torchrun:
-    """Plain torchrun: NCCL on GPUs, gloo on CPUs. The same hyperparameters as AllGather; the script chooses the backend."""
+    """Plain torchrun: NCCL on GPUs, gloo on CPUs. SDK v2: `torch_distributed`."""
 
     label: ClassVar[str] = "torchrun"
     launcher: ClassVar[str] = "torchrun"
     names_instance_type: ClassVar[bool] = True
+    processes_per_host: int | None = None
 
     def hyperparameters(self) -> dict[str, str]:
-        return {"sagemaker_torch_distributed_enabled": "true"}
+        return {"sagemaker_torch_distributed_enabled": "true", **_ranks(self.processes_per_host)}
+
+
+@dataclass(frozen=True)
+class SmddpAllGather(Torchrun):
+    """smddp under torchrun: its AllGather (for FSDP and the like), NCCL's AllReduce. Only the script chooses the backend."""
+
+    label: ClassVar[str] = "smddp with AllGather"
 
 
 @dataclass(frozen=True)
@@ -85,8 +104,8 @@ class Horovod:
     processes_per_host: int | None = None
 
     def hyperparameters(self) -> dict[str, str]:
-        ranks = {"sagemaker_mpi_num_of_processes_per_host": str(self.processes_per_host)} if self.processes_per_host else {}
-        return {"sagemaker_mpi_enabled": "true", **ranks, "sagemaker_mpi_custom_mpi_options": json.dumps(self.custom_mpi_options)}
+        options = {"sagemaker_mpi_custom_mpi_options": json.dumps(self.custom_mpi_options)}
+        return {"sagemaker_mpi_enabled": "true", **_ranks(self.processes_per_host), **options}
 
 
 @dataclass(frozen=True)

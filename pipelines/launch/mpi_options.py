@@ -1,45 +1,105 @@
-"""The traps of `custom_mpi_options`, found before a job pays for them.
+"""The traps of `custom_mpi_options`, found before a job pays for them: the string in, what would not do what it looks like out.
 
 The training toolkit splits the string at white space (no quoting), then lets Python's argparse take `--NCCL_DEBUG VALUE` out
-(`parse_known_args`), which also takes every prefix of it and everything that looks like a call for help; and it has already passed
-`-x NCCL_DEBUG=INFO` before the user's options. Source: sagemaker-training 5.1.4, smdataparallel.py.
+(`parse_known_args`), which also takes every prefix of it and everything that looks like a call for help. The rest stands in the middle
+of the toolkit's own mpirun line, before the program; so a word that no option takes becomes the program. Sources: mpirun.yaml.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pipelines.launch import tables
+from pipelines.launch.contract import OPTIMIZE_SDP
+
+Mistake = tuple[str, str]
+"""What would happen, and what to write instead."""
+
 _TOOLKIT_OPTION = "--NCCL_DEBUG"
 _HELP = "--help"
 _LEVELS = ("VERSION", "WARN", "INFO", "ABORT", "TRACE")  # NCCL user guide, environment variables
 
+_ENV_LIST = ("mca_base_env_list", "mca_base_env_list_delimiter")
+_UNKNOWN = 1  # of an option that is not in the table, one word may be its value
 
-def mistakes_in(options: str) -> Iterator[tuple[str, str]]:
+
+def mistakes_in(options: str) -> Iterator[Mistake]:
     """What would not do what it looks like, each with what to write instead."""
     if any(character in options for character in "\"'\\`"):
         yield "quotes and backslashes are passed on as they are: the toolkit only splits at white space", "write values without white space"
+        return  # where the words end is then not what was meant
     if any(character in options for character in "\n\r\t"):
         yield "contains a line break or a tab", "write it on one line, with spaces"
     words = options.split()
-    for word, following in zip(words, [*words, ""][1:], strict=True):
-        yield from _mistakes_of(word, following)
+    while words:
+        option = words.pop(0)
+        count = _words_of(option)
+        values = [words.pop(0) for _ in range(min(count, len(words))) if not words[0].startswith("-")]
+        yield from _mistakes_of(option, values, count)
 
 
-def _mistakes_of(word: str, following: str) -> Iterator[tuple[str, str]]:
-    name, _, value = word.partition("=")
-    if word == "-x" and following.startswith("NCCL_DEBUG="):
-        level = following.partition("=")[2]
-        what = "`-x NCCL_DEBUG=...` is the second one: the toolkit has already passed NCCL_DEBUG=INFO, and with Open MPI 5 the first counts"
-        yield what, f"write `--NCCL_DEBUG {level}`, which the toolkit reads itself"
-    elif name == _TOOLKIT_OPTION and (value or following) not in _LEVELS:
-        yield f"--NCCL_DEBUG needs a level, not {value or following or 'nothing'}", f"use one of {', '.join(_LEVELS)}"
-    elif word == "-x" and (not following or following.startswith("-")):
-        yield "`-x` needs a variable", "write `-x NAME=value`"
+def _words_of(option: str) -> int:
+    """How many words after `option` belong to it."""
+    name, given, _ = option.partition("=")
+    if name == _TOOLKIT_OPTION:
+        return 0 if given else 1
+    return tables.mpirun().words.get(_bare(option), 0 if given else _UNKNOWN) if option.startswith("-") else 0
+
+
+def _mistakes_of(option: str, values: list[str], count: int) -> Iterator[Mistake]:
+    name, _, value = option.partition("=")
+    if not option.startswith("-") or not _bare(option):
+        what = f"`{option}` belongs to no option before it: mpirun would run it as the program"
+        yield what, "write values without white space, and options with their dashes"
+    elif name == _TOOLKIT_OPTION:
+        yield from _level_mistakes(value or " ".join(values))
     elif _is_prefix(name, _TOOLKIT_OPTION):
         yield f"`{name}` is taken for {_TOOLKIT_OPTION}, of which it is a prefix, and never reaches mpirun", "spell the option out"
-    elif _is_prefix(name, _HELP) or name == _HELP or word.startswith("-h"):
-        what = f"`{name}` is taken for a call for the toolkit's own help, and the job ends without training"
-        yield what, "leave it out; write --host, --hostfile and the like with two dashes"
+    elif _is_prefix(name, _HELP) or name == _HELP or option.startswith("-h"):
+        yield f"`{name}` is taken for a call for the toolkit's own help, and the job ends without training", "leave it out"
+    elif refusal := tables.mpirun().refused.get(_bare(option)):
+        yield f"`{name}` {refusal[0]}", refusal[1]
+    elif _bare(option) == "x":
+        yield from _variable_mistakes(option, values)
+    elif len(values) < count and _bare(option) in tables.mpirun().words:
+        yield f"`{option}` needs {count} words after it and has {len(values)}", "write them, without white space in them"
+    elif _bare(option) in ("mca", "gmca"):
+        yield from _parameter_mistakes(*values)
+
+
+def _level_mistakes(level: str) -> Iterator[Mistake]:
+    if level not in _LEVELS:
+        yield f"--NCCL_DEBUG needs a level, not {level or 'nothing'}", f"use one of {', '.join(_LEVELS)}"
+
+
+def _variable_mistakes(option: str, values: list[str]) -> Iterator[Mistake]:
+    """`-x NAME` passes a variable on, `-x NAME=value` sets one."""
+    name, _, value = " ".join(values).partition("=")
+    if not name:
+        yield f"`{option}` needs a variable", "write `-x NAME=value`"
+    elif name == "NCCL_DEBUG":
+        what = "`-x NCCL_DEBUG=...` is the second one: the toolkit has already passed NCCL_DEBUG=INFO, and with Open MPI 5 the first counts"
+        yield what, f"write `--NCCL_DEBUG {value or 'LEVEL'}`, which the toolkit reads itself"
+    elif name == OPTIMIZE_SDP:
+        yield (
+            f"{OPTIMIZE_SDP} makes it smddp with AllGather, which is checked differently",
+            "set collective: allgather and launcher: mpirun",
+        )
+    elif name in (*tables.mpirun().variables, *tables.mpirun().smddp_variables):
+        yield f"`{option} {name}` is the second one: the toolkit passes {name} itself", "leave it out"
+
+
+def _parameter_mistakes(name: str, value: str) -> Iterator[Mistake]:
+    own = tables.mpirun().parameters
+    if name in _ENV_LIST:
+        yield f"{name} sets variables a second way, beside the toolkit's `-x`, which no check here sees", "write `-x NAME=value`"
+    elif name in own and own[name] != value:
+        whose = f"{name} {own[name]}" if own[name] else name
+        yield f"the toolkit passes `-mca {whose}` itself, and mpirun does not take two values of one parameter", "leave it out"
+
+
+def _bare(option: str) -> str:
+    return option.partition("=")[0].lstrip("-")
 
 
 def _is_prefix(name: str, option: str) -> bool:

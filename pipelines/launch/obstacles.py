@@ -1,6 +1,6 @@
-"""A training section in; every reason why it cannot run as it asks, out. `pipelines.launch.resolve` decides what follows from them.
+"""A training section in; every mistake in it that no fallback mends out. `pipelines.launch.availability` has the others.
 
-`blocking` are the reasons that a fallback mends: the strategy cannot run here, another could. The others are mistakes whatever runs.
+`pipelines.launch.resolve` decides what follows from both.
 """
 
 from __future__ import annotations
@@ -8,30 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from config.errors import Problem
-from config.settings import Collective, Framework, Strategy, Training
+from config.settings import Collective, Framework, Launcher, Strategy, Training
 from config.strategies import strategies_of
 from pipelines.launch import built_image, own_image, tables
-from pipelines.launch.contract import Contract
+from pipelines.launch.availability import SMDDP, fallbacks_of
+from pipelines.launch.contract import OPTIMIZE_SDP, Contract
 from pipelines.launch.mpi_options import mistakes_in
-from pipelines.launch.own_image import TITLES
+from pipelines.launch.source_code import REQUIREMENTS, SourceCode, is_ours
 
-FALLBACKS = {
-    Framework.PYTORCH: (Strategy.TORCHRUN,),
-    Framework.TENSORFLOW: (Strategy.HOROVOD, Strategy.MULTI_WORKER_MIRRORED),
-}
-"""What a framework can fall back to: strategies that need neither special hardware nor another library of AWS's."""
-SMDDP = (Strategy.SMDDP, Strategy.PYTORCHDDP)
-MAX_VALUE = 2500  # botocore, sagemaker HyperParameterValue; the value is sent as JSON, with quotes
-
-
-def blocking(training: Training) -> Iterator[Problem]:
-    """Why the strategy cannot run on these instances with this version."""
-    if training.strategy not in strategies_of(training.framework):
-        return
-    if training.strategy in SMDDP:
-        yield from _no_smddp(training)
-    if training.strategy is Strategy.MULTI_WORKER_MIRRORED:
-        yield from _too_old(training)
+MAX_VALUE = 2500  # botocore, sagemaker HyperParameterValue
+STARTS_RANKS = ("mpirun", "torchrun")
+_VERSION = "training.framework_version"
 
 
 def in_strategy(training: Training, strategy: Strategy) -> Iterator[Problem]:
@@ -40,21 +27,22 @@ def in_strategy(training: Training, strategy: Strategy) -> Iterator[Problem]:
     if training.strategy not in allowed:
         message = f"is not a strategy of {training.framework}; these are: {', '.join(allowed)}"
         yield Problem("training.strategy", message, "choose one of them, or another framework", str(training.strategy))
-    gathers = training.collective is Collective.ALLGATHER and training.strategy in SMDDP
-    if gathers and (training.framework, training.strategy) != (Framework.PYTORCH, Strategy.SMDDP):
-        message = "smddp has AllGather only under torchrun, that is, for PyTorch with strategy: smddp"
-        yield Problem("training.collective", message, "remove it", str(training.collective))
+    yield from _collective_problems(training)
     yield from _fallback_problems(training)
     yield from _host_problems(training, strategy)
 
 
-def in_images(training: Training, region: str) -> Iterator[Problem]:
-    known = tables.image_tags(training.framework)
-    if training.framework_version not in known:
-        old = tables.python_too_old(training.framework, training.framework_version)
-        why = f"AWS's image of it has Python {old[0]}, and the training code needs {old[1]}" if old else "is not in the table of images"
-        message = f"{why}; known: {', '.join(known)}"
-        yield Problem("training.framework_version", message, "choose one of them", training.framework_version)
+def in_images(training: Training, region: str, code: SourceCode) -> Iterator[Problem]:
+    """What is wrong with the images, whatever runs in them. A version without a row is none where `image_uri` names the image."""
+    if training.image_uri is None:
+        yield from _version_problems(training)
+    row = tables.image_tags(training.framework).get(training.framework_version)
+    lacking = row is not None and row.missing and not own_image.is_unknown(training)
+    if row and lacking and is_ours(training) and not code.installs(row.missing):
+        message = f"AWS's image of it lacks {row.missing}, which {training.source_dir} needs"
+        advice = f"name {row.missing} in {REQUIREMENTS} of source_dir, or choose another version"
+        yield Problem(_VERSION, message, advice, training.framework_version)
+    yield from _gpu_problems(training)
     if tables.registry(region) is None:
         message = "has no registry of AWS's Deep Learning Containers, which evaluation and endpoint need"
         yield Problem("region", message, "choose another region, or add it to pipelines/launch/registries.yaml with its source", region)
@@ -63,7 +51,7 @@ def in_images(training: Training, region: str) -> Iterator[Problem]:
 
 
 def in_options(training: Training, contract: Contract, swapped: bool) -> Iterator[Problem]:
-    """Options that do not do what they look like, or that nothing reads."""
+    """Options that do not do what they look like, or that nothing reads; of a swapped strategy the latter are notices."""
     key, options = "training.custom_mpi_options", training.custom_mpi_options
     if contract.launcher == "mpirun":
         for message, advice in mistakes_in(options):
@@ -71,50 +59,74 @@ def in_options(training: Training, contract: Contract, swapped: bool) -> Iterato
     elif options and not swapped:
         message = f"is only read by mpirun, and {contract.label} is started by {contract.launcher}"
         yield Problem(key, message, "remove it, or use strategy: smddp with collective: allreduce", options)
-    if len(options) > MAX_VALUE - len('""'):
-        message = f"has {len(options)} characters; SageMaker allows {MAX_VALUE} with the quotes around it"
+    sent = max((len(value) for value in contract.hyperparameters().values()), default=0)
+    if sent > MAX_VALUE:
+        message = f"is sent as {sent} characters, quotes and what Shoal adds included; SageMaker allows {MAX_VALUE}"
         yield Problem(key, message, "shorten it, or set variables in training.environment", options)
-    if training.processes_per_host is not None and training.strategy is not Strategy.HOROVOD and training.fallback is not Strategy.HOROVOD:
-        message = f"is only read with strategy horovod; {contract.label} has one rank per GPU"
+    if training.processes_per_host is not None and contract.launcher not in STARTS_RANKS and not swapped:
+        message = f"is only read by mpirun and torchrun, and {contract.label} is started by {contract.launcher}"
         yield Problem("training.processes_per_host", message, "remove it", training.processes_per_host)
+    yield from _hidden_smddp(training, contract)
 
 
-def _no_smddp(training: Training) -> Iterator[Problem]:
-    otherwise = _otherwise(training)
-    instance_type, version = training.instance_type, training.framework_version
-    types = tables.smddp_instance_types()
-    if instance_type not in types:
-        names = ", ".join(name if "allgather" in kinds else f"{name} (AllReduce only)" for name, kinds in types.items())
-        former = tables.former_smddp_instance_type(instance_type)
-        once = f" ({former} named it; today's does not)" if former else ""
-        message = f"smddp cannot run on this instance type{once}; it runs only on {names}"
-        yield Problem("training.instance_type", message, f"choose one of them, {otherwise}", instance_type)
-    elif training.collective not in types[instance_type]:
-        message = f"smddp accelerates only {', '.join(types[instance_type])} on {instance_type}"
-        yield Problem("training.collective", message, f"use ml.p4d.24xlarge or ml.p4de.24xlarge, {otherwise}", str(training.collective))
-    releases = tables.smddp_releases(training.framework)
-    if version not in releases and version in tables.image_tags(training.framework):
-        message = f"no image of this {TITLES[training.framework]} version contains smddp; these do: {', '.join(releases)}"
-        yield Problem("training.framework_version", message, f"choose one of them, {otherwise}", version)
+def _collective_problems(training: Training) -> Iterator[Problem]:
+    is_smddp = (training.framework, training.strategy) == (Framework.PYTORCH, Strategy.SMDDP)
+    if training.collective is Collective.ALLGATHER and training.strategy in SMDDP and not is_smddp:
+        message = "smddp has AllGather only for PyTorch, with strategy: smddp"
+        yield Problem("training.collective", message, "remove it", str(training.collective))
+    asked = "launcher" in training.model_fields_set and training.launcher is Launcher.TORCHRUN
+    if asked and training.strategy in SMDDP and training.collective is Collective.ALLREDUCE:
+        message = "smddp's AllReduce is started by mpirun only"
+        yield Problem("training.launcher", message, "remove it, or set collective: allgather", str(training.launcher))
 
 
-def _too_old(training: Training) -> Iterator[Problem]:
-    first = tables.strategy(training.strategy).since.get(training.framework)
-    if first and tables.ordered(training.framework_version) < tables.ordered(first):
-        message = f"{training.strategy} is in AWS's images from {TITLES[training.framework]} {first} on"
-        yield Problem("training.framework_version", message, f"use {first} or later, {_otherwise(training)}", training.framework_version)
+def _version_problems(training: Training) -> Iterator[Problem]:
+    """Without a row there is no image to choose; with one, ours needs a Python that is new enough."""
+    framework, version, ours = training.framework, training.framework_version, is_ours(training)
+    least, python = tables.least_python(framework), tables.python_of(framework, version)
+    rows = tables.image_tags(framework)
+    able = [name for name, row in rows.items() if not ours or tables.ordered(row.python) >= tables.ordered(least)]
+    advice = "choose one of them"
+    if ours and python and tables.ordered(python) < tables.ordered(least):
+        message = f"AWS's image of it has Python {python}, and {training.source_dir} needs {least}; known: {', '.join(able)}"
+        yield Problem(_VERSION, message, f"{advice}, or name a source_dir of your own", version)
+    elif version not in rows:
+        message = f"is not in the table of images; known: {', '.join(able)}"
+        yield Problem(_VERSION, message, f"{advice}, or name an image of it in training.image_uri", version)
 
 
-def _otherwise(training: Training) -> str:
-    others = " or ".join(strategy for strategy in FALLBACKS[training.framework] if strategy is not training.strategy)
-    return f"or set training.strategy: {others}, or training.fallback: {others}"
+def _gpu_problems(training: Training) -> Iterator[Problem]:
+    """An image whose CUDA does not know the instance's GPUs, or no longer does."""
+    row, image = tables.image_tags(training.framework).get(training.framework_version), own_image.aws_image(training)
+    tag = None if training.image_uri or row is None else row.training_gpu
+    cuda, gpus = (image.cuda if image else tag and tables.cuda_in(tag)), tables.gpus(training.instance_type)
+    if not cuda or gpus is None:
+        return
+    key, given = "training.instance_type", training.instance_type
+    what = f"has {gpus.gpu} GPUs, which the image's CUDA {cuda} does not support"
+    if tables.ordered(cuda) < tables.ordered(gpus.first):
+        yield Problem(key, f"{what}: {gpus.first} and later do", "use a later framework version, or earlier GPUs", given)
+    if gpus.last and tables.ordered(cuda) > tables.ordered(gpus.last):
+        yield Problem(key, f"{what}: {gpus.last} is the last that does", "use an earlier framework version, or later GPUs", given)
+
+
+def _hidden_smddp(training: Training, contract: Contract) -> Iterator[Problem]:
+    """smddp, or its AllGather, asked for where no check sees it."""
+    if (given := training.environment.get(OPTIMIZE_SDP)) is not None:
+        message = "is what collective: allgather with launcher: mpirun sets, on every rank"
+        yield Problem(f"training.environment.{OPTIMIZE_SDP}", message, "remove it, and set those two", given)
+    elsewhere = training.framework is Framework.PYTORCH and training.strategy not in SMDDP
+    if training.hyperparameters.get("backend") == "smddp" and elsewhere:
+        message = f"asks for smddp, and {contract.label} is started without its checks"
+        advice = "set strategy: smddp with collective: allgather, or another backend"
+        yield Problem("training.hyperparameters.backend", message, advice, "smddp")
 
 
 def _fallback_problems(training: Training) -> Iterator[Problem]:
     fallback = training.fallback
     if fallback is None:
         return
-    allowed = [strategy for strategy in FALLBACKS[training.framework] if strategy is not training.strategy]
+    allowed = fallbacks_of(training)
     if not allowed:
         yield Problem("training.fallback", f"{training.strategy} needs no fallback", "remove it", str(fallback))
     elif fallback not in allowed:

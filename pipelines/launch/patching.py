@@ -9,21 +9,22 @@ import datetime
 from collections.abc import Iterator
 
 from config.settings import Training
-from pipelines.launch import tables
-from pipelines.launch.obstacles import SMDDP
+from pipelines.launch import own_image, tables
+from pipelines.launch.availability import SMDDP
 from pipelines.launch.own_image import TITLES
 
 
 def warnings_of(training: Training, today: datetime.date) -> Iterator[str]:
-    """One line if the images of the framework version get no more patches from AWS, or if that is not known. None for own images."""
-    tags = tables.image_tags(training.framework).get(training.framework_version)
-    if tags is None or training.image_uri:
+    """One line if AWS's images of the framework version get no more patches, or if that is not known; none for the user's own image."""
+    if own_image.is_unknown(training):
         return
+    key = "training.image_uri" if training.image_uri else "training.framework_version"
+    tags = tables.image_tags(training.framework).get(training.framework_version)
     images = f"AWS's images of {TITLES[training.framework]} {training.framework_version}"
-    if tags.end_of_patch is None:
-        yield f"training.framework_version: until when {images} get patches is not known here; see pipelines/launch/images.yaml"
+    if tags is None or tags.end_of_patch is None:
+        yield f"{key}: until when {images} get patches is not known here; see pipelines/launch/images.yaml"
     elif tags.end_of_patch < today:
-        yield f"training.framework_version: {images} have had no patches since {tags.end_of_patch}; {_instead(training, today)}"
+        yield f"{key}: {images} have had no patches since {tags.end_of_patch}; {_instead(training, today)}"
 
 
 def _instead(training: Training, today: datetime.date) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from config.errors import LaunchError
 from config.hyperparameters import HyperparameterValue
-from config.settings import Collective, Framework, Strategy, Training
+from config.rules import MAX_HYPERPARAMETERS
+from config.settings import Collective, Framework, Launcher, Strategy, Training
 from config.strategies import defaults
-from pipelines.launch import obstacles, own_image, tables
+from pipelines.launch import obstacles, source_code, tables
+from pipelines.launch.availability import SMDDP, blocking, fallbacks_of
 from pipelines.launch.contract import (
     Contract,
     Horovod,
@@ -20,9 +23,11 @@ from pipelines.launch.contract import (
     PytorchDdp,
     SingleProcess,
     SmddpAllGather,
+    SmddpAllGatherByMpirun,
     SmddpAllReduce,
     Torchrun,
 )
+from pipelines.launch.notices import notices_of
 
 CONTAINER_MODEL_DIR = "/opt/ml/model"
 
@@ -45,6 +50,12 @@ class Launch:
     """The toolkit's hyperparameters, JSON in strings, without those of one job: see `for_job`."""
     notices: tuple[str, ...] = ()
     """What the user should know although it runs, one line each."""
+    backend: str | None = None
+    """What the script's own `backend: smddp` becomes, where the fallback runs without smddp."""
+
+    def script_arguments(self, own: Mapping[str, HyperparameterValue]) -> dict[str, HyperparameterValue]:
+        """The script's hyperparameters as they fit the strategy that runs."""
+        return {name: self.backend if self.backend and (name, value) == ("backend", "smddp") else value for name, value in own.items()}
 
     @property
     def images(self) -> tuple[str, ...]:
@@ -61,49 +72,59 @@ class Launch:
     ) -> dict[str, str]:
         """All of one job outside a pipeline (a notebook, boto3), the script's `own` included, as SDK v2 sends them.
 
-        `output_path` is the job's S3OutputPath; TensorFlow's `model_dir` lies below it. Raises ValueError if it is missing there.
+        `output_path` is the job's S3OutputPath; TensorFlow's `model_dir` lies below it. Raises ValueError if it is missing there, and if
+        there are more hyperparameters than SageMaker takes.
         """
-        values = {**own, "sagemaker_submit_directory": submit_directory, "sagemaker_job_name": job_name}
+        values = {**self.script_arguments(own), "sagemaker_submit_directory": submit_directory, "sagemaker_job_name": job_name}
         if self.needs_model_dir:
             if not output_path:
                 raise ValueError("a TensorFlow job needs output_path, for its hyperparameter model_dir")
             values["model_dir"] = f"{output_path.rstrip('/')}/{job_name}/model"
-        return {**self.hyperparameters, **{name: json.dumps(value) for name, value in values.items()}}
+        sent = {**self.hyperparameters, **{name: json.dumps(value) for name, value in values.items()}}
+        if len(sent) > MAX_HYPERPARAMETERS:
+            raise ValueError(f"a job takes {MAX_HYPERPARAMETERS} hyperparameters, and this one has {len(sent)}, the toolkit's included")
+        return sent
 
 
-def resolve(training: Training, region: str, file: str = "") -> Launch:
-    """What `training` starts in `region`. Raises LaunchError with every reason why it cannot run; `file` opens its lines."""
+def resolve(training: Training, region: str, file: str = "", root: Path | None = None) -> Launch:
+    """What `training` starts in `region`. Raises LaunchError with every reason why it cannot run; `file` opens its lines.
+
+    `root` is the repository, in which `source_dir` may have a requirements.txt that mends what an image lacks.
+    """
+    code = source_code.read(root, training.source_dir)
     notices: list[str] = []
-    strategy, problems = training.strategy, list(obstacles.blocking(training))
-    if problems and training.fallback and training.fallback is not training.strategy:
+    strategy, problems = training.strategy, list(blocking(training, training.strategy, code))
+    if problems and training.fallback in fallbacks_of(training):
         strategy = training.fallback
         notices += [f"{training.strategy} -> {strategy}: {problem.key} = {problem.given}: {problem.message}" for problem in problems]
-        problems = []
-    contract = _contract(training, strategy)
-    swapped = strategy is not training.strategy
+        problems = list(blocking(training, strategy, code))
+    contract, swapped = _contract(training, strategy), strategy is not training.strategy
     problems += [
         *obstacles.in_strategy(training, strategy),
-        *obstacles.in_images(training, region),
+        *obstacles.in_images(training, region, code),
         *obstacles.in_options(training, contract, swapped),
     ]
     if problems:
         raise LaunchError(file, problems)
-    images = _images(training, region)
+    backend = _backend(training) if swapped else None
+    if backend:
+        notices.append(f"training.hyperparameters.backend: smddp -> {backend}, because {contract.label} runs without smddp")
+    notices += _image_notices(training)
+    notices += notices_of(training, region, contract, swapped)
     script = _entry_point(training, strategy)
-    notices += [*own_image.notices_of(training, region, contract.label), *_notices(training, contract, swapped)]
     keys = _hyperparameters(training, region, contract, script)
-    return Launch(contract, training.framework, script, *images, hyperparameters=keys, notices=tuple(notices))
+    return Launch(contract, training.framework, script, *_images(training, region), keys, tuple(notices), backend)
 
 
 def _contract(training: Training, strategy: Strategy) -> Contract:
-    options = training.custom_mpi_options
+    options, ranks = training.custom_mpi_options, training.processes_per_host
     if strategy is Strategy.SMDDP and training.collective is Collective.ALLGATHER:
-        return SmddpAllGather()
+        return SmddpAllGatherByMpirun(options, ranks) if training.launcher is Launcher.MPIRUN else SmddpAllGather(ranks)
     contracts: dict[Strategy, Contract] = {
-        Strategy.SMDDP: SmddpAllReduce(options),
-        Strategy.PYTORCHDDP: PytorchDdp(options),
-        Strategy.TORCHRUN: Torchrun(),
-        Strategy.HOROVOD: Horovod(options, training.processes_per_host),
+        Strategy.SMDDP: SmddpAllReduce(options, ranks),
+        Strategy.PYTORCHDDP: PytorchDdp(options, ranks),
+        Strategy.TORCHRUN: Torchrun(ranks),
+        Strategy.HOROVOD: Horovod(options, ranks),
         Strategy.PARAMETER_SERVER: ParameterServer(),
         Strategy.MULTI_WORKER_MIRRORED: MultiWorkerMirrored(),
         Strategy.MIRRORED: Mirrored(),
@@ -112,11 +133,18 @@ def _contract(training: Training, strategy: Strategy) -> Contract:
     return contracts[strategy]
 
 
+def _backend(training: Training) -> str | None:
+    """torch.distributed's own backend for these instances, where the script was told to use smddp."""
+    if training.framework is not Framework.PYTORCH or training.strategy not in SMDDP or training.hyperparameters.get("backend") != "smddp":
+        return None
+    return "nccl" if tables.has_gpus(training.instance_type) else "gloo"
+
+
 def _entry_point(training: Training, strategy: Strategy) -> str:
-    """The script of the strategy that runs, unless the environment names one itself."""
-    if strategy is training.strategy or "entry_point" in training.model_fields_set:
-        return training.entry_point
-    return defaults(training.framework, strategy).entry_point
+    """The script of the strategy that runs, unless the environment names another than ours for the strategy that was chosen."""
+    own = defaults(training.framework, training.strategy).entry_point
+    named = "entry_point" in training.model_fields_set and not (source_code.is_ours(training) and training.entry_point == own)
+    return training.entry_point if named or strategy is training.strategy else defaults(training.framework, strategy).entry_point
 
 
 def _hyperparameters(training: Training, region: str, contract: Contract, script: str) -> dict[str, str]:
@@ -130,9 +158,17 @@ def _hyperparameters(training: Training, region: str, contract: Contract, script
     return {**encoded, "sagemaker_container_log_level": "20", **contract.hyperparameters()}
 
 
+def _rows(training: Training) -> tuple[str, tables.ImageTags]:
+    """The version whose images evaluate and serve: the one asked for, or where only `image_uri` has it, the nearest one."""
+    rows, version = tables.image_tags(training.framework), training.framework_version
+    if version in rows:
+        return version, rows[version]
+    least = tables.least_python(training.framework) if source_code.is_ours(training) else "0"
+    return tables.nearest_images(training.framework, version, least)
+
+
 def _images(training: Training, region: str) -> tuple[str, str, str]:
-    framework = training.framework
-    tags = tables.image_tags(framework)[training.framework_version]
+    framework, (_, tags) = training.framework, _rows(training)
     own = tags.training_gpu if tables.has_gpus(training.instance_type) else tags.training_cpu
     return (
         training.image_uri or tables.image_uri(region, framework, "training", own),
@@ -141,48 +177,9 @@ def _images(training: Training, region: str) -> tuple[str, str, str]:
     )
 
 
-def _notices(training: Training, contract: Contract, swapped: bool) -> Iterator[str]:
-    if swapped and training.custom_mpi_options and contract.launcher != "mpirun":
-        yield f"training.custom_mpi_options is not used: {contract.launcher} does not read it"
-    if training.strategy is not Strategy.SMDDP and "collective" in training.model_fields_set:
-        yield "training.collective is not used: only strategy smddp reads it"
-    if isinstance(contract, SmddpAllGather):
-        yield "training.collective allgather: torchrun does not tell the script to use smddp; the script's own option must (backend: smddp)"
-    if isinstance(contract, SmddpAllReduce | SmddpAllGather):
-        yield from _smddp_notices(training)
-    if isinstance(contract, Horovod):
-        yield from _horovod_notices(training)
-    if isinstance(contract, ParameterServer | Mirrored):
-        yield from _device_notices(training, contract)
-    if not training.image_uri and (notice := tables.image_tags(training.framework)[training.framework_version].notice):
-        yield f"training.framework_version: {notice}"
-
-
-def _smddp_notices(training: Training) -> Iterator[str]:
-    if notice := tables.smddp_releases(training.framework)[training.framework_version].notice:
-        yield f"training.framework_version: {notice}"
-    if training.instance_count == 1:
-        yield "training.instance_count is 1: smddp runs, but it is made for traffic between nodes and gains nothing on one"
-
-
-def _device_notices(training: Training, contract: Contract) -> Iterator[str]:
-    has_gpus = tables.has_gpus(training.instance_type)
-    if isinstance(contract, ParameterServer) and has_gpus:
-        yield "parameter_server has one worker on each instance: of several GPUs it uses one"
-    if isinstance(contract, Mirrored) and not has_gpus:
-        yield f"mirrored makes one replica per GPU, and {training.instance_type} has none: the replicas share its cores"
-
-
-def _horovod_notices(training: Training) -> Iterator[str]:
-    if training.image_uri or training.build_image:
-        return
-    images, device = tables.horovod_images(training.framework), "gpu" if tables.has_gpus(training.instance_type) else "cpu"
-    too_new = tables.ordered(training.framework_version) > tables.ordered(images.last)
-    if too_new or device not in images.devices:
-        title = own_image.TITLES[training.framework]
-        which = f"AWS's {device.upper()} image of {title} {training.framework_version}"
-        kinds = "" if len(images.devices) > 1 else f" {images.devices[0].upper()}"
-        yield (
-            f"{which} does not contain Horovod (the last{kinds} one that does: {images.last}); "
-            "name horovod in requirements.txt of source_dir, or extend the image and name it in training.image_uri"
-        )
+def _image_notices(training: Training) -> list[str]:
+    version, _ = _rows(training)
+    given = training.framework_version
+    if version == given:
+        return []
+    return [f"training.framework_version {given} is not in the table of images: evaluation and endpoint run in those of {version}"]

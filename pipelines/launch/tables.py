@@ -32,7 +32,14 @@ class ImageTags:
     end_of_patch: datetime.date | None
     """The last day on which AWS patches these images; None where it is not known."""
     source: str
+    missing: str = ""
+    """The requirement that training_code of the framework has and these images do not meet."""
     notice: str = ""
+
+    @property
+    def python(self) -> str:
+        """The Python of the training images, as in `3.10`."""
+        return python_in(self.training_cpu) or ""
 
 
 @dataclass(frozen=True)
@@ -52,16 +59,41 @@ class StrategyRow:
     source: str
     hosts: Hosts = Hosts()
     since: Mapping[str, str] = field(default_factory=dict)
-    """Framework to the first version that has what the strategy needs."""
+    """Framework to the first version that SDK v2 starts the strategy with."""
 
 
 @dataclass(frozen=True)
 class HorovodImages:
-    """Until which version, and in which images, AWS installs Horovod for a framework."""
+    """Until which version AWS's images for a device contain Horovod."""
 
-    last: str
-    devices: tuple[str, ...]
+    last: Mapping[str, str]
+    """Device (gpu, cpu) to version."""
     source: str
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """The GPUs of an instance family, and which CUDA supports them."""
+
+    gpu: str
+    first: str = "0"
+    last: str | None = None
+
+
+@dataclass(frozen=True)
+class Mpirun:
+    """What mpirun takes, and what the toolkit passes to it. Options are without their dashes."""
+
+    words: Mapping[str, int]
+    """Option to how many words after it belong to it."""
+    refused: Mapping[str, tuple[str, str]]
+    """Option that cannot be given to what it would do, and what to do instead."""
+    variables: Mapping[str, str | None]
+    """Environment variables that the toolkit passes, with their values; None where only the job knows."""
+    smddp_variables: tuple[str, ...]
+    """Those that it passes to smddp's ranks only."""
+    parameters: Mapping[str, str | None]
+    """MCA parameters, likewise."""
 
 
 @cache
@@ -74,6 +106,11 @@ def _table(name: str) -> dict[str, Any]:
 def smddp_releases(framework: str) -> dict[str, SmddpRelease]:
     """Framework version to the smddp release in its image; versions without smddp have no entry."""
     return {version: SmddpRelease(**row) for version, row in _table("smddp")[framework].items()}
+
+
+def smddp_allgather_since() -> str:
+    """The first smddp version that accelerates AllGather for FSDP and the like."""
+    return str(_table("smddp")["allgather_since"])
 
 
 @cache
@@ -100,10 +137,29 @@ def least_python(framework: str) -> str:
     return str(_table("images")["least_python"][framework])
 
 
-def python_too_old(framework: str, version: str) -> tuple[str, str] | None:
-    """The Python of AWS's image and the one that the training code needs, if it is too old."""
-    python = _table("images")["too_old"][framework].get(version)
-    return (python, least_python(framework)) if python else None
+def python_of(framework: str, version: str) -> str | None:
+    """The Python of AWS's images of this version, if a table says it."""
+    if row := image_tags(framework).get(version):
+        return row.python
+    python: str | None = _table("images")["python_without_row"][framework].get(version)
+    return python
+
+
+def first_with_least_python(framework: str) -> str:
+    """The first version of the framework that exists for the Python that the training code needs, in whatever image."""
+    return str(_table("images")["first_with_least_python"][framework])
+
+
+def python_in(tag: str) -> str | None:
+    """`py310` in a tag of AWS's as `3.10`."""
+    found = re.search(r"-py(\d)(\d+)(-|$)", tag)
+    return f"{found[1]}.{found[2]}" if found else None
+
+
+def cuda_in(tag: str) -> str | None:
+    """`cu121` in a tag of AWS's as `12.1`."""
+    found = re.search(r"-cu(\d+)(\d)(-|$)", tag)
+    return f"{found[1]}.{found[2]}" if found else None
 
 
 def starts_toolkit(repository: str) -> bool:
@@ -117,6 +173,15 @@ def image_tags(framework: str) -> dict[str, ImageTags]:
     return {version: ImageTags(**row) for version, row in _table("images")[framework].items()}
 
 
+def nearest_images(framework: str, version: str, least_python: str) -> tuple[str, ImageTags]:
+    """The version, with its images, nearest to `version` of those whose Python is new enough: its minor version, or the last before it."""
+    rows = {name: tags for name, tags in image_tags(framework).items() if ordered(tags.python) >= ordered(least_python)}
+    same = [name for name in rows if ordered(name)[:2] == ordered(version)[:2]]
+    before = [name for name in rows if ordered(name) < ordered(version)]
+    found = (same or before or list(rows)[:1])[-1]
+    return found, rows[found]
+
+
 @cache
 def strategy(name: str) -> StrategyRow:
     row = dict(_table("strategies")["strategies"][name])
@@ -126,7 +191,15 @@ def strategy(name: str) -> StrategyRow:
 @cache
 def horovod_images(framework: str) -> HorovodImages:
     row = _table("strategies")["horovod"][framework]
-    return HorovodImages(row["last"], tuple(row["devices"]), row["source"])
+    return HorovodImages(**row)
+
+
+@cache
+def mpirun() -> Mpirun:
+    table = _table("mpirun")
+    words = {name: count for count, names in table["words"].items() for name in names.split()}
+    refused = {name: (row["what"], row["instead"]) for row in table["refused"] for name in row["names"].split()}
+    return Mpirun(words, refused, table["variables"], tuple(table["smddp_variables"]), table["parameters"])
 
 
 def ordered(version: str) -> tuple[int, ...]:
@@ -157,6 +230,12 @@ def _is_in(families: str, instance_type: str) -> bool:
 
 def has_gpus(instance_type: str) -> bool:
     return _is_in("gpu_families", instance_type)
+
+
+def gpus(instance_type: str) -> Gpus | None:
+    """What is known of the instance type's GPUs; None if it has none or nothing is."""
+    row = _table("instances")["cuda"].get(instance_type.split(".")[1])
+    return Gpus(**row) if row else None
 
 
 def has_other_accelerators(instance_type: str) -> bool:

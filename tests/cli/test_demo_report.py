@@ -38,6 +38,11 @@ def test_the_summary_has_every_key_that_was_promised(facts: Facts, tmp_path: Pat
     assert promised <= set(written(facts, GOOD, tmp_path))
 
 
+def test_who_trained_is_what_the_job_said(facts: Facts, tmp_path: Path) -> None:
+    summary = written(facts, GOOD, tmp_path)
+    assert [summary[key] for key in ("trained_by", "processes", "ranks", "world_size")] == ["2 replicas in one process", 1, None, 2]
+
+
 def test_success_needs_every_phase(facts: Facts, tmp_path: Path) -> None:
     assert written(facts, GOOD, tmp_path)["status"] == "Succeeded"
     assert written(facts, BAD, tmp_path)["status"] == "Failed"
@@ -70,7 +75,14 @@ def test_the_result_shows_steps_accuracy_and_what_is_still_there(facts: Facts, t
     print_result(Console(file=stream, width=200), summary_of_file(tmp_path), tmp_path)
     shown = " ".join(stream.getvalue().split())
     assert all(
-        text in shown for text in ("Train Training Succeeded 9.5", "99.12% of 1,234 images", "endpoint 1 0", "synth 5.0, deploy 4.0")
+        text in shown
+        for text in (
+            "Train Training Succeeded 9.5",
+            "99.12% of 1,234 images",
+            "200 images/s on 2 replicas in one process",
+            "endpoint 1 0",
+            "synth 5.0, deploy 4.0",
+        )
     )
 
 

@@ -21,7 +21,7 @@ def test_every_overlay_is_listed_with_framework_instances_and_launcher(capsys: p
 
 def test_allgather_is_shown_with_the_launcher_it_really_has(capsys: pytest.CaptureFixture[str]) -> None:
     main(["strategies"])
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("smddp-allgather")]
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("smddp-allgather ")]
     assert line.endswith("torchrun  torchrun on every host")
 
 

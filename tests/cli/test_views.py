@@ -12,13 +12,15 @@ from cli.live_view import LiveView
 from cli.plain_view import PlainView
 from lifecycle.events import Event, ExecutionChanged, Note, PhaseEnded, PhaseStarted, Planned, Trained, Transferred
 from lifecycle.execution import Execution, Step
-from lifecycle.metrics import Epoch, Progress
+from lifecycle.metrics import Epoch, Parts, Progress
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 TRAIN = Step("Train", "Training", "Executing", BEGAN)
 TRAINED = Step("Train", "Training", "Succeeded", BEGAN, BEGAN + timedelta(seconds=12.5))
 REFUSED = Step("AccuracyTooLow", "Fail", "Failed", BEGAN, BEGAN, "0.5 is below 0.98")
 PROGRESS = Trained("Train", Progress(1, 120, 470, 0.25, 3456.7, 4.1, 2))
+
+RANKS = Trained("Train", Parts(2, (("ranks", 2),)))
 
 
 def changed(*steps: Step) -> ExecutionChanged:
@@ -51,7 +53,7 @@ def live(*events: Event) -> str:
         (Planned((("Train", "Training"), ("Evaluate", "Processing")), 2), "steps: Train -> Evaluate"),
         (changed(TRAINED), "step Train (Training): Succeeded after 12.5 s"),
         (changed(REFUSED), "AccuracyTooLow (Fail): Failed after 0.0 s: 0.5 is below 0.98"),
-        (PROGRESS, "epoch 1 step 120/470: loss 0.2500, 3,457 images/s on 2 ranks, 4 s"),
+        (PROGRESS, "epoch 1 step 120/470: loss 0.2500, 3,457 images/s on a world of 2, 4 s"),
         (Trained("Train", Epoch(1, 0.03, 0.9876, 8.2)), "epoch 1: test loss 0.0300, test accuracy 98.76%"),
         (Transferred("images", 5_000_000, 5_000_000), "sent 5.0 of 5.0 MB (images)"),
     ],
@@ -66,12 +68,16 @@ def test_plain_lines_say_each_status_of_a_step_once() -> None:
     assert plain(changed(TRAIN), changed(TRAIN), changed(TRAINED)).count("step Train") == 2
 
 
+def test_plain_progress_says_who_trains_once_the_job_has() -> None:
+    assert "images/s on 2 ranks" in plain(RANKS, PROGRESS)
+
+
 def test_plain_progress_is_not_printed_for_every_step() -> None:
     assert plain(*[PROGRESS] * 50).count("images/s") == 1
 
 
 def test_the_live_display_shows_phases_steps_and_training() -> None:
-    shown = live(PhaseStarted("execute"), Planned((("Train", "Training"), ("Evaluate", "Processing")), 2), changed(TRAIN), PROGRESS)
+    shown = live(PhaseStarted("execute"), Planned((("Train", "Training"), ("Evaluate", "Processing")), 2), changed(TRAIN), RANKS, PROGRESS)
     assert all(text in shown for text in ("execute", "Train", "Evaluate", "epoch 1/2", "3,457 images/s on 2 ranks", "120/940 steps"))
 
 

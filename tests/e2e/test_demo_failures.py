@@ -11,8 +11,8 @@ from tests.e2e.conftest import Checkout, Finished
 
 @pytest.fixture(scope="module")
 def failed(checkout: Checkout) -> Finished:
-    """A demo whose training script refuses its hyperparameters."""
-    return checkout.run("demo", "--output", str(checkout.root / "failed"), "--parameter", "BatchSize=-1")
+    """A demo whose training script refuses its hyperparameters: a batch that is larger than the dataset."""
+    return checkout.run("demo", "--output", str(checkout.root / "failed"), "--parameter", "BatchSize=70000")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_the_failure_names_the_step_shows_its_last_lines_and_says_where_the_log_
     told = failed.output.partition("shoal demo: execute: ")[2]
     log = checkout.root / "failed" / "logs" / "Train.log"
     assert told.startswith("step Train failed")
-    assert "batch-size" in told or "batch_size" in told
+    assert "global batch size 70000 is larger than the training set" in told
     assert f"whole log: {log}" in told
     assert log.is_file()
 

@@ -109,6 +109,16 @@ def test_an_execution_without_data_fails_and_is_told_by_run_and_status(emulator:
     assert re.search(r"Train +Training +Failed", checkout.run("status", "dev", "latest", "--local").output)
 
 
+def test_an_execution_that_has_ended_is_not_stopped(emulator: dict[str, str], checkout: Checkout) -> None:
+    result = checkout.run("stop", "dev", "latest", "--local")
+    assert (result.exit_code, "has ended already as Failed: there is nothing to stop" in result.output) == (2, True), result.output
+
+
+def test_a_hyperparameter_that_the_script_would_refuse_starts_nothing(emulator: dict[str, str], checkout: Checkout) -> None:
+    result = checkout.run("run", "dev", "--local", "--parameter", "Epochs=0")
+    assert (result.exit_code, "'0' is not a whole number of 1 or more" in result.output) == (2, True)
+
+
 def test_the_dataset_is_uploaded_once(emulator: dict[str, str], checkout: Checkout) -> None:
     assert "4 of 4 files uploaded" in checkout.run("data", "upload", "dev", "--local").output
     assert "0 of 4 files uploaded" in checkout.run("data", "upload", "dev", "--local").output

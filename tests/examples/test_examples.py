@@ -15,6 +15,7 @@ import pytest
 
 from config.loader import load, load_environment
 from examples.cells import cells_of
+from examples.run import for_tensorflow
 from pipelines.launch import resolve
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,7 +58,7 @@ def test_the_notebook_trained_a_good_model_and_its_endpoint_knew_the_digits() ->
 
 def test_the_answer_came_from_the_job_of_the_notebook_and_nothing_was_left() -> None:
     assert re.search(r"^by: +shoal-mnist-dev-by-hand-\d+$", printed(), re.MULTILINE)
-    assert printed().endswith("endpoints left: []\n")
+    assert printed().endswith("endpoints left: []\nconfigurations left: []\nmodels left: []\n")
 
 
 def test_the_notebook_names_no_place_of_the_machine_it_ran_on() -> None:
@@ -96,6 +97,13 @@ def test_the_lock_is_exact_and_agrees_with_shoals_own() -> None:
 def test_the_pipeline_of_the_example_environment_is_the_sdks() -> None:
     environment = load(EXAMPLES / "sdk.yaml", shown_as="environments/sdk.yaml")
     assert environment.pipeline == "examples.sdk_pipeline:build"
+
+
+def test_the_twin_that_make_examples_checks_needs_what_only_tensorflow_jobs_need(tmp_path: Path) -> None:
+    twin = tmp_path / "sdk-tf.yaml"
+    twin.write_text(for_tensorflow((EXAMPLES / "sdk.yaml").read_text(encoding="utf-8")))
+    environment = load(twin, shown_as="environments/sdk-tf.yaml")
+    assert resolve(environment.training, environment.region).needs_model_dir
 
 
 @pytest.mark.skipif(importlib.util.find_spec("sagemaker") is not None, reason="the SDK is installed here, so nothing is missing")

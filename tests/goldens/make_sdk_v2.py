@@ -31,6 +31,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "pytorch",
         {"smdistributed": {"dataparallel": {"enabled": True, "custom_mpi_options": OPTIONS}}},
     ),
+    "smdistributed with SMDATAPARALLEL_OPTIMIZE_SDP": (
+        "pytorch",
+        {"smdistributed": {"dataparallel": {"enabled": True, "custom_mpi_options": f"-x SMDATAPARALLEL_OPTIMIZE_SDP=true {OPTIONS}"}}},
+    ),
     "pytorchddp": ("pytorch", {"pytorchddp": {"enabled": True}}),
     "pytorchddp with custom_mpi_options": ("pytorch", {"pytorchddp": {"enabled": True, "custom_mpi_options": OPTIONS}}),
     "torch_distributed": ("pytorch", {"torch_distributed": {"enabled": True}}),

@@ -79,6 +79,26 @@ def test_the_dockerfile_of_the_seed_falls_into_the_code_directory_trap_when_a_jo
 
 
 @pytest.mark.parametrize(
+    "lines",
+    [
+        [f"WORKDIR {CODE}", "COPY train.py ."],
+        ["WORKDIR /opt/ml", "COPY train.py code/"],
+        [f'COPY ["train.py", "{CODE}/"]'],
+        [f"RUN curl -fsS https://example.com/train-1.0.py -o {CODE}/train.py"],
+        [f"RUN ln -s /src/train.py {CODE}/train.py"],
+        [f"WORKDIR {CODE}", "RUN git clone --branch v1.0 https://example.com/code.git ."],
+    ],
+)
+def test_the_code_directory_trap_is_seen_in_all_its_forms(lines: list[str]) -> None:
+    assert any("every job's code archive would be ignored" in mistake for mistake in mistakes(*lines))
+
+
+@pytest.mark.parametrize("line", [f"WORKDIR {CODE}", "COPY train.py /opt/ml/codes/train.py", "RUN cp /a /opt/ml/model", "WORKDIR /opt/ml"])
+def test_an_empty_code_directory_is_no_trap(line: str) -> None:
+    assert not any("archive would be ignored" in mistake for mistake in mistakes(line))
+
+
+@pytest.mark.parametrize(
     ("part", "wanted"),
     [
         ("--skip-kmod ", "lacks the EFA installer without the kernel module"),

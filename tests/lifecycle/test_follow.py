@@ -8,7 +8,9 @@ import pytest
 
 from lifecycle.errors import ExecutionError
 from lifecycle.events import Event, ExecutionChanged
+from lifecycle.execution import Execution, Step
 from lifecycle.follow import Follower
+from lifecycle.logs import LogLocation, LogTail
 from lifecycle.target import Target
 from tests.lifecycle.conftest import make_pipeline
 from tests.lifecycle.test_execution import gate
@@ -38,3 +40,13 @@ def test_a_failure_names_the_step_and_the_reason(target: Target, tmp_path: Path)
     with pytest.raises(ExecutionError, match=r"step Refuse failed, .* ended as Failed: .*not today") as caught:
         follower.raise_unless_succeeded(follower.follow())
     assert caught.value.step == "Refuse"
+
+
+def test_a_failure_names_the_command_that_prints_the_log(target: Target) -> None:
+    pipeline = make_pipeline(target, [gate(False)])
+    execution = Execution("arn:aws:x/abc", "Failed", "", None, (Step("Train", "Training", "Failed"),))
+    follower = Follower(pipeline, execution.arn, lambda _: None, 0.05, logs_command="shoal logs dev --local")
+    follower._tails["Train"] = LogTail(target.client("logs"), LogLocation("/aws/sagemaker/TrainingJobs", "job/"))
+    told = r"whole log: `shoal logs dev --local abc Train` \(CloudWatch Logs, group /aws/sagemaker/TrainingJobs, streams job/\*\)$"
+    with pytest.raises(ExecutionError, match=told):
+        follower.raise_unless_succeeded(execution)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from lifecycle.execution import Execution, Step
 from lifecycle.inventory import Resource
-from lifecycle.metrics import Epoch, Progress
+from lifecycle.metrics import Epoch, Parts, Progress
 from lifecycle.report import EndpointAnswer, answers_of, curve, made_by_steps, step_rows, throughput_of
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -24,7 +24,12 @@ SMOKE = Step(
     "no",
     metadata={"Lambda": {"Arn": f"{ARN}x", "OutputParameters": [{"Name": "answers", "Value": ANSWERS}]}},
 )
-METRICS = (Progress(1, 50, 100, 0.5, 100.0, 1.0, 2), Progress(1, 100, 100, 0.3, 300.0, 2.0, 2), Epoch(1, 0.2, 0.9, 2.5))
+METRICS = (
+    Parts(1, (("replicas", 2),)),
+    Progress(1, 50, 100, 0.5, 100.0, 1.0, 2),
+    Progress(1, 100, 100, 0.3, 300.0, 2.0, 2),
+    Epoch(1, 0.2, 0.9, 2.5),
+)
 
 
 def execution(*steps: Step) -> Execution:

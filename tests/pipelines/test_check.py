@@ -125,3 +125,14 @@ def test_more_nodes_than_the_network_has_addresses_for_are_refused() -> None:
 def test_what_a_nat_gateway_opens_is_a_notice() -> None:
     notices = check(changed(network={"nat": True}))
     assert any(notice.startswith("network.nat: what runs in the VPC can open HTTPS connections") for notice in notices)
+
+
+def test_what_an_image_lacks_may_stand_in_requirements_of_the_source_folder(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    for script in ("train.py", "evaluate.py"):
+        (tmp_path / "code" / script).touch()
+    given = changed(training={"strategy": Strategy.HOROVOD, "framework_version": "2.3.0", "source_dir": "code", "hyperparameters": {}})
+    with pytest.raises(LaunchError, match=r"does not contain Horovod"):
+        check(given, root=tmp_path)
+    (tmp_path / "code" / "requirements.txt").write_text("horovod==0.28.1\n", encoding="utf-8")
+    assert any("horovod in requirements.txt is compiled on every instance" in notice for notice in check(given, root=tmp_path))

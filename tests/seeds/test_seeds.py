@@ -22,6 +22,8 @@ ACCEPTED = {
     "pytorch-p3dn": (SMDDP, "pytorch-training:2.3.0-gpu"),
     "mpi-corrected": (SMDDP, "pytorch-training:2.3.0-gpu"),
     "extended-today": (SMDDP, "111122223333.dkr.ecr.us-east-1.amazonaws.com/mnist:1"),
+    "own-container": (SMDDP, "111122223333.dkr.ecr.us-east-1.amazonaws.com/own-container:1"),
+    "pytorch-1-13": (SMDDP, "pytorch-training:1.13.1-gpu-py39"),
     "fallback": (TORCHRUN, "pytorch-training:2.3.0-gpu"),
     "tf-smddp-p4d": (SMDDP, "tensorflow-training:2.11.0-gpu"),
     "tf-smddp-p3dn": (SMDDP, "tensorflow-training:2.11.0-gpu"),
@@ -35,19 +37,31 @@ ACCEPTED = {
 """Example -> the hyperparameter that starts it (`mirrored` needs none), and its image."""
 P3_16 = "instance_type = \"ml.p3.16xlarge\": smddp cannot run on this instance type (AWS's guide of 2023 named it; today's does not)"
 REFUSED = {
-    "pytorch-1-8-1": (P3_16, 'framework_version = "1.8.1": AWS\'s image of it has Python 3.6, and the training code needs 3.10'),
+    "pytorch-1-8-1": (P3_16, 'framework_version = "1.8.1": AWS\'s image of it has Python 3.6, and training_code/pytorch needs 3.10'),
     "pytorch-p3-16": (P3_16,),
-    "tf-2-4-1": (P3_16, 'framework_version = "2.4.1": AWS\'s image of it has Python 3.7, and the training code needs 3.9'),
+    "pytorch-1-8-1-p3dn": ('framework_version = "1.8.1": AWS\'s image of it has Python 3.6',),
+    "pytorch-1-6": ('framework_version = "1.6.0": AWS\'s image of it has Python 3.6',),
+    "tf-2-4-1-p3dn": ('framework_version = "2.4.1": AWS\'s image of it has Python 3.7, and training_code/tensorflow needs 3.9',),
+    "tf-2-3-mirrored": ('framework_version = "2.3.0": AWS\'s image of it has Python 3.7',),
+    "tf-2-3-horovod": ('framework_version = "2.3.0": AWS\'s image of it has Python 3.7',),
+    "tf-mpi-options": ('custom_mpi_options = "-verbose -x NCCL_DEBUG=VERSION": `-x NCCL_DEBUG=...` is the second one',),
+    "tf-sdk-1": (
+        'hyperparameters.sagemaker_distributed_dataparallel_enabled = "true": names that start with sagemaker_ belong to the launch',
+    ),
+    "tf-2-4-1": (P3_16, 'framework_version = "2.4.1": AWS\'s image of it has Python 3.7, and training_code/tensorflow needs 3.9'),
     "tf-2-3": (
-        'framework_version = "2.3.0": multi_worker_mirrored is in AWS\'s images from TensorFlow 2.9.0 on',
-        'framework_version = "2.3.0": is not in the table of images',
+        'framework_version = "2.3.0": SDK v2 refuses multi_worker_mirrored before TensorFlow 2.9.0, and so does Shoal',
+        'framework_version = "2.3.0": AWS\'s image of it has Python 3.7, and training_code/tensorflow needs 3.9',
     ),
     "mpi-options": ('custom_mpi_options = "-verbose -x NCCL_DEBUG=VERSION": `-x NCCL_DEBUG=...` is the second one',),
     "sdk-1": (
         'hyperparameters.sagemaker_distributed_dataparallel_enabled = "true": names that start with sagemaker_ belong to the launch',
     ),
-    "extended": ('framework_version = "1.8.1": AWS\'s image of it has Python 3.6',),
-    "base-image": ("is AWS's image of PyTorch 1.8.1, but framework_version is 2.3.0",),
+    "extended": ('framework_version = "1.8.1": training_code/pytorch needs Python 3.10, for which PyTorch exists from 1.11.0 on',),
+    "base-image": (
+        "is AWS's image of PyTorch 1.8.1, but framework_version is 2.3.0",
+        "has Python 3.6, and training_code/pytorch needs 3.10",
+    ),
     "mirrored-two": ("instance_count = 2: mirrored runs on one instance",),
     "one-server": ("instance_count = 1: parameter_server needs at least 2 instances",),
 }
@@ -95,8 +109,9 @@ def test_what_torchrun_replaces_is_told() -> None:
     assert any(notice.startswith("smddp -> torchrun: training.instance_type = ml.p3.16xlarge") for notice in notices)
 
 
-def test_an_extended_image_is_told_what_it_must_set() -> None:
-    assert any("must set SAGEMAKER_TRAINING_MODULE" in notice for notice in check(example("extended-today")))
+@pytest.mark.parametrize("name", ["extended-today", "own-container"])
+def test_an_image_of_ones_own_is_told_what_it_must_set(name: str) -> None:
+    assert any("must set SAGEMAKER_TRAINING_MODULE" in notice for notice in check(example(name)))
 
 
 def test_instances_are_co_located_in_one_subnet() -> None:

@@ -95,6 +95,19 @@ def finish(process: subprocess.Popen[str]) -> Outcome:
     return Outcome(process.returncode, output)
 
 
+def finish_after(process: subprocess.Popen[str], text: str, sent: signal.Signals) -> Outcome:
+    """Send its whole process group a signal when it prints a line with `text`, and wait for its end."""
+    assert process.stdout
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if text in line:
+            os.killpg(process.pid, sent)
+            break
+    outcome = finish(process)
+    return Outcome(outcome.returncode, "".join(seen) + outcome.output)
+
+
 def find_runtime(name: str = "pytorch") -> Runtime:
     """The interpreter in SHOAL_RUNTIME_PYTHON (SHOAL_TENSORFLOW_RUNTIME_PYTHON), else the emulator's, built if need be."""
     named = os.environ.get("SHOAL_RUNTIME_PYTHON" if name == "pytorch" else f"SHOAL_{name.upper()}_RUNTIME_PYTHON")

@@ -13,6 +13,23 @@ from tests.smddp_local.runtime import Runtime
 
 RUNS_WITHOUT_LEAVING = 10
 
+# Source: SageMaker Python SDK documentation, "PyTorch API" of the library 1.2: its arguments and defaults, in its order.
+GROUP = "group=group.WORLD"
+REFERENCE = {
+    "is_available": [],
+    "is_initialized": [],
+    "init_process_group": ["args", "kwargs"],
+    "get_world_size": [GROUP],
+    "get_rank": [GROUP],
+    "get_local_rank": [],
+    "all_reduce": ["tensor", "op=ReduceOp.SUM", GROUP, "async_op=False"],
+    "broadcast": ["tensor", "src=0", GROUP, "async_op=False"],
+    "all_gather": ["tensor_list", "tensor", GROUP, "async_op=False"],
+    "all_to_all_single": ["output_t", "input_t", "output_split_sizes=None", "input_split_sizes=None", GROUP, "async_op=False"],
+    "barrier": [GROUP, "async_op=False"],
+}
+WRAPPER = ["module", "device_ids=None", "output_device=None", "broadcast_buffers=True", "process_group=None", "bucket_cap_mb=None"]
+
 
 @pytest.fixture(scope="module")
 def first_api(probe: Probe) -> dict[str, Any]:
@@ -39,6 +56,21 @@ def test_the_first_api_says_that_it_must_be_initialised_first(first_api: dict[st
 
 def test_the_first_api_refuses_accumulation_steps_and_names_no_sync(first_api: dict[str, Any]) -> None:
     assert "no_sync()" in first_api["accumulation"]
+
+
+def test_the_first_apis_no_sync_accumulates_alone_and_synchronises_once(first_api: dict[str, Any]) -> None:
+    assert first_api["alone"] == [2.0] * 4  # rank 0's own
+    assert first_api["synchronised"] == [6.0] * 4  # the mean of 4 (r + 1)
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_arguments_and_defaults_of_the_first_api_are_those_of_the_reference(first_api: dict[str, Any], name: str) -> None:
+    assert first_api["signatures"][name] == REFERENCE[name]
+
+
+def test_arguments_and_defaults_of_the_first_apis_wrapper_are_those_of_the_reference(first_api: dict[str, Any]) -> None:
+    assert first_api["wrapper"][: len(WRAPPER)] == WRAPPER
+    assert "does not have static_graph" in first_api["unknown"]
 
 
 def test_the_first_api_has_one_group(first_api: dict[str, Any]) -> None:

@@ -14,8 +14,9 @@ from tests.smddp_local.runtime import Outcome, Runtime
 IMPORT = "import smdistributed.dataparallel.tensorflow as sdp"
 STRICT = {"SMDDP_LOCAL_STRICT": "1"}
 
-# Source: SageMaker Python SDK documentation, "TensorFlow API"; what is written there as arguments, in that order.
-REDUCTION = ["device_dense", "device_sparse", "compression", "sparse_as_dense", "op"]
+# Source: SageMaker Python SDK documentation, "TensorFlow API"; what is written there as arguments and defaults, in that order.
+# `device_*` are "not supported", without a default; `sparse_as_dense` became True in version 1.2.1.
+REDUCTION = ["device_dense=", "device_sparse=", "compression=Compression.none", "sparse_as_dense=True", "op=ReduceOp.AVERAGE"]
 REFERENCE = {
     "init": [],
     "size": [],
@@ -23,14 +24,14 @@ REFERENCE = {
     "rank": [],
     "local_rank": [],
     "shutdown": [],
-    "allreduce": ["tensor", "param_index", "num_params", "compression", "op"],
-    "oob_allreduce": ["tensor", "compression", "op"],
+    "allreduce": ["tensor", "param_index", "num_params", "compression=Compression.none", "op=ReduceOp.AVERAGE"],
+    "oob_allreduce": ["tensor", "compression=Compression.none", "op=ReduceOp.AVERAGE"],
     "broadcast": ["tensor", "root_rank"],
     "broadcast_variables": ["variables", "root_rank"],
     "broadcast_global_variables": ["root_rank"],
     "overlap": ["tensor"],
     "DistributedGradientTape": ["gradtape", *REDUCTION],
-    "DistributedOptimizer": ["optimizer", "name", "use_locking", *REDUCTION, "bucket_cap_mb"],
+    "DistributedOptimizer": ["optimizer", "name=None", "use_locking=False", *REDUCTION, "bucket_cap_mb=25"],
     "BroadcastGlobalVariablesHook": ["root_rank"],
 }
 
@@ -85,6 +86,10 @@ def test_a_reduced_tensor_keeps_its_type(job: dict[str, Any], dtype: str) -> Non
 
 def test_compression_sends_16_bits_and_gives_the_type_back(job: dict[str, Any]) -> None:
     assert job["compressed"] == ["float32", job["ranks"] > 1]  # one rank sends nothing
+
+
+def test_ranks_with_batches_of_different_sizes_count_equally(job: dict[str, Any]) -> None:
+    assert job["uneven"] == pytest.approx(job["ops"]["AVERAGE"][0])
 
 
 def test_sparse_gradients_are_reduced_as_dense_ones_and_unconnected_ones_stay_none(job: dict[str, Any]) -> None:
@@ -158,7 +163,7 @@ def test_strict_mode_keeps_the_ops_of_allreduce(strict: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", REFERENCE)
-def test_arguments_are_those_of_the_reference(strict: dict[str, Any], name: str) -> None:
+def test_arguments_and_defaults_are_those_of_the_reference(strict: dict[str, Any], name: str) -> None:
     assert strict["signatures"][name] == REFERENCE[name]
 
 

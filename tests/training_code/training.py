@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -10,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.smddp_local.runtime import ROOT, Outcome, Runtime, finish
+from tests.smddp_local.runtime import ROOT, Outcome, Runtime, finish, finish_after
 
 CODE = ROOT / "training_code" / "pytorch"
 PROGRESS = re.compile(
@@ -63,16 +62,7 @@ class Job:
 
     def run_until(self, text: str, sent: signal.Signals) -> Outcome:
         """Start it, send its whole process group a signal when it prints a line with `text`, wait for its end."""
-        process = self.start()
-        assert process.stdout
-        seen = []
-        for line in process.stdout:
-            seen.append(line)
-            if text in line:
-                os.killpg(process.pid, sent)
-                break
-        outcome = finish(process)
-        return Outcome(outcome.returncode, "".join(seen) + outcome.output)
+        return finish_after(self.start(), text, sent)
 
 
 def losses(output: str) -> dict[tuple[int, int], float]:

@@ -168,6 +168,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
         run = set_up(options, ranks)
         run.say(f"backend={ranks.backend} device={ranks.device} world_size={ranks.world_size} global_batch={run.global_batch}")
         run.say(proof)
+        run.say(f"processes={ranks.world_size} ranks={ranks.world_size}")
         position = resume(run)
         accuracy = train(run, position)
         if accuracy is not None:

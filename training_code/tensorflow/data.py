@@ -42,19 +42,19 @@ class Digits:
         return Digits(self.images[rank::ranks], self.labels[rank::ranks])
 
 
-def batches(digits: Digits, plan: Plan, epoch: int, rank: int = 0, ranks: int = 1) -> tf.data.Dataset:
-    """This rank's slice of each global batch, cut into one batch per replica of the rank: uint8 (B, 28, 28), int64 (B,).
+def batches(digits: Digits, plan: Plan, epoch: int, done: int, rank: int = 0, ranks: int = 1) -> tf.data.Dataset:
+    """This rank's slice of each global batch after the `done` first, cut into one batch per replica: uint8 (B, 28, 28), int64 (B,).
 
     The order depends on seed and epoch only, so any number of ranks together sees the same global batches.
     """
     order = np.random.default_rng([plan.seed, epoch]).permutation(len(digits))[: plan.steps_per_epoch * plan.global_batch]
-    mine = order.reshape(plan.steps_per_epoch, ranks, -1)[:, rank].reshape(-1, plan.replica_batch)
+    mine = order.reshape(plan.steps_per_epoch, ranks, -1)[done:, rank].reshape(-1, plan.replica_batch)
     return tf.data.Dataset.from_tensor_slices((digits.images[mine], digits.labels[mine]))
 
 
-def slices(digits: Digits, plan: Plan, epoch: int) -> Callable[[tf.distribute.InputContext], tf.data.Dataset]:
+def slices(digits: Digits, plan: Plan, epoch: int, done: int) -> Callable[[tf.distribute.InputContext], tf.data.Dataset]:
     """`batches` in the form that tf.distribute asks for: it says which process of how many asks."""
-    return lambda context: batches(digits, plan, epoch, context.input_pipeline_id, context.num_input_pipelines)
+    return lambda context: batches(digits, plan, epoch, done, context.input_pipeline_id, context.num_input_pipelines)
 
 
 def shuffled_records(folder: Path, plan: Plan) -> tf.data.Dataset:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from plan import Plan
@@ -12,21 +13,36 @@ from plan import Plan
 class Metrics:
     """Prints one process's view of the run; all but the first process are silent."""
 
-    def __init__(self, plan: Plan, strategy: str, *, printing: bool = True, world_size: int | None = None) -> None:
-        """`world_size` is how many compute at once, where that is not the plan's replicas."""
+    def __init__(
+        self, plan: Plan, strategy: str, *, printing: bool = True, processes: int | None = None, parts: Mapping[str, int] | None = None
+    ) -> None:
+        """`parts`: how many of what take part in so many `processes`; left out, a rank in its own process for each of the plan's replicas.
+
+        What computes at once are the plan's replicas or, where there are more of them, the workers among the parts.
+        """
         self._plan = plan
-        self._world_size = world_size or plan.replicas
+        parts = parts or {"ranks": plan.replicas}
+        self._world_size = max(plan.replicas, parts.get("workers", 0))
         self._strategy = strategy
         self._printing = printing
         self._started_at = self._since = time.monotonic()
         self._since_step = 0
         self._accuracy = 0.0
         self.say(f"strategy={strategy} world_size={self._world_size} global_batch={plan.global_batch}")
+        counts = {"processes": processes or plan.replicas, **parts}
+        self.say(" ".join(f"{name}={count}" for name, count in counts.items()))
 
     def say(self, line: str) -> None:
         """Print once per job."""
         if self._printing:
             print(line, flush=True)
+
+    def resumed(self, done: int) -> None:
+        """Say where a run continues that has `done` steps behind it; nothing for one that starts."""
+        self._since_step = done
+        if done:
+            epoch, step = divmod(done - 1, self._plan.steps_per_epoch)
+            self.say(f"resumed at epoch={epoch + 1} step={step + 1} from {self._plan.options.checkpoint_dir}")
 
     def due(self, step: int) -> bool:
         """Whether a line is printed after `step` (from 1): only then does anyone wait for the loss."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,11 @@ class Options:
     reference_batch_size: int
     seed: int
     log_every: int
+    checkpoint_every: int
     train_dir: Path
     test_dir: Path
     model_dir: Path
+    checkpoint_dir: Path
     job_name: str
 
 
@@ -40,11 +42,14 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
     parser.add_argument("--reference-batch-size", type=_positive, default=256, help="global batch the rate was chosen for")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log-every", type=_positive, default=20, help="steps between two lines of metrics")
+    parser.add_argument("--checkpoint-every", type=_positive, default=100, help="steps between two checkpoints")
     for name, variable in (("--train-dir", "SM_CHANNEL_TRAIN"), ("--test-dir", "SM_CHANNEL_TEST"), ("--model-dir", "SM_MODEL_DIR")):
         parser.add_argument(name, type=Path, default=environ.get(variable), required=variable not in environ, help=f"default: ${variable}")
+    parser.add_argument("--checkpoint-dir", type=Path, help="default: checkpoints beside the model, in a job /opt/ml/checkpoints")
     parser.add_argument("--model_dir", dest="sdk_model_dir", help="what SageMaker's SDK adds to TensorFlow jobs, an S3 URI; not used")
     values = vars(parser.parse_args(arguments))
     del values["sdk_model_dir"]
+    values["checkpoint_dir"] = values["checkpoint_dir"] or values["model_dir"].parent / "checkpoints"
     return Options(**values, job_name=environ.get("TRAINING_JOB_NAME", "local"))
 
 
@@ -93,6 +98,12 @@ class Plan:
         """Whole global batches only: an uneven last one would weigh its images differently on each replica."""
         return self.images // self.global_batch
 
+    def epochs(self, done: int) -> Iterator[tuple[int, int]]:
+        """Each epoch (from 1) that is not tested yet after `done` steps, and how many of its own steps are done."""
+        first = max(1, math.ceil(done / self.steps_per_epoch))
+        for epoch in range(first, self.options.epochs + 1):
+            yield epoch, max(0, done - (epoch - 1) * self.steps_per_epoch)
+
     @property
     def peak_learning_rate(self) -> float:
         """Linear scaling (Goyal et al., arXiv 1706.02677): the rate was chosen for the reference batch and grows with the batch.
@@ -119,7 +130,7 @@ class Plan:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The settings that decide what is learned, for model.json."""
+        """The settings that decide what is learned: for model.json, and for a checkpoint and the run that resumes from it."""
         return {
             "epochs": self.options.epochs,
             "batch_size": self.global_batch,

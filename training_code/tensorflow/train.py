@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
+from checkpoint import Checkpoint
 from data import batches, read_test, read_train
 from metrics import Metrics
 from model import mean_loss, new_network, new_optimizer, save, test_sums
@@ -26,6 +27,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     plan = Plan(options, len(digits), replicas=1)
     metrics = Metrics(plan, "none")
     network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
+    checkpoint = Checkpoint(plan, network, optimizer, folder=options.checkpoint_dir)
+    start = checkpoint.restore()
+    metrics.resumed(start)
 
     @tf.function
     def train_step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -35,11 +39,12 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
         optimizer.apply_gradients(zip(gradients, network.trainable_variables))
         return loss
 
-    for epoch in range(1, options.epochs + 1):
-        for step, (images, labels) in enumerate(batches(digits, plan, epoch), start=1):
+    for epoch, done in plan.epochs(start):
+        for step, (images, labels) in enumerate(batches(digits, plan, epoch, done), start=done + 1):
             loss = train_step(images, labels)
             if metrics.due(step):
                 metrics.trained(epoch, step, float(loss))
+            checkpoint.after(step)
         metrics.tested(epoch, test_sums(network, test_digits), len(test_digits))
     save(network, metrics.metadata(), options.model_dir)
     metrics.say(f"saved the model in {options.model_dir}")

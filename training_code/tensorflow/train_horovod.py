@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
+from checkpoint import Checkpoint
 from data import batches, read_test, read_train
 from devices import pin
 from metrics import Metrics
@@ -31,6 +32,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     plan = Plan(options, len(digits), replicas=hvd.size())
     metrics = Metrics(plan, "horovod", printing=hvd.rank() == 0)
     network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
+    checkpoint = Checkpoint(plan, network, optimizer, folder=options.checkpoint_dir if hvd.rank() == 0 else None)
+    start = checkpoint.restore(hvd.allreduce)
+    metrics.resumed(start)
 
     @tf.function
     def train_step(images: tf.Tensor, labels: tf.Tensor, first_batch: bool) -> tf.Tensor:
@@ -44,11 +48,14 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
             hvd.broadcast_variables(optimizer.variables(), root_rank=0)
         return hvd.allreduce(loss)
 
-    for epoch in range(1, options.epochs + 1):
-        for step, (images, labels) in enumerate(batches(digits, plan, epoch, hvd.rank(), hvd.size()), start=1):
-            loss = train_step(images, labels, epoch == step == 1)
+    first_batch = True
+    for epoch, done in plan.epochs(start):
+        for step, (images, labels) in enumerate(batches(digits, plan, epoch, done, hvd.rank(), hvd.size()), start=done + 1):
+            loss = train_step(images, labels, first_batch)
+            first_batch = False
             if metrics.due(step):
                 metrics.trained(epoch, step, float(loss))
+            checkpoint.after(step)
         mean_sums = hvd.allreduce(test_sums(network, test_digits.share(hvd.rank(), hvd.size())))
         metrics.tested(epoch, mean_sums * hvd.size(), len(test_digits))
     if hvd.rank() == 0:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
+from checkpoint import Checkpoint
 from data import read_test, read_train, slices
 from devices import replicas
 from metrics import Metrics
@@ -30,9 +31,12 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     tf.config.experimental.enable_op_determinism()
     digits, test_digits = read_train(options.train_dir), read_test(options.test_dir)
     plan = Plan(options, len(digits), replicas=strategy.num_replicas_in_sync)
-    metrics = Metrics(plan, "mirrored")
+    metrics = Metrics(plan, "mirrored", processes=1, parts={"replicas": plan.replicas})
     with strategy.scope():
         network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
+    checkpoint = Checkpoint(plan, network, optimizer, folder=options.checkpoint_dir)
+    start = checkpoint.restore()
+    metrics.resumed(start)
 
     def replica_step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -45,12 +49,13 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     def train_step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica_step, (images, labels)), axis=None)
 
-    for epoch in range(1, options.epochs + 1):
-        dataset = strategy.distribute_datasets_from_function(slices(digits, plan, epoch))
-        for step, (images, labels) in enumerate(dataset, start=1):
+    for epoch, done in plan.epochs(start):
+        dataset = strategy.distribute_datasets_from_function(slices(digits, plan, epoch, done))
+        for step, (images, labels) in enumerate(dataset, start=done + 1):
             loss = train_step(images, labels)
             if metrics.due(step):
                 metrics.trained(epoch, step, float(loss))
+            checkpoint.after(step)
         metrics.tested(epoch, test_sums(network, test_digits), len(test_digits))
     save(network, metrics.metadata(), options.model_dir)
     metrics.say(f"saved the model in {options.model_dir}")

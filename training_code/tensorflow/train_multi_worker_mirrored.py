@@ -11,9 +11,13 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
+from checkpoint import Checkpoint
 from data import read_test, read_train, slices
 from metrics import Metrics
 from model import mean_loss, new_network, new_optimizer, save, test_sums
@@ -28,9 +32,13 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     tf.config.experimental.enable_op_determinism()
     digits, test_digits = read_train(options.train_dir), read_test(options.test_dir)
     plan = Plan(options, len(digits), replicas=strategy.num_replicas_in_sync)
-    metrics = Metrics(plan, "multi_worker_mirrored", printing=chief)
+    metrics = Metrics(plan, "multi_worker_mirrored", printing=chief, **parts_of(strategy))
     with strategy.scope():
         network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
+    scratch = tempfile.TemporaryDirectory()  # all workers write, as tf.distribute asks; what the others wrote goes with them
+    checkpoint = Checkpoint(plan, network, optimizer, folder=options.checkpoint_dir if chief else Path(scratch.name))
+    start = checkpoint.restore(lambda value: average(strategy, value))
+    metrics.resumed(start)
 
     def replica_step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -43,28 +51,36 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     def train_step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica_step, (images, labels)), axis=None)
 
-    for epoch in range(1, options.epochs + 1):
-        dataset = strategy.distribute_datasets_from_function(slices(digits, plan, epoch))
-        for step, (images, labels) in enumerate(dataset, start=1):
+    for epoch, done in plan.epochs(start):
+        dataset = strategy.distribute_datasets_from_function(slices(digits, plan, epoch, done))
+        for step, (images, labels) in enumerate(dataset, start=done + 1):
             loss = train_step(images, labels)
             if metrics.due(step):
                 metrics.trained(epoch, step, float(loss))
+            checkpoint.after(step)
         if chief:
             metrics.tested(epoch, test_sums(network, test_digits), len(test_digits))
     if chief:
         save(network, metrics.metadata(), options.model_dir)
     metrics.say(f"saved the model in {options.model_dir}")
-    wait_for_all(strategy)
+    average(strategy, tf.constant(1.0))  # no worker leaves before the chief has saved: to those that are left, it would have failed
 
 
-def wait_for_all(strategy: tf.distribute.Strategy) -> None:
-    """No worker leaves before the chief has saved: to those that are left, it would have failed."""
+def parts_of(strategy: tf.distribute.Strategy) -> dict[str, Any]:
+    """A process per worker; with several GPUs a worker has several replicas."""
+    workers = max(1, len(strategy.cluster_resolver.cluster_spec().as_dict().get("worker", ())))
+    replicas = strategy.num_replicas_in_sync
+    return {"processes": workers, "parts": {"workers": workers, **({"replicas": replicas} if replicas != workers else {})}}
+
+
+def average(strategy: tf.distribute.Strategy, value: tf.Tensor) -> tf.Tensor:
+    """The mean of what the workers pass; returns when all of them have called it."""
 
     @tf.function
-    def count() -> tf.Tensor:
-        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(lambda: tf.constant(1.0)), axis=None)
+    def reduce() -> tf.Tensor:
+        return strategy.reduce(tf.distribute.ReduceOp.MEAN, strategy.run(lambda: value), axis=None)
 
-    assert int(count()) == strategy.num_replicas_in_sync
+    return reduce()
 
 
 if __name__ == "__main__":

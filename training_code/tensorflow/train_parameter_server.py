@@ -6,7 +6,8 @@
 
 What differs from train.py: only the chief runs the loop below. Its variables lie on the parameter servers, and it schedules
 each step on whichever worker is free; a worker reads the variables, computes and updates them without waiting for the others,
-so no two runs are equal. Workers read their own copies of the files. Workers and servers end when the chief has ended.
+so no two runs are equal. Workers read their own copies of the files, the chief alone the checkpoint, which it writes on its own
+disk and not, as TensorFlow does unless told, on each server's. Workers and servers end when the chief has ended.
 """
 
 from __future__ import annotations
@@ -17,10 +18,17 @@ from collections.abc import Mapping, Sequence
 
 import cluster
 import tensorflow as tf
+from checkpoint import Checkpoint
 from data import read_test, read_train, shuffled_records
 from metrics import Metrics
 from model import mean_loss, new_network, new_optimizer, save, test_sums
 from plan import Options, Plan, parse_options
+
+CHIEFS_DISK = "/job:chief/replica:0/task:0/device:CPU:0"
+"""The task that reads and writes checkpoint files."""
+
+PARTS = {"chiefs": "chief", "parameter_servers": "ps", "workers": "worker"}
+"""What each job of the cluster is called in the metrics."""
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -40,10 +48,14 @@ def train(options: Options, resolver: tf.distribute.cluster_resolver.ClusterReso
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     digits, test_digits = read_train(options.train_dir), read_test(options.test_dir)
     plan = Plan(options, len(digits), replicas=1)  # one update is one worker's batch
-    metrics = Metrics(plan, "parameter_server", world_size=resolver.cluster_spec().num_tasks("worker"))
+    parts = {name: resolver.cluster_spec().num_tasks(job) for name, job in PARTS.items()}
+    metrics = Metrics(plan, "parameter_server", processes=sum(parts.values()), parts=parts)
     with strategy.scope():
         network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
         optimizer.build(network.trainable_variables)
+    checkpoint = Checkpoint(plan, network, optimizer, folder=options.checkpoint_dir, io_device=CHIEFS_DISK)
+    start = checkpoint.restore()
+    metrics.resumed(start)
 
     def replica_step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -58,12 +70,14 @@ def train(options: Options, resolver: tf.distribute.cluster_resolver.ClusterReso
 
     dataset = coordinator.create_per_worker_dataset(lambda: shuffled_records(options.train_dir, plan))
     iterator = iter(dataset)
-    for epoch in range(1, options.epochs + 1):
-        for step in range(1, plan.steps_per_epoch + 1):
+    for epoch, done in plan.epochs(start):
+        for step in range(done + 1, plan.steps_per_epoch + 1):
             loss = coordinator.schedule(train_step, args=(iterator,))
-            if metrics.due(step):
+            if metrics.due(step) or checkpoint.due(step):
                 coordinator.join()
+            if metrics.due(step):
                 metrics.trained(epoch, step, float(loss.fetch()))
+            checkpoint.after(step)
         metrics.tested(epoch, test_sums(local_copy(network), test_digits), len(test_digits))
     save(network, metrics.metadata(), options.model_dir)
     metrics.say(f"saved the model in {options.model_dir}")

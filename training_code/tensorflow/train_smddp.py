@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import smdistributed.dataparallel.tensorflow as sdp
 import tensorflow as tf
+from checkpoint import Checkpoint
 from data import batches, read_test, read_train
 from devices import pin
 from metrics import Metrics
@@ -32,6 +33,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     plan = Plan(options, len(digits), replicas=sdp.size())
     metrics = Metrics(plan, "smddp", printing=sdp.rank() == 0)
     network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
+    checkpoint = Checkpoint(plan, network, optimizer, folder=options.checkpoint_dir if sdp.rank() == 0 else None)
+    start = checkpoint.restore(sdp.oob_allreduce)
+    metrics.resumed(start)
 
     @tf.function
     def train_step(images: tf.Tensor, labels: tf.Tensor, first_batch: bool) -> tf.Tensor:
@@ -45,11 +49,14 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
             sdp.broadcast_variables(optimizer.variables(), root_rank=0)
         return sdp.oob_allreduce(loss)
 
-    for epoch in range(1, options.epochs + 1):
-        for step, (images, labels) in enumerate(batches(digits, plan, epoch, sdp.rank(), sdp.size()), start=1):
-            loss = train_step(images, labels, epoch == step == 1)
+    first_batch = True
+    for epoch, done in plan.epochs(start):
+        for step, (images, labels) in enumerate(batches(digits, plan, epoch, done, sdp.rank(), sdp.size()), start=done + 1):
+            loss = train_step(images, labels, first_batch)
+            first_batch = False
             if metrics.due(step):
                 metrics.trained(epoch, step, float(loss))
+            checkpoint.after(step)
         mean_sums = sdp.oob_allreduce(test_sums(network, test_digits.share(sdp.rank(), sdp.size())))
         metrics.tested(epoch, mean_sums * sdp.size(), len(test_digits))
     if sdp.rank() == 0:

@@ -34,7 +34,7 @@ class Models:
             raise invalid("ExecutionRoleArn is required")
         assume(self._core, request["ExecutionRoleArn"], f"SageMaker-{request['ModelName']}")
         check_network(self._core, request.get("VpcConfig"))
-        image_for(resolve_container(self._core, container)["Image"], "inference")
+        image_for(resolve_container(self._core, container)["Image"], "inference", self._core.settings.images)
         name = request["ModelName"]
         document = {key: value for key, value in request.items() if key != "Tags"} | {
             "_name": name,

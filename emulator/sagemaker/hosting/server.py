@@ -54,7 +54,7 @@ class ModelServer:
         """Fetch the model, start the container, wait for /ping. ServerFailedError or DataError says why there is no server."""
         context = self._core.context
         container = resolve_container(self._core, self._model.get("PrimaryContainer") or self._model["Containers"][0])
-        image = containers.image_for(container["Image"], "inference")
+        image = containers.image_for(container["Image"], "inference", self._core.settings.images)
         credentials = context.role_credentials(self._model["ExecutionRoleArn"], f"SageMaker-{self._endpoint}"[:64])
         context.on_behalf("model", self._endpoint, {**self._model, "PrimaryContainer": container}, credentials)
         self._paths.make([_HOST])
@@ -68,6 +68,8 @@ class ModelServer:
         command = [str(image.runtime.python()), "-P", containers.tool(image.program)]
         group = f"/aws/sagemaker/Endpoints/{self._endpoint}"
         self._log = LogStreams(context.clients("logs", credentials), group, self._variant["VariantName"], self._paths.log)
+        if image.is_declared:
+            self._log.write("emulator", containers.about_declared(container["Image"], image))
         self._make_sure_of(image)
         self._pod = Pod(self._paths.folder, [Host(_HOST, paths.folder, command, environment)], self._core.registry)
         self._pod.start(containers.visible(image), containers.endpoint_port(context), self._log.write)

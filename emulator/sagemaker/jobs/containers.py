@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emulator.context import RoleCredentials, ServiceContext
-from emulator.runtimes.catalog import Image, accelerators, image, image_patterns
+from emulator.runtimes.catalog import Image, accelerators, image, image_patterns, runtimes
 from emulator.sagemaker.container.launch import isolation_refused, networks_refused
 from emulator.sagemaker.jobs.paths import HostPaths
 from emulator.sagemaker.refusals import not_emulated
@@ -27,12 +27,23 @@ _SUBNET, _FIRST_HOST = "10.0.0", 11
 _LEAST_WAITING = 4
 
 
-def image_for(uri: str, use: str) -> Image:
-    """The catalog's entry for an image; ValidationException when there is none."""
-    found = image(uri, use)
+def image_for(uri: str, use: str, declared: Mapping[str, str]) -> Image:
+    """The catalog's entry for an image, or that of the runtime which was `declared` for it; ValidationException when there is none."""
+    found = image(uri, use, declared)
     if found is None:
-        raise not_emulated(f"the image {uri} for {use}; images it has: {', '.join(image_patterns(use))}")
+        declare = f"`local: {{images: {{'{uri}': pytorch}}}}`"
+        raise not_emulated(
+            f"the image {uri} for {use}; images it has: {', '.join(image_patterns(use))}. Of an image of your own, say which runtime "
+            f"({', '.join(runtimes())}) stands for it: {declare} in the environment file, or --image '{uri}=pytorch' when you start the "
+            "emulator; then start it anew"
+        )
     return found
+
+
+def about_declared(uri: str, found: Image) -> str:
+    """What a job's log says of an image that is the user's own."""
+    name = found.runtime.name
+    return f"{uri} is an image of your own: the runtime {name} stands for it, as for AWS's; what your image adds to that is not here."
 
 
 @dataclass(frozen=True)
@@ -53,8 +64,20 @@ class Machine:
             return 0 if has == 0 else self.accelerators_wanted or 1
         return max(1, min(has, self.cores // hosts))
 
+    def notice(self, instance_type: str, hosts: int) -> str | None:
+        """What a job's log says where the cores, and nobody's wish, decide how many accelerators there are."""
+        has, shown = accelerators(instance_type), self.accelerators(instance_type, hosts)
+        if shown == has or self.accelerators_wanted is not None:
+            return None
+        here = f"this machine has {_counted(self.cores, 'core')} for {_counted(hosts, 'host')}"
+        return f"{instance_type} has {_counted(has, 'GPU')}, {here}: each host shows {shown}, and the toolkit starts as many ranks."
+
     def threads(self, ranks: int) -> int:
         return max(1, self.cores // max(1, ranks))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def give_accelerators(paths: HostPaths, count: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from emulator.runtimes.catalog import Image
@@ -12,8 +13,8 @@ from emulator.sagemaker.refusals import invalid, not_emulated
 from emulator.sagemaker.shapes import Document
 
 
-def check_processing(request: Document) -> Image:
-    """The image's entry; ValidationException for what is not emulated."""
+def check_processing(request: Document, declared: Mapping[str, str]) -> Image:
+    """The image's entry; ValidationException for what is not emulated. `declared`: runtimes of the user's own images."""
     if reason := isolation_refused():
         raise not_emulated(f"processing jobs on this machine: they need files at /opt/ml/processing, and namespaces are refused ({reason})")
     if request.get("ExperimentConfig"):
@@ -29,7 +30,7 @@ def check_processing(request: Document) -> Image:
         _check_output(each)
     if "ContainerEntrypoint" not in request["AppSpecification"]:
         raise not_emulated("a processing container without ContainerEntrypoint (these images have no entry point for processing)")
-    return image_for(request["AppSpecification"]["ImageUri"], "processing")
+    return image_for(request["AppSpecification"]["ImageUri"], "processing", declared)
 
 
 def _check_input(each: Document) -> None:

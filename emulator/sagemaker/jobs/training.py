@@ -29,7 +29,7 @@ class TrainingJobs:
         self._machine = Machine.here(core.settings.accelerators)
 
     def create(self, request: Document) -> Document:
-        image = check_training(request)
+        image = check_training(request, self._core.settings.images)
         self._check_references(request)
         name = request["TrainingJobName"]
         document = self._document(request)

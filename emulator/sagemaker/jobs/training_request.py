@@ -40,8 +40,8 @@ _NEED_OWN_NETWORKS: Mapping[str, str] = {
 """Launchers whose hosts all listen at the same port, and so cannot share one network."""
 
 
-def check_training(request: Document) -> Image:
-    """The image's entry; ValidationException for what is not emulated."""
+def check_training(request: Document, declared: Mapping[str, str]) -> Image:
+    """The image's entry; ValidationException for what is not emulated. `declared`: runtimes of the user's own images."""
     algorithm = request["AlgorithmSpecification"]
     _check_whole(request)
     if "AlgorithmName" in algorithm or "TrainingImage" not in algorithm:
@@ -55,7 +55,7 @@ def check_training(request: Document) -> Image:
     _check_resources(request)
     if "CheckpointConfig" in request:
         HostPaths(Path()).seen_as(request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints"))
-    return image_for(algorithm["TrainingImage"], "training")
+    return image_for(algorithm["TrainingImage"], "training", declared)
 
 
 def _check_whole(request: Document) -> None:

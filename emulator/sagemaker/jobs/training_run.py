@@ -81,6 +81,10 @@ class TrainingRun:
     def _get_ready(self) -> None:
         """The image, then each host's data."""
         core = self._job.core
+        if self._image.is_declared:
+            self._say(containers.about_declared(self._request["AlgorithmSpecification"]["TrainingImage"], self._image))
+        if notice := self._machine.notice(self._request["ResourceConfig"]["InstanceType"], len(self._hosts)):
+            self._say(notice)
         make_sure_it_is_built(self._image.runtime, core.registry, self._say, self._job.orders.stop.is_set)
         for position, host in enumerate(self._hosts):
             self._prepare(self._paths.host(host), host, position)

@@ -50,6 +50,15 @@ def test_a_signal_stops_it_with_exit_code_zero_and_status_finds_none(
     assert emulator("status", "--state-dir", str(state_dir)) == (3, '{"running": false}\n')
 
 
+def test_a_signal_while_it_imports_ends_it_before_it_serves(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "emulator", "serve", "--state-dir", str(tmp_path / "state")]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        eventually(lambda: (tmp_path / "state" / "emulator.log").exists())
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (0, "", "")
+
+
 def test_down_stops_it_and_removes_its_files(served: tuple[subprocess.Popen[str], dict[str, Any], Path]) -> None:
     process, _ready, state_dir = served
     assert emulator("down", "--state-dir", str(state_dir)) == (0, '{"stopped": true}\n')

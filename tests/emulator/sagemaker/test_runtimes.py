@@ -126,6 +126,20 @@ def test_a_host_shows_the_accelerators_it_has_but_not_more_than_cores(
     assert accelerators(instance_type) >= min(devices, 1)
 
 
+def test_a_job_is_told_when_cores_decide_how_many_ranks_there_are() -> None:
+    told = "ml.p4d.24xlarge has 8 GPUs, this machine has 1 core for 2 hosts: each host shows 1, and the toolkit starts as many ranks."
+    assert Machine(1, None).notice("ml.p4d.24xlarge", 2) == told
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "cores", "wanted"), [("ml.m5.xlarge", 1, None), ("ml.p4d.24xlarge", 8, None), ("ml.p4d.24xlarge", 1, 2)]
+)
+def test_nothing_is_told_of_accelerators_that_are_all_there_or_as_many_as_asked_for(
+    instance_type: str, cores: int, wanted: int | None
+) -> None:
+    assert Machine(cores, wanted).notice(instance_type, 1) is None
+
+
 def test_ranks_share_the_cores_but_tensorflow_keeps_threads_that_may_wait() -> None:
     shares = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "4"}
     assert threads(Machine(2, None), ranks=6) == shares

@@ -9,11 +9,13 @@ import pytest
 from botocore.exceptions import ClientError
 
 from emulator.sagemaker.container import launch
-from tests.emulator.sagemaker.account import BUCKET, PROGRAMS, Account, archive, channel, command_lines
+from tests.emulator.sagemaker.account import BUCKET, PROGRAMS, Account, archive, channel, command_lines, until
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 TWO_CPU_HOSTS = {"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
 TWO_P4D = {"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
+TENSORFLOW_IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/tensorflow-training:2.19.0-cpu-py312-ubuntu22.04-sagemaker"
+TENSORFLOW = {"TrainingImage": TENSORFLOW_IMAGE, "TrainingInputMode": "File"}
 MPI = {"sagemaker_mpi_enabled": "true"}
 needs_networks = pytest.mark.skipif(launch.networks_refused() is not None, reason="this machine gives hosts no networks of their own")
 
@@ -54,6 +56,31 @@ def test_the_other_hosts_are_killed_and_nothing_is_uploaded(two: Account) -> Non
     assert two.keys("out/half-dead") == []
 
 
+SMDDP = {"sagemaker_distributed_dataparallel_enabled": "true", "backend": "smddp"}
+DYING: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
+    "smddp (mpirun)": ("ranks.py", SMDDP | {"kill-host": "algo-2"}, {"ResourceConfig": TWO_P4D}),
+    "torchrun": ("ranks.py", {"sagemaker_torch_distributed_enabled": "true", "kill-host": "algo-2"}, {}),
+    "parameter servers": (
+        "hosts.py",
+        {"sagemaker_parameter_server_enabled": "true", "kill": "algo-2"},
+        {"AlgorithmSpecification": TENSORFLOW},
+    ),
+}
+
+
+@needs_networks
+@pytest.mark.parametrize("launcher", DYING)
+def test_a_host_that_dies_fails_the_job_under_every_launcher_and_leaves_no_process(two: Account, launcher: str) -> None:
+    program, hyperparameters, changes = DYING[launcher]
+    name = f"dying-{launcher.partition(' ')[0]}"
+    data = [channel(f"s3://{BUCKET}/data/train/")]
+    rest: dict[str, Any] = {"ResourceConfig": TWO_CPU_HOSTS, "InputDataConfig": data} | changes
+    job = two.train(name, program, hyperparameters=hyperparameters, **rest)
+    reason = job.get("FailureReason", "")
+    assert (job["TrainingJobStatus"], reason[:24], reason[-14:]) == ("Failed", "AlgorithmError: algo-2: ", "exit code: 137"), reason
+    until(command_lines, lambda found: not [line for line in found if "--kill" in line], timeout_s=10)
+
+
 @needs_networks
 def test_mpirun_starts_ranks_on_the_other_host_at_its_own_address(two: Account) -> None:
     processes = {"sagemaker_mpi_num_of_processes_per_host": "2"}
@@ -64,11 +91,11 @@ def test_mpirun_starts_ranks_on_the_other_host_at_its_own_address(two: Account) 
 
 
 @needs_networks
-def test_smddp_runs_under_mpirun_on_two_hosts(two: Account) -> None:
-    smddp = {"sagemaker_distributed_dataparallel_enabled": "true", "backend": "smddp"}
-    job = two.train("smddp-two", "ranks.py", hyperparameters=smddp, ResourceConfig=TWO_P4D)
+def test_smddp_runs_under_mpirun_with_half_of_its_ranks_on_each_host(two: Account) -> None:
+    job = two.train("smddp-two", "ranks.py", hyperparameters=SMDDP, ResourceConfig=TWO_P4D)
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
     assert two.model_files(job) == {"model.txt": "4 10"}
+    assert any("world_size=4 on_this_host=2" in line for line in two.log(GROUP, "smddp-two/"))
 
 
 @pytest.fixture

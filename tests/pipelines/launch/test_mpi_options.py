@@ -8,7 +8,16 @@ import pytest
 
 from pipelines.launch.mpi_options import mistakes_in
 
-WORKING = ["", "-verbose", "-verbose --NCCL_DEBUG VERSION", "--NCCL_DEBUG=INFO -x A=1 -x B", "-mca btl tcp --host a -H b -np 2 -N 1"]
+WORKING = [
+    "",
+    "-verbose",
+    "-verbose --NCCL_DEBUG VERSION",
+    "--NCCL_DEBUG=INFO -x A=1 -x B --x C=d",
+    "--timeout 60 -map-by ppr:4:socket --report-bindings -x HOROVOD_FUSION_THRESHOLD=16777216",
+    "-mca btl_vader_single_copy_mechanism none --mca rmaps_base_verbose 5",
+    "--an-option-of-tomorrow value -output-filename out",
+    "-x SMDATAPARALLEL_SOMETHING=1",
+]
 
 
 def reaches_mpirun(options: str) -> list[str]:
@@ -35,7 +44,7 @@ def test_accepted_options_reach_mpirun_but_for_the_toolkits_own(options: str) ->
 def test_options_that_look_like_help_would_end_the_job_and_are_refused(options: str) -> None:
     with pytest.raises(SystemExit):
         reaches_mpirun(options)
-    assert ["the job ends without training" in what for what, _ in mistakes_in(options)] == [True]
+    assert "the job ends without training" in next(mistakes_in(options))[0]
 
 
 @pytest.mark.parametrize(
@@ -44,12 +53,32 @@ def test_options_that_look_like_help_would_end_the_job_and_are_refused(options: 
         ("-x 'A=1 2'", "quotes and backslashes are passed on as they are", "write values without white space"),
         ("-x A=1\\ 2", "quotes and backslashes are passed on as they are", "write values without white space"),
         ("-verbose\n-x A=1", "contains a line break or a tab", "write it on one line"),
+        ("-x A=b c", "`c` belongs to no option before it: mpirun would run it as the program", "write values without white space"),
+        ("train.py", "`train.py` belongs to no option before it", "options with their dashes"),
+        ("-verbose train.py", "`train.py` belongs to no option before it", "options with their dashes"),
+        ("-verbose --", "`--` belongs to no option before it", "options with their dashes"),
+        ("-np 4", "`-np` is what the toolkit passes itself, from the number of instances", "training.processes_per_host"),
+        ("--n 4", "`--n` is what the toolkit passes itself", "training.processes_per_host"),
+        ("-N 1", "`-N` contradicts the -np that the toolkit passes", "training.processes_per_host"),
+        ("--host a", "`--host` is what the toolkit passes itself, with the names of the job's instances", "training.instance_count"),
+        ("-H a", "`-H` is what the toolkit passes itself", "training.instance_count"),
+        ("--version", "`--version` makes mpirun do something else than start the script", "leave it out"),
         ("-x NCCL_DEBUG=VERSION", "the toolkit has already passed NCCL_DEBUG=INFO", "write `--NCCL_DEBUG VERSION`"),
+        ("-x NCCL_DEBUG", "the toolkit has already passed NCCL_DEBUG=INFO", "write `--NCCL_DEBUG LEVEL`"),
+        ("--x NCCL_DEBUG=INFO", "the toolkit has already passed NCCL_DEBUG=INFO", "write `--NCCL_DEBUG INFO`"),
+        ("-x LD_LIBRARY_PATH=/a", "`-x LD_LIBRARY_PATH` is the second one: the toolkit passes LD_LIBRARY_PATH itself", "leave it out"),
+        ("-x SMDATAPARALLEL_SERVER_PORT=1", "the toolkit passes SMDATAPARALLEL_SERVER_PORT itself", "leave it out"),
+        ("-x SMDATAPARALLEL_OPTIMIZE_SDP=true", "makes it smddp with AllGather", "set collective: allgather and launcher: mpirun"),
+        ("-mca mca_base_env_list NCCL_DEBUG=INFO;A", "mca_base_env_list sets variables a second way", "write `-x NAME=value`"),
+        ("--mca btl tcp,self", "the toolkit passes `-mca btl ^openib` itself", "leave it out"),
+        ("-mca btl_tcp_if_include eth1", "the toolkit passes `-mca btl_tcp_if_include` itself", "leave it out"),
+        ("-mca btl -verbose", "`-mca` needs 2 words after it and has 1", "write them, without white space in them"),
         ("--NCCL VERSION", "`--NCCL` is taken for --NCCL_DEBUG, of which it is a prefix", "spell the option out"),
         ("--N=1", "`--N` is taken for --NCCL_DEBUG", "spell the option out"),
         ("--NCCL_DEBUG", "--NCCL_DEBUG needs a level, not nothing", "use one of VERSION, WARN, INFO"),
         ("--NCCL_DEBUG LOUD", "--NCCL_DEBUG needs a level, not LOUD", "use one of VERSION, WARN, INFO"),
         ("-x -verbose", "`-x` needs a variable", "write `-x NAME=value`"),
+        ("-x =1", "`-x` needs a variable", "write `-x NAME=value`"),
     ],
 )
 def test_a_trap_is_named_with_what_to_write(options: str, what: str, instead: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import re
 
+import pytest
+
 from config.settings import Framework, Strategy, Training
 from pipelines.launch.patching import warnings_of
 from tests.pipelines.inputs import ROOT
@@ -30,12 +32,36 @@ def test_where_nothing_with_smddp_is_patched_the_warning_says_so() -> None:
 
 def test_other_strategies_are_shown_every_patched_version() -> None:
     (line,) = warnings_of(Training(strategy=Strategy.TORCHRUN), datetime.date(2025, 12, 1))
-    assert line.endswith("patched: 2.6.0")
+    assert line.endswith("patched: 2.6.0, 2.7.1, 2.8.0, 2.9.0, 2.10.0")
 
 
-def test_a_date_that_nobody_here_knows_is_said_to_be_unknown() -> None:
-    (line,) = warnings_of(Training(framework=Framework.TENSORFLOW), LAST_DAY)
-    assert "until when AWS's images of TensorFlow 2.11.0 get patches is not known here" in line
+@pytest.mark.parametrize(
+    ("framework", "version", "last"),
+    [
+        (Framework.TENSORFLOW, "2.9.2", datetime.date(2023, 5, 17)),
+        (Framework.TENSORFLOW, "2.11.0", datetime.date(2023, 11, 18)),
+        (Framework.TENSORFLOW, "2.12.0", datetime.date(2024, 3, 23)),
+        (Framework.PYTORCH, "1.13.1", datetime.date(2024, 10, 28)),
+    ],
+)
+def test_images_of_long_ago_have_their_day_too(framework: Framework, version: str, last: datetime.date) -> None:
+    training = Training(framework=framework, framework_version=version)
+    assert [list(warnings_of(training, last)), len(list(warnings_of(training, last + datetime.timedelta(days=1))))] == [[], 1]
+
+
+@pytest.mark.parametrize(
+    ("image", "version", "said"),
+    [
+        ("pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker-v1.2", "2.3.0", "have had no patches since 2025-04-24"),
+        ("huggingface-pytorch-training:2.3.0-transformers4.48.0-gpu-py311-cu121-ubuntu20.04", "2.3.0", "no patches since 2025-04-24"),
+        ("pytorch:2.13.0-cu130-amzn2023-sagemaker", "2.13.0", "until when AWS's images of PyTorch 2.13.0 get patches is not known here"),
+    ],
+)
+def test_aws_images_that_the_environment_names_are_warned_of_too(image: str, version: str, said: str) -> None:
+    uri = f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{image}"
+    (line,) = warnings_of(Training(image_uri=uri, framework_version=version), LATER)
+    assert line.startswith("training.image_uri: ")
+    assert said in line
 
 
 def test_nothing_is_said_of_images_that_are_not_aws() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from config.errors import LaunchError
 from config.hyperparameters import HyperparameterValue
-from config.settings import Collective, Framework, Strategy, Training
-from pipelines.launch import Launch, SmddpAllGather, SmddpAllReduce, Torchrun, resolve
+from config.settings import Collective, Framework, Launcher, Strategy, Training
+from pipelines.launch import Launch, SmddpAllGather, SmddpAllGatherByMpirun, SmddpAllReduce, Torchrun, resolve
 from tests.pipelines.inputs import golden
 
 P4D = "ml.p4d.24xlarge"
@@ -22,6 +22,10 @@ SDK_CASES: list[tuple[str, dict[str, Any]]] = [
     ("pytorchddp", {}),
     ("pytorchddp with custom_mpi_options", {"custom_mpi_options": "-verbose --NCCL_DEBUG VERSION"}),
     ("torch_distributed", {"collective": Collective.ALLGATHER}),
+    (
+        "smdistributed with SMDATAPARALLEL_OPTIMIZE_SDP",
+        {"collective": Collective.ALLGATHER, "launcher": Launcher.MPIRUN, "custom_mpi_options": OPTIONS},
+    ),
     ("torch_distributed", {"strategy": Strategy.TORCHRUN}),
     ("pytorchddp", {"strategy": Strategy.PYTORCHDDP}),
     ("mpi", {"strategy": Strategy.HOROVOD}),
@@ -62,6 +66,11 @@ def test_a_tensorflow_job_without_an_output_path_is_a_mistake() -> None:
         launch(**TENSORFLOW).for_job("s3://code/sourcedir.tar.gz", "job-1", {})
 
 
+def test_a_job_with_more_hyperparameters_than_sagemaker_takes_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="a job takes 100 hyperparameters, and this one has 101, the toolkit's included"):
+        launch().for_job("s3://code/sourcedir.tar.gz", "job-1", {f"option-{number}": number for number in range(93)})
+
+
 def test_sdk_v2_asking_for_both_gets_torchrun_and_so_we_offer_one_at_a_time() -> None:
     both = golden("sdk_v2")["cases"]["smdistributed and torch_distributed"]["hyperparameters"]
     assert {"sagemaker_distributed_dataparallel_enabled", "sagemaker_torch_distributed_enabled"} <= set(both)
@@ -69,8 +78,15 @@ def test_sdk_v2_asking_for_both_gets_torchrun_and_so_we_offer_one_at_a_time() ->
 
 
 def test_each_strategy_is_one_contract() -> None:
-    chosen = [launch(), launch(collective=Collective.ALLGATHER), launch(strategy=Strategy.TORCHRUN)]
-    assert [type(one.contract) for one in chosen] == [SmddpAllReduce, SmddpAllGather, Torchrun]
+    by_mpirun = launch(collective=Collective.ALLGATHER, launcher=Launcher.MPIRUN)
+    chosen = [launch(), launch(collective=Collective.ALLGATHER), by_mpirun, launch(strategy=Strategy.TORCHRUN)]
+    assert [type(one.contract) for one in chosen] == [SmddpAllReduce, SmddpAllGather, SmddpAllGatherByMpirun, Torchrun]
+
+
+@pytest.mark.parametrize("strategy", [Strategy.SMDDP, Strategy.PYTORCHDDP, Strategy.TORCHRUN, Strategy.HOROVOD])
+def test_every_launcher_of_several_ranks_is_told_how_many_and_without_the_key_is_what_sdk_v2_starts(strategy: Strategy) -> None:
+    told, untold = launch(strategy=strategy, processes_per_host=4).hyperparameters, launch(strategy=strategy).hyperparameters
+    assert dict(told.items() - untold.items()) == {"sagemaker_mpi_num_of_processes_per_host": "4"}
 
 
 def test_images_are_full_tags_of_the_regions_registry() -> None:
@@ -114,7 +130,7 @@ def test_an_image_of_another_region_is_a_notice() -> None:
         ({"instance_type": "ml.p3.16xlarge"}, "smddp cannot run on this instance type"),
         (
             {"framework_version": "2.6.0"},
-            "no image of this PyTorch version contains smddp; these do: 2.0.0, 2.0.1, 2.1.0, 2.2.0, 2.3.0, 2.4.0, 2.5.1",
+            "no image of this PyTorch version contains smddp; these do: 1.11.0, 1.12.0, 1.12.1, 1.13.1, 2.0.0, 2.0.1, 2.1.0, 2.2.0, 2.3.0",
         ),
         ({"framework_version": "1.0.0"}, "is not in the table of images; known: 2.0.0"),
         (
@@ -135,6 +151,19 @@ def test_an_image_of_another_region_is_a_notice() -> None:
         ({"image_uri": "registry:5000/own"}, "must be a full image URI with a tag or a digest, and not :latest"),
         ({"strategy": Strategy.TORCHRUN, "custom_mpi_options": "-verbose"}, "is only read by mpirun, and torchrun is started by torchrun"),
         ({"collective": Collective.ALLGATHER, "custom_mpi_options": "-x A=1"}, "smddp with AllGather is started by torchrun"),
+        (
+            {"collective": Collective.ALLGATHER, "framework_version": "2.0.0"},
+            "smddp 1.8.0 in the image of 2.0.0 has no AllGather for FSDP; these have: 2.0.1, 2.1.0, 2.2.0, 2.3.0, 2.4.0, 2.5.1",
+        ),
+        ({"launcher": Launcher.TORCHRUN}, "smddp's AllReduce is started by mpirun only; remove it, or set collective: allgather"),
+        (
+            {"environment": {"SMDATAPARALLEL_OPTIMIZE_SDP": "true"}},
+            "is what collective: allgather with launcher: mpirun sets, on every rank; remove it, and set those two",
+        ),
+        (
+            {"strategy": Strategy.TORCHRUN, "hyperparameters": {"backend": "smddp"}},
+            "asks for smddp, and torchrun is started without its checks; set strategy: smddp with collective: allgather",
+        ),
         ({"region": "cn-north-1"}, "has no registry of AWS's Deep Learning Containers"),
     ],
 )
@@ -152,6 +181,10 @@ def test_allgather_depends_on_the_script_and_says_so() -> None:
     assert "the script's own option must (backend: smddp)" in launch(collective=Collective.ALLGATHER).notices[0]
 
 
+def test_allgather_is_not_asked_for_twice() -> None:
+    assert launch(collective=Collective.ALLGATHER, hyperparameters={"backend": "smddp"}).notices == ()
+
+
 def test_one_node_of_smddp_is_a_notice() -> None:
     assert "gains nothing on one" in launch(instance_count=1).notices[0]
 
@@ -159,6 +192,37 @@ def test_one_node_of_smddp_is_a_notice() -> None:
 @pytest.mark.parametrize(("version", "said"), [("2.4.0", "before November 2024"), ("2.5.1", "AWS's documentation does not list")])
 def test_what_is_known_of_a_release_is_a_notice(version: str, said: str) -> None:
     assert said in launch(framework_version=version).notices[0]
+
+
+def test_a_launcher_that_nothing_reads_is_a_notice() -> None:
+    assert launch(launcher=Launcher.MPIRUN).notices == (
+        "training.launcher is not used: only strategy smddp with collective allgather reads it",
+    )
+
+
+def test_ranks_that_aws_does_not_document_for_smddp_are_a_notice() -> None:
+    assert launch(processes_per_host=4).notices[0].endswith("starts 4 ranks on each instance; AWS documents smddp with one per GPU")
+
+
+@pytest.mark.parametrize(
+    ("keys", "names"),
+    [
+        ({}, ["NCCL_DEBUG", "MASTER_PORT"]),
+        ({"strategy": Strategy.TORCHRUN}, ["NCCL_DEBUG", "MASTER_PORT"]),
+        (TENSORFLOW, ["NCCL_DEBUG"]),
+        ({**TENSORFLOW, "strategy": Strategy.MULTI_WORKER_MIRRORED}, []),
+    ],
+)
+def test_variables_that_the_toolkit_sets_itself_are_a_notice(keys: dict[str, Any], names: list[str]) -> None:
+    given = {"NCCL_DEBUG": "TRACE", "MASTER_PORT": "1", "NCCL_ALGO": "Ring"}
+    said = [line.partition(" ")[0] for line in launch(environment=given, **keys).notices if "has no effect" in line]
+    assert said == [f"training.environment.{name}" for name in names]
+
+
+def test_where_aws_has_no_image_for_endpoints_the_notice_names_the_one_that_serves() -> None:
+    newest = launch(strategy=Strategy.TORCHRUN, framework_version="2.10.0")
+    assert "/pytorch-inference:2.6.0-cpu-py312" in newest.inference_image_uri
+    assert "the endpoint loads the model with that" in newest.notices[0]
 
 
 def test_a_collective_that_nothing_reads_is_a_notice() -> None:

@@ -16,7 +16,7 @@ from pipelines import shapes
 from pipelines.launch import tables
 from tests.pipelines.inputs import ROOT
 
-FULL = re.compile(r"^[\d.]+-(gpu-py\d+-cu\d+|cpu-py\d+)-ubuntu2\d\.04-sagemaker$")
+FULL = re.compile(r"^[\d.]+-(gpu-py\d+-cu\d+|cpu-py\d+)-(ubuntu2\d\.04|amzn2023)-sagemaker$")
 
 
 def _minor(version: str) -> list[str]:
@@ -41,16 +41,37 @@ def test_training_tags_name_their_own_version_and_are_full(framework: Framework)
 
 
 @pytest.mark.parametrize("framework", list(Framework))
-def test_the_image_that_answers_has_the_same_minor_version(framework: Framework) -> None:
+def test_the_image_that_answers_has_the_same_minor_version_or_the_row_says_which_one_it_has(framework: Framework) -> None:
     rows = tables.image_tags(framework).items()
-    assert [row for version, row in rows if not FULL.match(row.inference_cpu) or _minor(row.inference_cpu) != _minor(version)] == []
+    others = [row for version, row in rows if not FULL.match(row.inference_cpu) or _minor(row.inference_cpu) != _minor(version)]
+    assert [row for row in others if row.inference_cpu.split("-")[0] not in row.notice] == []
 
 
 @pytest.mark.parametrize("framework", list(Framework))
-def test_every_image_has_a_python_that_the_training_code_runs_on(framework: Framework) -> None:
-    _, least = tables.ordered(tables.least_python(framework))
-    found = [re.search(r"-py3(\d+)-", tag) for row in tables.image_tags(framework).values() for tag in (row.training_gpu, row.training_cpu)]
-    assert all(match and int(match[1]) >= least for match in found)
+def test_every_row_says_its_images_python_and_they_agree(framework: Framework) -> None:
+    rows = tables.image_tags(framework).values()
+    assert [row for row in rows if not row.python or tables.python_in(row.training_gpu) != row.python] == []
+
+
+@pytest.mark.parametrize("framework", list(Framework))
+def test_every_row_says_until_when_it_is_patched(framework: Framework) -> None:
+    assert [version for version, row in tables.image_tags(framework).items() if row.end_of_patch is None] == []
+
+
+@pytest.mark.parametrize(
+    ("framework", "version", "least", "nearest"),
+    [
+        ("pytorch", "2.13.0", "3.10", "2.10.0"),
+        ("pytorch", "2.4.1", "3.10", "2.4.0"),
+        ("tensorflow", "2.10.0", "3.9", "2.10.1"),
+        ("pytorch", "1.8.1", "3.10", "2.0.0"),
+        ("pytorch", "1.8.1", "0", "1.11.0"),
+    ],
+)
+def test_the_nearest_images_are_of_the_minor_version_or_before_it_or_the_first(
+    framework: str, version: str, least: str, nearest: str
+) -> None:
+    assert tables.nearest_images(framework, version, least)[0] == nearest
 
 
 @pytest.mark.parametrize("framework", list(Framework))
@@ -68,6 +89,19 @@ def test_every_image_names_its_sources(framework: Framework) -> None:
 
 def test_every_strategy_has_a_row_with_a_source() -> None:
     assert [strategy for strategy in Strategy if "[" not in tables.strategy(strategy).source] == []
+
+
+def test_the_families_whose_gpus_are_known_are_families_with_gpus_that_sagemaker_trains_on() -> None:
+    known = {name for name in shapes.instance_types("TrainingInstanceType") if tables.gpus(name)}
+    assert [name for name in known if not tables.has_gpus(name)] == []
+    assert {"p3", "p4d", "p5", "g5", "p6-b200"} <= {name.split(".")[1] for name in known}
+
+
+@pytest.mark.parametrize(
+    ("tag", "cuda"), [("2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker", "12.1"), ("2.10.0-gpu-py313-cu130", "13.0"), ("a-cpu", None)]
+)
+def test_a_tag_says_its_cuda(tag: str, cuda: str | None) -> None:
+    assert tables.cuda_in(tag) == cuda
 
 
 def test_versions_compare_as_numbers() -> None:

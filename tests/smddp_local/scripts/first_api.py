@@ -1,9 +1,11 @@
 """Use the API of smddp 1.0 to 1.3 and write what its functions return. Never leaves the group: scripts of its time could not."""
 
+import inspect
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import smdistributed.dataparallel.torch.distributed as dist
 import torch
@@ -18,12 +20,26 @@ def error_of(attempt: Callable[[], object]) -> str:
     return "ok"
 
 
-answer = {"available": dist.is_available(), "too early": error_of(dist.get_rank)}
+def signature_of(function: Any) -> list[str]:
+    """Names and defaults of the arguments, as AWS's reference writes them."""
+    shown = {dist.group.WORLD: "group.WORLD"}
+    parameters = inspect.signature(function).parameters.values()
+    return [each.name if each.default is each.empty else f"{each.name}={shown.get(each.default, each.default)}" for each in parameters]
+
+
+answer: dict[str, Any] = {"available": dist.is_available(), "too early": error_of(dist.get_rank)}
 dist.init_process_group()
 rank = dist.get_rank()
 model = DistributedDataParallel(torch.nn.Linear(4, 2), broadcast_buffers=False)
 model(torch.ones(2, 4) * (rank + 1)).sum().backward()
 answer["gradient"] = model.module.weight.grad[0].tolist()
+
+accumulated = DistributedDataParallel(torch.nn.Linear(4, 2), find_unused_parameters=True)
+with accumulated.no_sync():
+    accumulated(torch.ones(2, 4) * (rank + 1)).sum().backward()
+answer["alone"] = accumulated.module.weight.grad[0].tolist()
+accumulated(torch.ones(2, 4) * (rank + 1)).sum().backward()
+answer["synchronised"] = accumulated.module.weight.grad[0].tolist()
 
 average = torch.full((1,), rank + 1.0)
 dist.all_reduce(average, op=dist.ReduceOp.AVERAGE)
@@ -42,6 +58,9 @@ answer |= {"average": average.item(), "total": total.item(), "gathered": [item.i
 answer |= {"extremes": [lowest.item(), highest.item()], "broadcast": sent.tolist(), "exchanged": received.tolist()}
 answer["local_rank"] = dist.get_local_rank()
 answer["accumulation"] = error_of(lambda: DistributedDataParallel(torch.nn.Linear(1, 1), gradient_accumulation_steps=4))
+answer["unknown"] = error_of(lambda: DistributedDataParallel(torch.nn.Linear(1, 1), static_graph=True))
+answer["signatures"] = {name: signature_of(found) for name, found in vars(dist).items() if inspect.isfunction(found)}
+answer["wrapper"] = signature_of(DistributedDataParallel)
 answer["group"] = error_of(lambda: dist.barrier(group=object()))
 dist.barrier()
 if rank == 0:

@@ -19,6 +19,13 @@ def error_of(attempt: Callable[[], object]) -> str:
     return "ok"
 
 
+def signature_of(function: Any) -> list[str]:
+    """Names and defaults of the arguments, as AWS's reference writes them."""
+    shown = {sdp.Compression.none: "Compression.none"}
+    parameters = inspect.signature(function).parameters.values()
+    return [each.name if each.default is each.empty else f"{each.name}={shown.get(each.default, each.default)}" for each in parameters]
+
+
 sdp.init()
 one = tf.constant(1.0)
 answer: dict[str, Any] = {
@@ -28,8 +35,6 @@ answer: dict[str, Any] = {
     "allreduce": error_of(lambda: sdp.allreduce(one, 0, 1, op=sdp.ReduceOp.SUM)),
     "op None": error_of(lambda: sdp.oob_allreduce(one, op=None)),
 }
-answer["signatures"] = {
-    name: list(inspect.signature(getattr(sdp, name)).parameters) for name in sdp.__all__ if callable(getattr(sdp, name))
-}
+answer["signatures"] = {name: signature_of(getattr(sdp, name)) for name in sdp.__all__ if name not in ("Compression", "ReduceOp")}
 if sdp.rank() == 0:
     Path(sys.argv[1]).write_text(json.dumps(answer))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.smddp_local.runtime import ROOT, Outcome, Runtime
+from tests.smddp_local.runtime import ROOT, Outcome, Runtime, finish
 from tests.training_code.tensorflow.job import Job
+from tests.training_code.tensorflow.strategies import horovod, mirrored, multi_worker_mirrored, none, smddp
 
 
 @pytest.fixture(scope="session")
@@ -34,10 +37,37 @@ class Trained:
     outcome: Outcome
 
 
+START: dict[str, Callable[[Job], subprocess.Popen[str]]] = {"none": none, "smddp": smddp, "horovod": horovod}
+RUN: dict[str, Callable[[Job], Outcome]] = {
+    "none": lambda job: finish(none(job)),
+    "smddp": lambda job: finish(smddp(job)),
+    "horovod": lambda job: finish(horovod(job)),
+    "mirrored": mirrored,
+    "multi_worker_mirrored": multi_worker_mirrored,
+}
+
+
 @pytest.fixture(scope="session")
-def alone(tensorflow: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def undisturbed(tensorflow: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
+    """Two epochs of a synchronous strategy by its name, run once."""
+
+    @functools.cache
+    def run(strategy: str) -> Trained:
+        job = Job(tensorflow, dataset, tmp_path_factory.mktemp(strategy))
+        outcome = RUN[strategy](job)
+        assert outcome.returncode == 0, outcome.output
+        return Trained(job, outcome)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def alone(undisturbed: Callable[[str], Trained]) -> Trained:
     """train.py: two epochs in one process."""
-    job = Job(tensorflow, dataset, tmp_path_factory.mktemp("alone"))
-    outcome = job.alone("train.py")
-    assert outcome.returncode == 0, outcome.output
-    return Trained(job, outcome)
+    return undisturbed("none")
+
+
+@pytest.fixture(params=["smddp", "horovod", "mirrored", "multi_worker_mirrored"])
+def two_replicas(request: pytest.FixtureRequest, undisturbed: Callable[[str], Trained]) -> Trained:
+    """The same on two replicas."""
+    return undisturbed(request.param)

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.smddp_local.runtime import ROOT, Outcome, Runtime, finish
 
 CODE = ROOT / "training_code" / "tensorflow"
-OPTIONS = ("--epochs", "2", "--batch-size", "256", "--log-every", "1")
+OPTIONS = ("--epochs", "2", "--batch-size", "256", "--log-every", "1", "--checkpoint-every", "3")
 JOB_NAME = "job-of-the-test"
 
 Cluster = dict[str, list[str]]
@@ -33,8 +33,19 @@ class Job:
         """Where the job writes its model."""
         return self.folder / "model"
 
+    @property
+    def checkpoint_dir(self) -> Path:
+        """Where the job writes its checkpoint."""
+        return self.folder / "checkpoints"
+
+    @property
+    def weights(self) -> bytes:
+        """The saved model's weights."""
+        return (self.model_dir / "1" / "variables" / "variables.data-00000-of-00001").read_bytes()
+
     def start(self, command: Sequence[str], extra: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """Start one command, as the toolkit does: folders by SM_* variables, hyperparameters on the command line."""
+        self.folder.mkdir(exist_ok=True)
         variables = {
             "SM_CHANNEL_TRAIN": str(self.dataset / "train"),
             "SM_CHANNEL_TEST": str(self.dataset / "test"),
@@ -48,11 +59,11 @@ class Job:
         """One process."""
         return finish(self.start(self.runtime.alone(CODE / script, *(options or OPTIONS))))
 
-    def mpirun(self, script: str, *launcher: str) -> Outcome:
+    def mpirun(self, script: str, *launcher: str) -> subprocess.Popen[str]:
         """Two ranks, by the command that the toolkit builds for one host, less its options for EFA and NCCL."""
         mpirun = [str(self.runtime.python.with_name("mpirun")), "--host", "localhost", "-np", "2", "--allow-run-as-root", "--oversubscribe"]
         flags = ["-mca", "pml", "ob1", "-mca", "btl", "^openib", *launcher]
-        return finish(self.start([*mpirun, *flags, str(self.runtime.python), "-m", "mpi4py", str(CODE / script), *OPTIONS]))
+        return self.start([*mpirun, *flags, str(self.runtime.python), "-m", "mpi4py", str(CODE / script), *OPTIONS])
 
     def task(self, script: Path, cluster: Cluster, role: str, index: int, *options: str) -> subprocess.Popen[str]:
         """One task of a cluster on hosts of one core, with TF_CONFIG as the toolkit writes it."""

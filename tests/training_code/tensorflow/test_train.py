@@ -11,7 +11,7 @@ import pytest
 from tests.smddp_local.runtime import Runtime
 from tests.training_code.conftest import GLOBAL_BATCH, STEPS
 from tests.training_code.tensorflow.conftest import Trained
-from tests.training_code.tensorflow.job import CODE, JOB_NAME, OPTIONS, Job
+from tests.training_code.tensorflow.job import CODE, JOB_NAME, Job
 from tests.training_code.training import EPOCH, PROGRESS, accuracies
 
 
@@ -43,13 +43,6 @@ def test_the_metadata_names_the_job_and_its_settings(alone: Trained) -> None:
     metadata: dict[str, Any] = json.loads((alone.job.model_dir / "model.json").read_text())
     assert (metadata["training_job_name"], metadata["batch_size"], metadata["world_size"]) == (JOB_NAME, GLOBAL_BATCH, 1)
     assert metadata["test_accuracy"] == pytest.approx(accuracies(alone.outcome.output)[-1])
-
-
-def test_a_second_run_gives_the_same_weights_to_the_bit(alone: Trained, tensorflow: Runtime, dataset: Path, tmp_path: Path) -> None:
-    job = Job(tensorflow, dataset, tmp_path)
-    job.alone("train.py", *OPTIONS, "--model_dir", "s3://what-the-sdk-adds")
-    weights = "1/variables/variables.data-00000-of-00001"
-    assert (job.model_dir / weights).read_bytes() == (alone.job.model_dir / weights).read_bytes()
 
 
 @pytest.mark.parametrize(

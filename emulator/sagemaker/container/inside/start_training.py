@@ -5,7 +5,8 @@ Each stand-in and its reason (docs/verification.md lists them):
   connects to sshd and none is started.
 - pauses: the toolkit polls every second and sleeps 30 s after mpirun so that other hosts see its end; here 0.5 s at most.
 - /etc/environment: the toolkit adds the environment to it for commands that come by ssh; ours have the environment anyway.
-- mpirun's options: the MPI runner writes `-bind-to` and `-map-by`, which Open MPI 4 takes; Open MPI 5 wants two dashes.
+- mpirun's options: the MPI runner writes `-bind-to` and `-map-by`, which Open MPI 4 takes; Open MPI 5 wants two dashes. The smddp
+  runner's `--oversubscribe` lets Open MPI 5 put every rank on the first host; with `--map-by slot` it fills each host's slots first.
 - orted: a host that is not the first waits for mpirun's daemon to come and to end, by the name it has in Open MPI 4; in 5 it is prted.
 - gethostname.so: the toolkit preloads it into ranks so that they see SageMaker's host name. It reads /opt/ml and crashes without
   it, so it is left out only where the container has no /opt/ml of its own (SAGEMAKER_BASE_DIR set).
@@ -76,6 +77,20 @@ def with_two_dashes(module: Any) -> None:
     module.MasterRunner._create_command = command
 
 
+def with_slots_filled(module: Any) -> None:
+    """Let mpirun put as many ranks on each host as the smddp runner's `--host` says, unless the user's own options map them."""
+    original = module.SMDataParallelRunner._get_mpirun_command
+
+    def command(self: Any, *arguments: Any, **options: Any) -> list[str]:
+        parts: list[str] = original(self, *arguments, **options)
+        if any(part.lstrip("-") == "map-by" for part in parts):
+            return parts
+        position = parts.index("--oversubscribe")
+        return [*parts[:position], "--map-by", "slot:OVERSUBSCRIBE", *parts[position + 1 :]]
+
+    module.SMDataParallelRunner._get_mpirun_command = command
+
+
 def without_preload(runner: Any, method: str) -> None:
     """Leave `-x LD_PRELOAD=...gethostname.so` out of the mpirun command."""
     original = getattr(runner, method)
@@ -94,6 +109,7 @@ def main() -> None:
     stand_in(smdataparallel)
     stand_in(mpi)
     with_two_dashes(mpi)
+    with_slots_filled(smdataparallel)
     mpi._orted_process = daemon_of_mpirun
     if "SAGEMAKER_BASE_DIR" in os.environ:
         without_preload(smdataparallel.SMDataParallelRunner, "_get_mpirun_command")

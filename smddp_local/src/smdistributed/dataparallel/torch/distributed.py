@@ -55,8 +55,9 @@ def is_available() -> bool:
     return launch.read(os.environ).launcher is not launch.Launcher.NONE
 
 
-def init_process_group(*_arguments: Any, **_options: Any) -> None:
+def init_process_group(*args: Any, **kwargs: Any) -> None:
     """Join the job; arguments exist for parity with torch.distributed and are ignored, as AWS's library does."""
+    del args, kwargs
     dist.init_process_group("smddp")
     world: Any = dist.group.WORLD
     if isinstance(world, StrictProcessGroup):

@@ -21,8 +21,11 @@ class DistributedDataParallel(TorchDistributedDataParallel):  # type: ignore[mis
         broadcast_buffers: bool = True,
         process_group: object | None = None,
         bucket_cap_mb: int | None = None,
+        *,
+        find_unused_parameters: bool = False,
         **unsupported: Any,
     ) -> None:
+        """As in AWS's reference, and `find_unused_parameters`, which it does not list but AWS's published scripts pass."""
         distributed.require_world(process_group)
         if "gradient_accumulation_steps" in unsupported:
             raise SMDDPUnsupportedError("smddp does not support gradient_accumulation_steps: accumulate inside `with model.no_sync():`")
@@ -34,4 +37,5 @@ class DistributedDataParallel(TorchDistributedDataParallel):  # type: ignore[mis
             output_device=output_device,
             broadcast_buffers=broadcast_buffers,
             bucket_cap_mb=bucket_cap_mb or 25,
+            find_unused_parameters=find_unused_parameters,
         )

@@ -1,0 +1,148 @@
+"""A training section and a strategy in; every reason why the strategy cannot run on these instances with this image out.
+
+These are the reasons that a fallback mends, because another strategy could run; `pipelines.launch.obstacles` has those that it does not.
+A fallback is asked the same questions as the strategy that was chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from config.errors import Problem
+from config.settings import Collective, Framework, Strategy, Training
+from config.strategies import strategies_of
+from pipelines.launch import own_image, tables
+from pipelines.launch.own_image import TITLES
+from pipelines.launch.source_code import REQUIREMENTS, SETUP, SourceCode, is_ours
+
+FALLBACKS = {
+    Framework.PYTORCH: (Strategy.TORCHRUN,),
+    Framework.TENSORFLOW: (Strategy.HOROVOD, Strategy.MULTI_WORKER_MIRRORED),
+}
+"""What a framework can fall back to: strategies that need neither special hardware nor another library of AWS's."""
+SMDDP = (Strategy.SMDDP, Strategy.PYTORCHDDP)
+_VERSION = "training.framework_version"
+
+
+def blocking(training: Training, strategy: Strategy, code: SourceCode) -> Iterator[Problem]:
+    """Why `strategy`, the one that was chosen or its fallback, cannot run."""
+    if strategy not in strategies_of(training.framework):
+        return
+    otherwise = _otherwise(training, strategy)
+    if strategy in SMDDP:
+        yield from _no_smddp_here(training, otherwise)
+        yield from _no_smddp_in(training, otherwise)
+    if strategy is Strategy.HOROVOD:
+        yield from _no_horovod(training, code, otherwise)
+    yield from _too_old(training, strategy, otherwise)
+    if tables.strategy(strategy).launcher == "torchrun" or _starts_torchrun(training, strategy):
+        yield from _package(training, code)
+
+
+def fallbacks_of(training: Training) -> list[Strategy]:
+    """What `fallback` may name."""
+    return [strategy for strategy in FALLBACKS[training.framework] if strategy is not training.strategy]
+
+
+def has_horovod(training: Training) -> bool:
+    """Whether AWS's image contains Horovod, as far as its tables say; an image of the user's own may."""
+    last = tables.horovod_images(training.framework).last[device_of(training)]
+    return own_image.is_unknown(training) or tables.ordered(training.framework_version) <= tables.ordered(last)
+
+
+def device_of(training: Training) -> str:
+    """What the training image is made for: gpu or cpu."""
+    image = own_image.aws_image(training)
+    return (image.device if image else None) or ("gpu" if tables.has_gpus(training.instance_type) else "cpu")
+
+
+def _starts_torchrun(training: Training, strategy: Strategy) -> bool:
+    return strategy is Strategy.SMDDP and training.collective is Collective.ALLGATHER and training.launcher == "torchrun"
+
+
+def _no_smddp_here(training: Training, otherwise: str) -> Iterator[Problem]:
+    """The instance type, and what smddp accelerates there."""
+    instance_type, types = training.instance_type, tables.smddp_instance_types()
+    if instance_type not in types:
+        names = ", ".join(name if "allgather" in kinds else f"{name} (AllReduce only)" for name, kinds in types.items())
+        former = tables.former_smddp_instance_type(instance_type)
+        once = f" ({former} named it; today's does not)" if former else ""
+        message = f"smddp cannot run on this instance type{once}; it runs only on {names}"
+        yield Problem("training.instance_type", message, f"choose one of them, {otherwise}", instance_type)
+    elif training.collective not in types[instance_type]:
+        message = f"smddp accelerates only {', '.join(types[instance_type])} on {instance_type}"
+        yield Problem("training.collective", message, f"use ml.p4d.24xlarge or ml.p4de.24xlarge, {otherwise}", str(training.collective))
+
+
+def _no_smddp_in(training: Training, otherwise: str) -> Iterator[Problem]:
+    """The image. An own image may contain a wheel of smddp, but none was ever made for a framework after the last one in the table."""
+    version, title = training.framework_version, TITLES[training.framework]
+    releases = tables.smddp_releases(training.framework)
+    if own_image.is_unknown(training):
+        last = list(releases)[-1]
+        if tables.ordered(version)[:2] > tables.ordered(last)[:2]:
+            message = f"there is no smddp for {title} after {last}, so no image can contain it"
+            yield Problem(_VERSION, message, f"use {last} or earlier, {otherwise}", version)
+    elif version not in releases and (training.image_uri or version in tables.image_tags(training.framework)):
+        message = f"no image of this {title} version contains smddp; these do: {', '.join(releases)}"
+        yield Problem(_VERSION, message, f"choose one of them, {otherwise}", version)
+    elif version in releases and training.collective is Collective.ALLGATHER:
+        yield from _no_allgather_in(training, otherwise)
+
+
+def _no_allgather_in(training: Training, otherwise: str) -> Iterator[Problem]:
+    releases, since = tables.smddp_releases(training.framework), tables.smddp_allgather_since()
+    able = [name for name, release in releases.items() if tables.ordered(release.smddp_version) >= tables.ordered(since)]
+    if able and training.framework_version not in able:
+        found = releases[training.framework_version].smddp_version
+        message = f"smddp {found} in the image of {training.framework_version} has no AllGather for FSDP; these have: {', '.join(able)}"
+        yield Problem(_VERSION, message, f"choose one of them, {otherwise}", training.framework_version)
+
+
+def _no_horovod(training: Training, code: SourceCode, otherwise: str) -> Iterator[Problem]:
+    is_known = training.image_uri is not None or training.framework_version in tables.image_tags(training.framework)
+    if has_horovod(training) or code.installs("horovod") or not is_known:
+        return
+    last, device = tables.horovod_images(training.framework).last[device_of(training)], device_of(training).upper()
+    message = (
+        f"AWS's {device} image of {TITLES[training.framework]} {training.framework_version} does not contain Horovod "
+        f"(the last {device} one that does: {last})"
+    )
+    earlier = f"use {last} or earlier" if _our_scripts_run_in(training, last) else ""
+    mended = f"name horovod in {REQUIREMENTS} of source_dir, extend the image and name it in training.image_uri"
+    yield Problem(_VERSION, message, _advice(earlier, mended, otherwise), training.framework_version)
+
+
+def _our_scripts_run_in(training: Training, version: str) -> bool:
+    """Whether `source_dir` is the user's own, or the images of `version` have a Python for ours."""
+    python, least = tables.python_of(training.framework, version) or "0", tables.least_python(training.framework)
+    return not is_ours(training) or tables.ordered(python) >= tables.ordered(least)
+
+
+def _too_old(training: Training, strategy: Strategy, otherwise: str) -> Iterator[Problem]:
+    first = tables.strategy(strategy).since.get(training.framework)
+    if own_image.is_unknown(training) or not first or tables.ordered(training.framework_version) >= tables.ordered(first):
+        return
+    message = (
+        f"SDK v2 refuses {strategy} before {TITLES[training.framework]} {first}, and so does Shoal: "
+        "from which image on the toolkit knows it is not documented"
+    )
+    yield Problem(_VERSION, message, _advice(f"use {first} or later", otherwise), training.framework_version)
+
+
+def _package(training: Training, code: SourceCode) -> Iterator[Problem]:
+    if code.is_package:
+        message = f"contains {SETUP}: the training toolkit then installs it as a package, which torchrun cannot start"
+        yield Problem("training.source_dir", message, f"move {SETUP} elsewhere, or name a folder without one", training.source_dir)
+
+
+def _advice(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+def _otherwise(training: Training, strategy: Strategy) -> str:
+    """What else could run; of a fallback that cannot, the other one."""
+    others = " or ".join(each for each in FALLBACKS[training.framework] if each not in (training.strategy, strategy))
+    if strategy is not training.strategy or not others:
+        return f"or set training.fallback: {others}" if others else ""
+    return f"or set training.strategy: {others}, or training.fallback: {others}"

@@ -1,0 +1,114 @@
+"""A training script's source in; the command line options that its argparse takes out, read without running it.
+
+So a hyperparameter that the script would refuse is a mistake of the environment file, not of a job that costs money. Only for the
+scripts in `training_code/`, whose argparse is written to be read like this; what another script does with its options is its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.errors import Problem
+from config.hyperparameters import as_text
+from config.settings import Training
+
+FOLDER = "training_code"
+_OF_JOB = frozenset({"train-dir", "test-dir", "model-dir", "checkpoint-dir", "model_dir"})
+"""Options that SageMaker's variables and the pipeline set."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a script."""
+
+    name: str
+    kind: str = "str"
+    """The name of what argparse calls with the text: str, int, float, Path, or _positive (ours: a whole number of 1 or more)."""
+    choices: tuple[str, ...] = ()
+
+    def mistake_in(self, text: str) -> str | None:
+        """Why the script would refuse this value."""
+        if self.choices and text not in self.choices:
+            return f"is not one of {', '.join(self.choices)}"
+        if self.kind == "_positive" and not (_is_whole(text) and int(text) >= 1):
+            return "is not a whole number of 1 or more"
+        if self.kind == "int" and not _is_whole(text):
+            return "is not a whole number"
+        if self.kind == "float" and not _is_number(text):
+            return "is not a number"
+        return None
+
+
+def options_of(source_dir: str, entry_point: str, root: Path | None) -> Mapping[str, Option]:
+    """The script's options by name, without dashes; none of a script that is not ours, or not there."""
+    source = Path(source_dir)
+    if root is None or source.parts[:1] != (FOLDER,):
+        return {}
+    return {option.name: option for path in _files(root / source, entry_point) for option in _in_file(path)}
+
+
+def problems_of(training: Training, entry_point: str, root: Path | None) -> Iterator[Problem]:
+    """Hyperparameters that the script which is to run does not know, or whose values it would refuse."""
+    options = options_of(training.source_dir, entry_point, root)
+    known = ", ".join(name for name in options if name not in _OF_JOB)
+    for name, value in training.hyperparameters.items() if options else ():
+        key = f"training.hyperparameters.{name}"
+        if name not in options:
+            yield Problem(key, f"is not an option of {entry_point}, which has: {known}", "correct the name, or remove it", value)
+        elif mistake := options[name].mistake_in(as_text(value)):
+            yield Problem(key, mistake, f"give what {entry_point} takes", value)
+
+
+def _files(folder: Path, entry_point: str) -> Iterator[Path]:
+    """The script and the modules beside it that it imports by name."""
+    script = folder / entry_point
+    if not script.is_file():
+        return
+    yield script
+    for node in ast.walk(_tree(script)):
+        modules = (
+            [node.module]
+            if isinstance(node, ast.ImportFrom)
+            else [each.name for each in node.names]
+            if isinstance(node, ast.Import)
+            else []
+        )
+        yield from (folder / f"{module}.py" for module in modules if (folder / f"{module}.py").is_file())
+
+
+def _in_file(path: Path) -> Iterator[Option]:
+    for call in ast.walk(_tree(path)):
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument" and call.args):
+            continue
+        name = call.args[0]
+        if isinstance(name, ast.Constant) and str(name.value).startswith("--"):
+            given = {keyword.arg: keyword.value for keyword in call.keywords}
+            yield Option(str(name.value).removeprefix("--"), _name(given.get("type")), _texts(given.get("choices")))
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _name(node: ast.expr | None) -> str:
+    return node.id if isinstance(node, ast.Name) else "str"
+
+
+def _texts(node: ast.expr | None) -> tuple[str, ...]:
+    items = node.elts if isinstance(node, ast.Tuple | ast.List) else []
+    return tuple(str(item.value) for item in items if isinstance(item, ast.Constant))
+
+
+def _is_whole(text: str) -> bool:
+    return text.strip().lstrip("+-").isdecimal()
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

@@ -1,0 +1,139 @@
+"""The command lines in docs/strategies are those that AWS's training toolkit builds from the launch contract's hyperparameters."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.hyperparameters import HyperparameterValue
+from config.loader import load_environment, strategy_names
+from emulator.runtimes.build import build
+from emulator.runtimes.catalog import runtimes
+from pipelines.launch import resolve, tables
+from tests.pipelines.inputs import ROOT
+
+PAGES = ROOT / "docs" / "strategies"
+PROGRAM = Path(__file__).with_name("toolkit_program.py")
+NAMES = strategy_names(ROOT)
+P4D = "ml.p4d.24xlarge"
+BY_INSTANCE = {"FI_PROVIDER", "NCCL_PROTO", "FI_EFA_USE_DEVICE_RDMA"}
+"""Variables that the toolkit passes on some instance types only: elsewhere a user may set them."""
+
+
+MORE: dict[str, tuple[str, dict[str, Any]]] = {
+    "the second host of torchrun": ("torchrun", {"host": "algo-2"}),
+    "torchrun on one host": ("torchrun", {"hosts": ["algo-1"]}),
+    "smddp on one host": ("smddp", {"hosts": ["algo-1"]}),
+}
+"""What the pages say in words of other hosts: what it is, overlay, what is different."""
+
+
+def job(name: str) -> dict[str, Any]:
+    """The overlay laid over dev: with as many p4d.24xlarge as the page shows, and epochs alone of the script's own."""
+    environment = load_environment("dev", ROOT, name)
+    training, hosts = environment.training, tables.strategy(environment.training.strategy).hosts
+    count = max(training.instance_count, 2 if hosts.most is None else 1)
+    training = training.model_copy(update={"instance_type": P4D, "instance_count": count})
+    own: dict[str, HyperparameterValue] = {
+        key: training.hyperparameters[key] for key in ("backend", "epochs") if key in training.hyperparameters
+    }
+    sent = resolve(training, environment.region).for_job("s3://code/sourcedir.tar.gz", "job-1", own, "s3://artifacts")
+    names = [f"algo-{number + 1}" for number in range(count)]
+    return {
+        "hyperparameters": sent,
+        "hosts": names,
+        "host": names[min(1, count - 1)] if _has_tf_config(name) else names[0],
+        "instance_type": P4D,
+    }
+
+
+def _has_tf_config(name: str) -> bool:
+    return blocks(name, "json") != []
+
+
+def blocks(name: str, language: str) -> list[str]:
+    """The fenced blocks of a page in a language; the command line is in one of none."""
+    text = (PAGES / f"{name}.md").read_text(encoding="utf-8")
+    return [block for given, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE) if given == language]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, dict[str, Any]]:
+    """By overlay: what the toolkit of its framework starts. One process for each framework."""
+    found: dict[str, dict[str, Any]] = {}
+    for framework in ("pytorch", "tensorflow"):
+        names = [name for name in NAMES if load_environment("dev", ROOT, name).training.framework == framework]
+        python, folder = build(runtimes()[framework], None, print), tmp_path_factory.mktemp(framework)
+        variables = {"PATH": f"{python.parent}:{os.defpath}", "SAGEMAKER_BASE_DIR": str(folder / "ml"), "FOUND": str(folder / "found.json")}
+        (folder / "ml").mkdir()
+        more = MORE if framework == "pytorch" else {}
+        given = json.dumps([*(job(name) for name in names), *(job(name) | changes for name, changes in more.values())])
+        subprocess.run([python, PROGRAM, framework], input=given, env=variables, text=True, capture_output=True, check=True)
+        found |= zip([*names, *more], json.loads((folder / "found.json").read_text(encoding="utf-8")), strict=True)
+    return found
+
+
+def shown(command: list[str]) -> str:
+    """As the pages print it: paths of this machine and the list of SageMaker's variables shortened."""
+    text = re.sub(r"\S+/bin/python\S*", "python", " ".join(command))
+    text = re.sub(r"LD_PRELOAD=\S+", "LD_PRELOAD=<gethostname.so>", text)
+    return re.sub(r"-x SM_HOSTS .* -x PYTHONPATH", "-x SM_HOSTS ... -x PYTHONPATH", text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_prints_the_command_line_that_the_toolkit_builds(built: Mapping[str, dict[str, Any]], name: str) -> None:
+    (printed,) = blocks(name, "")
+    assert " ".join(printed.split()) == shown(built[name]["command"])
+
+
+@pytest.mark.parametrize(
+    ("case", "part"),
+    [
+        ("the second host of torchrun", "--nnodes 2 --nproc_per_node 8 --master_addr algo-1 --master_port 7777 --node_rank 1 train.py"),
+        ("torchrun on one host", "torchrun --nnodes 1 --nproc_per_node 8 train.py"),
+        ("smddp on one host", "mpirun --host algo-1 -np 8 --allow-run-as-root"),
+        ("smddp on one host", "-x SMDATAPARALLEL_USE_SINGLENODE=1"),
+    ],
+)
+def test_other_hosts_start_what_the_pages_say_of_them(built: Mapping[str, dict[str, Any]], case: str, part: str) -> None:
+    assert part in shown(built[case]["command"])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if _has_tf_config(name)])
+def test_a_page_prints_the_cluster_that_the_toolkit_describes(built: Mapping[str, dict[str, Any]], name: str) -> None:
+    (printed,) = blocks(name, "json")
+    assert json.loads(printed) == json.loads(built[name]["tf_config"])
+
+
+def test_the_other_strategies_get_no_cluster(built: Mapping[str, dict[str, Any]]) -> None:
+    assert {name for name in NAMES if built[name]["tf_config"]} == {name for name in NAMES if _has_tf_config(name)}
+
+
+@pytest.mark.parametrize("kind", ["variables", "parameters"])
+def test_what_both_mpi_runners_pass_is_what_the_table_of_traps_says(built: Mapping[str, dict[str, Any]], kind: str) -> None:
+    own = tables.mpirun().variables if kind == "variables" else tables.mpirun().parameters
+    both = [passed(built[name]["command"], kind) for name in ("smddp", "horovod")]
+    assert set(both[0]) & set(both[1]) - BY_INSTANCE == set(own)
+    assert [name for name, value in own.items() if value and {each[name] for each in both} != {value}] == []
+
+
+def test_what_smddps_runner_passes_of_the_librarys_own_is_what_the_table_says(built: Mapping[str, dict[str, Any]]) -> None:
+    found = {name for case in ("smddp", "smddp on one host") for name in passed(built[case]["command"], "variables")}
+    assert {name for name in found if name.startswith("SMDATAPARALLEL_")} == set(tables.mpirun().smddp_variables)
+
+
+def passed(command: list[str], kind: str) -> dict[str, str]:
+    """Variables (-x) or MCA parameters of a command line."""
+    if kind == "variables":
+        words = [following for word, following in pairwise(command) if word == "-x"]
+        return {word.partition("=")[0]: word.partition("=")[2] for word in words}
+    places = [index for index, word in enumerate(command) if word == "-mca"]
+    return {command[index + 1]: command[index + 2] for index in places}

@@ -1,0 +1,53 @@
+"""Options of the shipped scripts, read from their source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from config.settings import Training
+from pipelines.script_options import options_of, problems_of
+from tests.pipelines.inputs import ROOT
+
+SCRIPTS = sorted(path.relative_to(ROOT) for path in (ROOT / "training_code").glob("*/train*.py"))
+
+
+def mistakes(hyperparameters: dict[str, str | int | float | bool]) -> list[str]:
+    training = Training(hyperparameters=hyperparameters)
+    return [problem.line("") for problem in problems_of(training, training.entry_point, ROOT)]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+def test_every_shipped_script_has_options_that_are_read(script: Path) -> None:
+    options = options_of(str(script.parent), script.name, ROOT)
+    kinds = {name: options[name].kind for name in ("epochs", "batch-size", "learning-rate", "seed")}
+    assert kinds == {"epochs": "_positive", "batch-size": "_positive", "learning-rate": "float", "seed": "int"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("epochs", "two", 'training.hyperparameters.epochs = "two": is not a whole number of 1 or more; give what train.py takes'),
+        ("epochs", 0, "is not a whole number of 1 or more"),
+        ("epochs", 1.5, "is not a whole number of 1 or more"),
+        ("seed", "x", "is not a whole number"),
+        ("learning-rate", "fast", "is not a number"),
+        ("precision", "fp8", "is not one of fp32, bf16"),
+        ("momentum", 0.9, "is not an option of train.py, which has: epochs, batch-size, "),
+        ("batch_size", 64, "is not an option of train.py"),
+    ],
+)
+def test_what_the_script_would_refuse_is_a_problem(name: str, value: str | int | float, message: str) -> None:
+    (line,) = mistakes({name: value})
+    assert message in line
+
+
+def test_what_the_script_takes_is_none() -> None:
+    assert mistakes({"epochs": 2, "seed": -1, "precision": "bf16", "batch-size": "64", "learning-rate": 1e-3}) == []
+
+
+def test_a_script_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit")
+    training = Training(source_dir="mine", hyperparameters={"anything": 1})
+    assert list(problems_of(training, "train.py", tmp_path)) == []

@@ -1,0 +1,61 @@
+"""How a job of each TensorFlow strategy is started, as the toolkit does it: a job comes in, how it ended goes out."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.smddp_local.runtime import Outcome, finish
+from tests.training_code.tensorflow.job import CODE, OPTIONS, Job, end, free_addresses
+from tests.training_code.training import PROGRESS
+
+SERVER = Path(__file__).with_name("scripts") / "toolkit_server.py"
+PARAMETER_SERVER = CODE / "train_parameter_server.py"
+
+
+def none(job: Job) -> subprocess.Popen[str]:
+    """One process, with the hyperparameter that SageMaker's SDK adds to TensorFlow jobs."""
+    return job.start(job.runtime.alone(CODE / "train.py", *OPTIONS, "--model_dir", "s3://what-the-sdk-adds"))
+
+
+def smddp(job: Job) -> subprocess.Popen[str]:
+    """Two ranks."""
+    return job.mpirun("train_smddp.py", "-x", "SMDATAPARALLEL_USE_SINGLENODE=1", "smddprun")
+
+
+def horovod(job: Job) -> subprocess.Popen[str]:
+    """Two ranks."""
+    return job.mpirun("train_horovod.py")
+
+
+def mirrored(job: Job) -> Outcome:
+    """Two replicas in one process."""
+    return job.alone("train_mirrored.py")
+
+
+def multi_worker_mirrored(job: Job) -> Outcome:
+    """Two workers; the chief's outcome, once both have ended well."""
+    cluster = {"worker": free_addresses(2)}
+    tasks = [job.task(CODE / "train_multi_worker_mirrored.py", cluster, "worker", index) for index in range(2)]
+    chief, other = [finish(task) for task in tasks]
+    assert (other.returncode, PROGRESS.findall(other.output)) == (0, []), other.output
+    return chief
+
+
+@contextmanager
+def parameter_server(job: Job, *options: str) -> Iterator[tuple[subprocess.Popen[str], list[subprocess.Popen[str]]]]:
+    """The chief, and two workers and a parameter server that run the script; the toolkit's own server is the second."""
+    addresses = free_addresses(5)
+    cluster = {"master": addresses[:1], "ps": addresses[1:3], "worker": addresses[3:]}
+    toolkit = job.task(SERVER, cluster, "ps", 0)
+    others = [job.task(PARAMETER_SERVER, cluster, role, index) for role, index in (("ps", 1), ("worker", 0), ("worker", 1))]
+    chief = job.task(PARAMETER_SERVER, cluster, "master", 0, *OPTIONS, *options)
+    try:
+        yield chief, others
+    finally:
+        end(toolkit)  # it never ends by itself: in a container it ends with the toolkit's process
+        for process in (chief, *others):
+            if process.poll() is None:
+                end(process)

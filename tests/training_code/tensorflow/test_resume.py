@@ -1,0 +1,105 @@
+"""A job that is killed continues from its last checkpoint: to the bit where steps are synchronous, else at the right step."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.smddp_local.runtime import Outcome, Runtime, finish, finish_after
+from tests.training_code.conftest import STEPS
+from tests.training_code.tensorflow.conftest import RUN, START, Trained
+from tests.training_code.tensorflow.job import OPTIONS, Job
+from tests.training_code.tensorflow.strategies import none, parameter_server
+from tests.training_code.training import accuracies, losses
+
+LAST_STEP = 2 * STEPS
+
+
+def resumed_at(outcome: Outcome) -> tuple[int, int]:
+    """The epoch and the step after which the job says that it continues."""
+    found = re.findall(r"^resumed at epoch=(\d+) step=(\d+) from \S+checkpoints$", outcome.output, re.MULTILINE)
+    assert len(found) == 1, outcome.output
+    return int(found[0][0]), int(found[0][1])
+
+
+def losses_after(position: tuple[int, int], outcome: Outcome) -> dict[tuple[int, int], float]:
+    return {at: loss for at, loss in losses(outcome.output).items() if at > position}
+
+
+@pytest.fixture(scope="module")
+def killed(tensorflow: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint that train.py left when it was killed in its first epoch."""
+    job = Job(tensorflow, dataset, tmp_path_factory.mktemp("killed"))
+    finish_after(none(job), f"epoch=1 step=5/{STEPS}", signal.SIGKILL)
+    assert not job.model_dir.exists()
+    return job.checkpoint_dir
+
+
+@pytest.mark.parametrize("strategy", START)
+def test_a_killed_and_resumed_job_equals_an_undisturbed_one_to_the_bit(
+    tensorflow: Runtime, dataset: Path, tmp_path: Path, undisturbed: Callable[[str], Trained], strategy: str
+) -> None:
+    job, expected = Job(tensorflow, dataset, tmp_path), undisturbed(strategy)
+    finish_after(START[strategy](job), f"epoch=1 step=5/{STEPS}", signal.SIGKILL)
+    resumed = finish(START[strategy](job))
+    assert losses(resumed.output) == losses_after(resumed_at(resumed), expected.outcome) != {}
+    assert job.weights == expected.job.weights
+
+
+@pytest.mark.parametrize("strategy", ["mirrored", "multi_worker_mirrored"])
+def test_replicas_continue_where_one_process_was_killed(
+    tensorflow: Runtime, dataset: Path, tmp_path: Path, killed: Path, alone: Trained, strategy: str
+) -> None:
+    job = Job(tensorflow, dataset, tmp_path)
+    shutil.copytree(killed, job.checkpoint_dir)
+    outcome = RUN[strategy](job)
+    expected = losses_after(resumed_at(outcome), alone.outcome)
+    assert losses(outcome.output) == pytest.approx(expected, rel=2e-3, abs=2e-4)
+    assert (job.checkpoint_dir / f"ckpt-{LAST_STEP}.index").is_file()
+
+
+def test_a_parameter_server_job_continues_at_the_step_after_the_checkpoint(
+    tensorflow: Runtime, dataset: Path, tmp_path: Path, killed: Path
+) -> None:
+    job = Job(tensorflow, dataset, tmp_path)
+    shutil.copytree(killed, job.checkpoint_dir)
+    with parameter_server(job) as (chief, _):
+        outcome = finish(chief)
+    epoch, step = resumed_at(outcome)
+    assert min(losses(outcome.output)) == (epoch, step + 1)
+    assert [path.name for path in job.checkpoint_dir.glob("*.index")] == [f"ckpt-{LAST_STEP}.index"]
+
+
+def test_a_finished_job_that_is_started_again_only_saves_its_model(alone: Trained) -> None:
+    weights = alone.job.weights
+    again = alone.job.alone("train.py")
+    assert (losses(again.output), accuracies(again.output)) == ({}, accuracies(alone.outcome.output)[-1:])
+    assert alone.job.weights == weights
+
+
+def test_a_checkpoint_of_other_settings_is_refused(alone: Trained) -> None:
+    outcome = alone.job.alone("train.py", *OPTIONS, "--seed", "2")
+    assert outcome.returncode != 0
+    assert "is from a run with other settings: seed 1 (now 2); use them or another --checkpoint-dir" in outcome.output.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("files", "content", "message"),
+    [
+        ("*.data-*", b"cut off", r"/checkpoints/ckpt-\d+ cannot be read, empty its folder to start anew: "),
+        ("checkpoint", b'model_checkpoint_path: "ckpt-99"', "/checkpoints/checkpoint names a checkpoint that is not there, empty"),
+    ],
+)
+def test_a_damaged_checkpoint_is_named(
+    tensorflow: Runtime, dataset: Path, tmp_path: Path, killed: Path, files: str, content: bytes, message: str
+) -> None:
+    job = Job(tensorflow, dataset, tmp_path)
+    shutil.copytree(killed, job.checkpoint_dir)
+    for path in job.checkpoint_dir.glob(files):
+        path.write_bytes(content)
+    assert re.search(rf"^ValueError: \S+{message}", job.alone("train.py").output.splitlines()[-1])

@@ -1,0 +1,71 @@
+"""The state of a run between two steps: network and optimizer are written every few steps, and read back exactly.
+
+A tf.train.Checkpoint in the folder that SageMaker copies to and from S3 (/opt/ml/checkpoints). How far a run is, is the
+optimizer's own count of steps, which also fixes the data order and the learning rate.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from plan import Plan
+
+UNREADABLE = (tf.errors.OpError, IndexError, ValueError, AssertionError)
+"""What TensorFlow raises for a file that is damaged, cut off or of another network."""
+
+
+class Checkpoint:
+    """One process's view of the checkpoint: every process reads it, one process of the job writes it."""
+
+    def __init__(self, plan: Plan, network: Any, optimizer: Any, *, folder: Path | None, io_device: str | None = None) -> None:
+        """`folder` is where this process writes, None if it does not; `io_device` names the task whose disk holds the checkpoint."""
+        self._plan = plan
+        self._optimizer = optimizer
+        self._run = tf.Variable(json.dumps(plan.identity, sort_keys=True))
+        self._state = tf.train.Checkpoint(network=network, optimizer=optimizer, run=self._run)
+        self._options = tf.train.CheckpointOptions(experimental_io_device=io_device)
+        self._manager = tf.train.CheckpointManager(self._state, str(folder), max_to_keep=1) if folder else None
+
+    def restore(self, average: Callable[[tf.Tensor], tf.Tensor] = tf.identity) -> int:
+        """The steps that are done, 0 without a checkpoint. Raises ValueError if it cannot be read or is from another run.
+
+        Every host has its own copy: `average`, over all ranks, shows whether they have read the same.
+        """
+        folder = self._plan.options.checkpoint_dir
+        path = tf.train.latest_checkpoint(str(folder))
+        if path:
+            self._read(path)
+        elif (folder / "checkpoint").exists():
+            raise ValueError(f"{folder / 'checkpoint'} names a checkpoint that is not there, empty its folder to start anew")
+        done = self._done()
+        if float(average(tf.constant(float(done)))) != done:
+            raise ValueError(f"the ranks' checkpoints differ: this one has {done} steps")
+        return done
+
+    def due(self, step: int) -> bool:
+        """Whether a checkpoint is written after `step` (from 1) of an epoch."""
+        return step % self._plan.options.checkpoint_every == 0 or step == self._plan.steps_per_epoch
+
+    def after(self, step: int) -> None:
+        """Replace the checkpoint if it is due after `step`."""
+        if self._manager and self.due(step):
+            self._manager.save(self._done(), options=self._options)
+
+    def _done(self) -> int:
+        return int(tf.convert_to_tensor(self._optimizer.iterations))
+
+    def _read(self, path: str) -> None:
+        wanted = json.loads(self._run.numpy())
+        try:
+            # Some of the optimizer's variables are made in its first step and restored then; a finished run makes none.
+            self._state.restore(path, self._options).assert_existing_objects_matched().expect_partial()
+        except UNREADABLE as error:
+            raise ValueError(f"{path} cannot be read, empty its folder to start anew: {' '.join(str(error).split())}") from error
+        found = json.loads(self._run.numpy())
+        different = [f"{key} {found.get(key)} (now {value})" for key, value in wanted.items() if found.get(key) != value]
+        if different:
+            raise ValueError(f"{path} is from a run with other settings: {', '.join(different)}; use them or another --checkpoint-dir")
