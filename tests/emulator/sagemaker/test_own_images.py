@@ -15,6 +15,7 @@ from emulator.sagemaker.service import SageMakerService
 from emulator.sagemaker.settings import Settings
 from emulator.server import Emulator, Options
 from images import recipes
+from pipelines.launch.recipes import recipe as recipe_named
 from tests.emulator.sagemaker.account import ACCOUNT_ID, INFERENCE_IMAGE, TRAINING_IMAGE, Account, until
 
 OWN = "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:1"
@@ -67,7 +68,7 @@ def test_an_image_built_from_a_recipe_runs_on_the_runtime_of_its_framework(recip
     repository = recipes.local_tag(recipe).partition(":")[0]
     found = image(f"111122223333.dkr.ecr.eu-west-1.amazonaws.com/{repository}{version}", "training")
     assert found
-    assert (found.runtime.name, found.is_declared) == (recipe(recipe).framework, True)
+    assert (found.runtime.name, found.is_declared) == (recipe_named(recipe).framework, True)
 
 
 def test_a_runtime_that_there_is_not_is_refused_by_name(tmp_path: Path) -> None:
