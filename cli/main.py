@@ -21,6 +21,7 @@ from cli.doctor import doctor
 from cli.image import image
 from cli.interrupts import interrupted_once
 from cli.plan import show_plan
+from cli.schedule import schedule
 from cli.strategies import strategies
 from cli.sweep import sweep
 from cli.view import open_view
@@ -107,6 +108,7 @@ shoal.add_command(show_plan)
 shoal.add_command(dashboard)
 shoal.add_command(doctor)
 shoal.add_command(sweep)
+shoal.add_command(schedule)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -80,8 +80,11 @@ class PipelineStack(cdk.Stack):
     @property
     def functions(self) -> dict[str, lambda_.IFunction]:
         """The functions of this stack by their purpose."""
-        always: dict[str, lambda_.IFunction] = {smoke_test.PURPOSE: self._smoke_test.caller.function, teardown_guard.PURPOSE: self._guard.deleter.function}
-        return always | ({schedules.PURPOSE: self.schedules.starter.function} if self.schedules else {})
+        found: dict[str, lambda_.IFunction] = {smoke_test.PURPOSE: self._smoke_test.caller.function}
+        found[teardown_guard.PURPOSE] = self._guard.deleter.function
+        if self.schedules:
+            found[schedules.PURPOSE] = self.schedules.starter.function
+        return found
 
     def _schedules(self, root: Path) -> Schedules:
         made = Schedules(self, "Schedules", names=self._names, functions=root / "functions")

@@ -95,6 +95,8 @@ class Scheduler:
 
     def _list(self, call: ApiCall) -> Mapping[str, Any]:
         wanted = call.parameters
+        if wanted.get("GroupName"):
+            self._store.group(wanted["GroupName"])
         found = [
             summary(schedule)
             for schedule in self._store.all()
