@@ -26,9 +26,10 @@ def _names(environment: Environment) -> Iterator[Problem]:
 def _expressions(environment: Environment) -> Iterator[Problem]:
     for index, schedule in enumerate(environment.schedules):
         key = f"schedules[{index}].expression"
-        for mistake in mistakes_in(schedule.expression, takes_at=False):
+        mistakes = list(mistakes_in(schedule.expression, takes_at=False))
+        for mistake in mistakes:
             yield Problem(key, mistake, "see cron(0 3 * * ? *) and rate(12 hours)", schedule.expression)
-        if schedule.expression.startswith("rate(") and schedule.time_zone != _UTC:
+        if not mistakes and schedule.expression.startswith("rate(") and schedule.time_zone != _UTC:
             message = "is only read with a cron expression: a rate counts from when it was deployed"
             yield Problem(f"schedules[{index}].time_zone", message, "remove it, or write a cron expression", schedule.time_zone, (key,))
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from cli.main import main
 from config.loader import load_environment
 from config.names import Names
 from config.schedules import Schedule
@@ -49,8 +51,20 @@ def deploy(account: Account, document: dict[str, Any]) -> None:
 
 
 @pytest.fixture(scope="module")
-def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    with running(tmp_path_factory.mktemp("emulator"), None, "--enforce-iam") as found:
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `shoal` needs of a checkout: the environment's file, and the place where a local emulator is found."""
+    folder = tmp_path_factory.mktemp("checkout")
+    (folder / "environments").mkdir()
+    (folder / ".shoal").mkdir()
+    content = yaml.safe_load((ROOT / "environments" / "dev.yaml").read_text())
+    content["schedules"] = [OFTEN.model_dump(mode="json", exclude_unset=True)]
+    (folder / "environments" / "dev.yaml").write_text(yaml.safe_dump(content))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def account(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    with running(root / ".shoal" / "local", None, "--enforce-iam") as found:
         make_pipeline(found)
         deploy(found, template(tmp_path_factory.mktemp("cdk.out"), OFTEN))
         yield found
@@ -62,9 +76,8 @@ def log(account: Account) -> str:
 
 def test_it_starts_executions_again_and_again_and_never_two_at_once(account: Account) -> None:
     assert eventually(lambda: len(executions(account, "Succeeded")) >= 2, 30.0), log(account)
-    found = [
-        account.client("sagemaker").describe_pipeline_execution(PipelineExecutionArn=e["PipelineExecutionArn"]) for e in executions(account)
-    ]
+    describe = account.client("sagemaker").describe_pipeline_execution
+    found = [describe(PipelineExecutionArn=each["PipelineExecutionArn"]) for each in executions(account)]
     spans = sorted((each["CreationTime"], each["LastModifiedTime"]) for each in found)
     assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(spans))
 
@@ -84,6 +97,27 @@ def test_scheduler_called_the_function_under_its_own_role_and_was_allowed(accoun
     calls = [line for line in account.requests("Invoke") if "shoal-mnist-dev-us-east-1-scheduler" in line["caller"]]
     assert calls
     assert {line["status"] for line in calls} == {202}
+
+
+def test_a_paused_schedule_starts_nothing_until_it_is_resumed(root: Path, account: Account, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--root", str(root), "schedule", "pause", "dev", "often", "--local"]) == 0
+    assert "live it is paused, and environments/dev.yaml says `paused: false`" in capsys.readouterr().out
+    calls = len(account.requests("Invoke"))
+    assert not eventually(lambda: len(account.requests("Invoke")) > calls + 2, 3.0)  # what was under way may still come
+    assert main(["--root", str(root), "schedule", "resume", "dev", "often", "--local"]) == 0
+    assert eventually(lambda: len(account.requests("Invoke")) > calls + 2)
+
+
+@pytest.mark.usefixtures("account")
+def test_the_list_shows_what_is_live_and_what_the_file_says(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--root", str(root), "schedule", "list", "dev", "--local"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["often", "rate(1", "minute)", "UTC", "active", "active"]
+
+
+@pytest.mark.usefixtures("account")
+def test_a_schedule_that_is_not_deployed_is_a_wrong_use(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--root", str(root), "schedule", "pause", "dev", "nightly", "--local"]) == 2
+    assert "deployed are: often" in capsys.readouterr().err
 
 
 def test_a_function_that_is_gone_leaves_dead_letters_under_the_same_role(account: Account) -> None:
