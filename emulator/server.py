@@ -100,6 +100,7 @@ class Emulator:
         self.evaluator = Evaluator(self.registry)
         self.authorizer = self._authorizer()
         self.cloudformation = CloudFormation(self.identity, self.clients, self.functions, self.endpoint_url)
+        self.dispatcher = self._dispatcher()
         self._server = self._listen(options.port)
         self._port = int(self._server.server_address[1])
 
@@ -115,7 +116,7 @@ class Emulator:
         listener.listen(BACKLOG)
         with listener:
             bound = listener.getsockname()[1]
-            return make_server(HOST, bound, self._dispatcher(), threaded=True, request_handler=QuietRequestHandler, fd=listener.fileno())
+            return make_server(HOST, bound, self.dispatcher, threaded=True, request_handler=QuietRequestHandler, fd=listener.fileno())
 
     def endpoint_url(self) -> str:
         """The name localhost, not the number: URLs of buckets and queues are read by it."""
