@@ -13,9 +13,11 @@ from config.loader import load_environment
 from config.names import Names
 from config.schedules import Schedule
 from lifecycle.errors import NotFoundError
+from lifecycle.events import Event, Note
 from lifecycle.inventory import Owner, Resource, of_environment
 from lifecycle.schedules import Live, Schedules
 from lifecycle.target import Target
+from lifecycle.teardown import Teardown
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEDULE = Schedule(name="nightly", expression="cron(0 3 * * ? *)", time_zone="Europe/Berlin")
@@ -82,6 +84,14 @@ def test_a_paused_schedule_does_not_ring_and_a_resumed_one_does(schedules: Sched
 def test_an_unknown_schedule_is_refused_with_those_there_are(schedules: Schedules) -> None:
     with pytest.raises(NotFoundError, match=r"no schedule 'weekly'.*deployed are: nightly"):
         schedules.set_paused("weekly", True)
+
+
+def test_a_teardown_pauses_what_would_start_executions_meanwhile(schedules: Schedules, target: Target) -> None:
+    said: list[Event] = []
+    for _ in range(2):
+        Teardown(target, NAMES, said.append, poll_s=0.05).pause_schedules()
+    assert schedules.all()[0].paused
+    assert said == [Note("pausing schedule nightly")]
 
 
 def test_an_environment_without_schedules_has_none(target: Target) -> None:
