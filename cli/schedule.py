@@ -36,6 +36,11 @@ def show(workspace: Workspace, environment: str, local: bool) -> None:
         table.add_row(each.name, each.expression, each.time_zone, _state(each.paused), _state(each.paused_in_file))
     Console(soft_wrap=True).print(table)
     _warn(session, [each for each in found if each.differs])
+    for each in found:
+        if each.is_silent:
+            click.echo(
+                f"{each.name}: it is active, and its alarm tells nobody; run `shoal schedule resume {session.arguments} {each.name}`"
+            )
 
 
 @schedule.command()

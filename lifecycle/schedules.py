@@ -40,10 +40,17 @@ class Live:
     paused: bool
     paused_in_file: bool | None
     """None: the environment file has no such schedule."""
+    rings: bool | None
+    """Whether its alarm tells anybody; None: it has none, because it is too rare."""
 
     @property
     def differs(self) -> bool:
         return self.paused != self.paused_in_file
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it starts executions while its alarm tells nobody: a deployment that changed a paused schedule leaves it so."""
+        return not self.paused and self.rings is False
 
 
 class Schedules:
@@ -72,9 +79,15 @@ class Schedules:
         """Where there is an alarm: none waits for the signs of a rare schedule."""
         cloudwatch = self._target.client("cloudwatch")
         change = cloudwatch.enable_alarm_actions if on else cloudwatch.disable_alarm_actions
-        alarm = self._names.alarm(self._names.missed_schedule(name))
-        if cloudwatch.describe_alarms(AlarmNames=[alarm])["MetricAlarms"]:
-            change(AlarmNames=[alarm])
+        if self._rings(name) is not None:
+            change(AlarmNames=[self._alarm(name)])
+
+    def _rings(self, name: str) -> bool | None:
+        alarms = self._target.client("cloudwatch").describe_alarms(AlarmNames=[self._alarm(name)])["MetricAlarms"]
+        return bool(alarms[0]["ActionsEnabled"]) if alarms else None
+
+    def _alarm(self, name: str) -> str:
+        return self._names.alarm(self._names.missed_schedule(name))
 
     def _deployed(self) -> list[str]:
         return sorted(self._names_in_group())
@@ -98,4 +111,5 @@ class Schedules:
             found.get("ScheduleExpressionTimezone", "UTC"),
             found["State"] == _DISABLED,
             in_file.get(found["Name"]),
+            self._rings(found["Name"]),
         )

@@ -60,7 +60,7 @@ def live(target: Target) -> dict[str, Any]:
 
 
 def test_a_deployed_schedule_is_as_the_file_says(schedules: Schedules) -> None:
-    assert schedules.all() == [Live("nightly", "cron(0 3 * * ? *)", "Europe/Berlin", paused=False, paused_in_file=False)]
+    assert schedules.all() == [Live("nightly", "cron(0 3 * * ? *)", "Europe/Berlin", paused=False, paused_in_file=False, rings=True)]
     assert not schedules.all()[0].differs
 
 
@@ -79,6 +79,12 @@ def test_a_paused_schedule_does_not_ring_and_a_resumed_one_does(schedules: Sched
     while_paused = rings()
     schedules.set_paused("nightly", False)
     assert (while_paused, rings()) == (False, True)
+
+
+def test_a_schedule_that_runs_while_its_alarm_tells_nobody_is_known(schedules: Schedules, target: Target) -> None:
+    target.client("cloudwatch").disable_alarm_actions(AlarmNames=[ALARM])
+    assert schedules.all()[0].is_silent
+    assert not schedules.set_paused("nightly", False).is_silent
 
 
 def test_an_unknown_schedule_is_refused_with_those_there_are(schedules: Schedules) -> None:
