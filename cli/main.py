@@ -22,6 +22,7 @@ from cli.image import image
 from cli.interrupts import interrupted_once
 from cli.parameters import parse_parameters
 from cli.plan import show_plan
+from cli.schedule import schedule
 from cli.strategies import strategies
 from cli.sweep import sweep
 from cli.view import open_view
@@ -108,6 +109,7 @@ shoal.add_command(show_plan)
 shoal.add_command(dashboard)
 shoal.add_command(doctor)
 shoal.add_command(sweep)
+shoal.add_command(schedule)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -15,6 +15,7 @@ from pydantic import Field, StringConstraints
 from config.file_system import FileSystem
 from config.network import Network
 from config.observability import Observability
+from config.schedules import Schedule
 from config.section import Settings, Slug
 from config.strategies import Defaults, defaults
 
@@ -204,5 +205,7 @@ class Environment(Settings):
     """Alarms, budget and logs."""
     local: Local = Local()
     """What only the emulator on this machine needs to know; AWS never sees it."""
+    schedules: tuple[Schedule, ...] = ()
+    """When the pipeline starts by itself; see docs/decisions/schedules.md."""
     pipeline: PipelineFunction | None = None
     """Your own pipeline instead of Shoal's: `module:function` in lower case, from the repository root; see docs/own-pipeline.md."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tests.matrix.valid import EXISTING
+from tests.matrix.valid import EXISTING, NIGHTLY
 
 
 class Wrong(NamedTuple):
@@ -121,6 +121,13 @@ CASES: tuple[Wrong, ...] = (
     Wrong({"network": {"existing": EXISTING, "nat": True}}, "network.nat = true", "only read for a VPC that is made"),
     Wrong({"network": {"existing": EXISTING | {"vpc_id": "vpc-1"}}}, 'network.existing.vpc_id = "vpc-1"', "vpc-"),
     Wrong({"network": {"existing": EXISTING | {"hosting_subnet_ids": [SUBNETS[0]] * 2}}}, "network.existing.hosting_subnet_ids", "differ"),
+    # schedules
+    Wrong({"schedules": [NIGHTLY | {"expression": "cron(0 3 * * *)"}]}, "schedules[0].expression", "day of month"),
+    Wrong({"schedules": [NIGHTLY | {"expression": "rate(1 hours)", "time_zone": "UTC"}]}, "schedules[0].expression", "without s"),
+    Wrong({"schedules": [NIGHTLY | {"expression": "rate(2 hours)"}]}, 'schedules[0].time_zone = "Europe/Berlin"', "cron expression"),
+    Wrong({"schedules": [NIGHTLY, NIGHTLY]}, "schedules", "must differ"),
+    Wrong({"schedules": [NIGHTLY | {"time_zone": "Europe/Berln"}]}, 'schedules[0].time_zone = "Europe/Berln"', "Europe/Berlin"),
+    Wrong({"schedules": [NIGHTLY | {"parameters": {"Epoch": 3}}]}, "schedules[0].parameters.Epoch", "MinAccuracy"),
     # file systems and regions
     Wrong(FSX, 'data.input_mode = "FSx"', "FastFile"),
     Wrong({"file_system": {}}, "file_system", "FSx"),
