@@ -79,7 +79,7 @@ def test_the_execution_says_by_which_schedule_and_for_when(account: Account) -> 
 
 
 def test_a_running_execution_is_not_overtaken(account: Account) -> None:
-    first = deliver(account, "2026-11-22T03:00:00Z", Seconds="3").result["execution"]
+    first = deliver(account, "2026-11-22T03:00:00Z", Seconds="5").result["execution"]
     assert deliver(account, "2026-11-23T03:00:00Z").result == {"status": "overlap", "execution": first}
     assert len(executions(account, "Executing")) == 1
     ended(account)

@@ -39,6 +39,19 @@ CASES: dict[str, tuple[str, Question, Question]] = {
 }
 
 
+QUEUE = arn("sqs", "SchedulesDeadLettersE738B711")
+STREAM = arn("logs", "log-group:/aws/lambda/shoal-mnist-dev-start:log-stream:1")
+NEEDED = {
+    "scheduler": {"CallStarter": [CALL], "LeaveDeadLetters": [Question("sqs:SendMessage", QUEUE)]},
+    "start": {
+        "StartOneAtATime": [START, LOOK],
+        "Measure": [MEASURE],
+        "WriteOwnLog": [Question("logs:CreateLogStream", STREAM), Question("logs:PutLogEvents", STREAM)],
+    },
+}
+"""Actor -> statement -> what tests/e2e/test_schedules.py sees it do with the policies enforced."""
+
+
 @pytest.fixture(scope="module")
 def roles(evaluator: Evaluator, templates: dict[str, Templates]) -> Roles:
     found = templates["everything"]
@@ -49,6 +62,15 @@ def roles(evaluator: Evaluator, templates: dict[str, Templates]) -> Roles:
 def test_a_question_that_is_allowed_is_refused_with_one_thing_changed(roles: Roles, case: tuple[str, Question, Question]) -> None:
     actor, allowed, forbidden = case
     assert [roles.decide(PREFIX + actor, question).allowed for question in (allowed, forbidden)] == [True, False]
+
+
+@pytest.mark.parametrize("actor", NEEDED)
+def test_every_statement_is_needed(roles: Roles, actor: str) -> None:
+    assert {sid for sid, _ in roles.statements(PREFIX + actor)} == set(NEEDED[actor])
+    for sid, questions in NEEDED[actor].items():
+        for question in questions:
+            decided = [roles.decide(PREFIX + actor, question, without).allowed for without in ("", sid)]
+            assert decided == [True, False], question
 
 
 def test_scheduler_takes_its_role_for_the_environments_group_only(templates: dict[str, Templates]) -> None:
