@@ -21,12 +21,17 @@ def arn(service: str, resource: str) -> str:
 
 START = Question("sagemaker:StartPipelineExecution", arn("sagemaker", "pipeline/shoal-mnist-dev"))
 LOOK = replace(START, action="sagemaker:ListPipelineExecutions")
+STOP = Question("sagemaker:StopPipelineExecution", f"{START.resource}/execution/abcdefghijkl")
 MEASURE = Question("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "Shoal"})
 CALL = Question("lambda:InvokeFunction", arn("lambda", "function:shoal-mnist-dev-start"))
 
 CASES: dict[str, tuple[str, Question, Question]] = {
     "start another pipeline": ("start", START, replace(START, resource=arn("sagemaker", "pipeline/shoal-mnist-prod"))),
-    "stop what is in the way": ("start", START, Question("sagemaker:StopPipelineExecution", f"{START.resource}/execution/abcdefghijkl")),
+    "stop another pipeline's execution": (
+        "start",
+        STOP,
+        replace(STOP, resource=arn("sagemaker", "pipeline/shoal-mnist-prod/execution/abc")),
+    ),
     "change the pipeline": ("start", START, replace(START, action="sagemaker:UpdatePipeline")),
     "look at another pipeline": ("start", LOOK, replace(LOOK, resource=arn("sagemaker", "pipeline/shoal-mnist-dev-2"))),
     "start a training": ("start", START, Question("sagemaker:CreateTrainingJob", arn("sagemaker", "training-job/x"))),
@@ -45,11 +50,12 @@ NEEDED = {
     "scheduler": {"CallStarter": [CALL], "LeaveDeadLetters": [Question("sqs:SendMessage", QUEUE)]},
     "start": {
         "StartOneAtATime": [START, LOOK],
+        "StopTheSecondOfTwo": [STOP],
         "Measure": [MEASURE],
         "WriteOwnLog": [Question("logs:CreateLogStream", STREAM), Question("logs:PutLogEvents", STREAM)],
     },
 }
-"""Actor -> statement -> what tests/e2e/test_schedules.py sees it do with the policies enforced."""
+"""Actor -> statement -> what it is for. tests/e2e/test_schedules.py sees all of it done with policies enforced, but for the stopping."""
 
 
 @pytest.fixture(scope="module")
