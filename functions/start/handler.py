@@ -27,7 +27,7 @@ class Outcome:
 
     status: Literal["started", "overlap", "duplicate"]
     execution: str
-    """Its ARN."""
+    """ARN of the one that runs for it, or in its way."""
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
@@ -42,12 +42,12 @@ def start(sagemaker: Any, event: dict[str, Any]) -> Outcome:
     """Start an execution, or say why not."""
     pipeline, name = os.environ["PIPELINE_NAME"], _display_name(event)
     known = _executions(sagemaker, pipeline)
-    again = [arn for arn, (shown_as, _) in known.items() if shown_as == name]
+    again = [each["PipelineExecutionArn"] for each in known if each.get("PipelineExecutionDisplayName") == name]
     if again:
         return Outcome("duplicate", again[0])
-    running = [arn for arn, (_, status) in known.items() if status in RUNNING]
+    running = _oldest_running(known)
     if running:
-        return Outcome("overlap", running[0])
+        return Outcome("overlap", running)
     answer = sagemaker.start_pipeline_execution(
         PipelineName=pipeline,
         PipelineExecutionDisplayName=name,
@@ -55,9 +55,23 @@ def start(sagemaker: Any, event: dict[str, Any]) -> Outcome:
         PipelineParameters=[{"Name": key, "Value": value} for key, value in event["parameters"].items()],
         ClientRequestToken=token(event),
     )
-    arn = str(answer["PipelineExecutionArn"])
-    # Two deliveries that overtook each other: SageMaker knows the token, and answers with the execution of the first.
-    return Outcome("duplicate" if arn in known else "started", arn)
+    return _settled(sagemaker, pipeline, str(answer["PipelineExecutionArn"]))
+
+
+def _settled(sagemaker: Any, pipeline: str, arn: str) -> Outcome:
+    """Whoever else saw nothing running and started in the same moment sees both now: the older one goes on, the other is stopped."""
+    oldest = _oldest_running(_executions(sagemaker, pipeline))
+    if oldest is None or oldest == arn:
+        return Outcome("started", arn)
+    sagemaker.stop_pipeline_execution(PipelineExecutionArn=arn, ClientRequestToken=hashlib.sha256(arn.encode()).hexdigest())
+    return Outcome("overlap", oldest)
+
+
+def _oldest_running(executions: list[dict[str, Any]]) -> str | None:
+    running = [each for each in executions if each["PipelineExecutionStatus"] in RUNNING]
+    # The ARN decides between two of the same moment, so that both callers decide alike.
+    oldest = min(running, key=lambda each: (each["StartTime"], each["PipelineExecutionArn"]), default=None)
+    return str(oldest["PipelineExecutionArn"]) if oldest else None
 
 
 def token(event: dict[str, Any]) -> str:
@@ -65,11 +79,10 @@ def token(event: dict[str, Any]) -> str:
     return hashlib.sha256(f"{event['schedule_arn']} {event['scheduled_time']}".encode()).hexdigest()
 
 
-def _executions(sagemaker: Any, pipeline: str) -> dict[str, tuple[str, str]]:
-    """ARN -> display name and status, of all executions: the API filters by time only, and one may run for weeks."""
+def _executions(sagemaker: Any, pipeline: str) -> list[dict[str, Any]]:
+    """Summaries of all executions: the API filters by time only, and one may run for weeks."""
     pages = sagemaker.get_paginator("list_pipeline_executions").paginate(PipelineName=pipeline, SortOrder="Descending")
-    found = (summary for page in pages for summary in page["PipelineExecutionSummaries"])
-    return {each["PipelineExecutionArn"]: (each.get("PipelineExecutionDisplayName", ""), each["PipelineExecutionStatus"]) for each in found}
+    return [summary for page in pages for summary in page["PipelineExecutionSummaries"]]
 
 
 def _display_name(event: dict[str, Any]) -> str:
@@ -80,7 +93,7 @@ def _display_name(event: dict[str, Any]) -> str:
 def _told(outcome: Outcome) -> str:
     return {
         "started": f"started {outcome.execution}",
-        "overlap": f"started nothing, because {outcome.execution} still runs",
+        "overlap": f"started nothing, because {outcome.execution} runs",
         "duplicate": f"started nothing, because {outcome.execution} was started for this time already",
     }[outcome.status]
 

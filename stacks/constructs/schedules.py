@@ -56,6 +56,12 @@ class Schedules(Construct):
         actions = ["sagemaker:ListPipelineExecutions", "sagemaker:StartPipelineExecution"]
         role.allow("StartOneAtATime", actions, on=[self._names.pipeline_arn])
         role.allow(
+            "StopTheSecondOfTwo",
+            ["sagemaker:StopPipelineExecution"],
+            on=[f"{self._names.pipeline_arn}/execution/*"],
+            because="Executions of this one pipeline.",
+        )
+        role.allow(
             "Measure",
             ["cloudwatch:PutMetricData"],
             on=["*"],

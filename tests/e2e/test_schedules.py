@@ -75,7 +75,7 @@ def log(account: Account) -> str:
 
 
 def test_it_starts_executions_again_and_again_and_never_two_at_once(account: Account) -> None:
-    assert eventually(lambda: len(executions(account, "Succeeded")) >= 2, 30.0), log(account)
+    assert eventually(lambda: len(executions(account, "Succeeded")) >= 2, 60.0), log(account)
     describe = account.client("sagemaker").describe_pipeline_execution
     found = [describe(PipelineExecutionArn=each["PipelineExecutionArn"]) for each in executions(account)]
     spans = sorted((each["CreationTime"], each["LastModifiedTime"]) for each in found)
