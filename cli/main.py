@@ -21,6 +21,7 @@ from cli.doctor import doctor
 from cli.image import image
 from cli.interrupts import interrupted_once
 from cli.plan import show_plan
+from cli.promote import approve, promote, release
 from cli.strategies import strategies
 from cli.sweep import sweep
 from cli.view import open_view
@@ -107,6 +108,8 @@ shoal.add_command(show_plan)
 shoal.add_command(dashboard)
 shoal.add_command(doctor)
 shoal.add_command(sweep)
+for command in (approve, promote, release):
+    shoal.add_command(command)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -73,6 +73,11 @@ class Names:
         return f"{self.prefix}-image-build"
 
     @property
+    def serving_endpoint(self) -> str:
+        """Name of the endpoint that serves the pinned release; those of executions carry an execution's id behind it."""
+        return self.prefix
+
+    @property
     def topic(self) -> str:
         """Name of the topic that tells people of trouble."""
         return f"{self.prefix}-alerts"
