@@ -39,7 +39,7 @@ class Names:
         return f"{self.prefix}-{purpose}-{self.environment.account}-{self.environment.region}"
 
     def role(self, actor: str) -> str:
-        """Name of the role of `actor`: pipeline, training, evaluation, endpoint or a function's name. Global in the account."""
+        """Name of the role of `actor`, as pipeline, training, endpoint, deliver, promote, a function's name. Global in the account."""
         return f"{self.prefix}-{self.environment.region}-{actor}"
 
     def function(self, purpose: str) -> str:
