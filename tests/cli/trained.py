@@ -17,7 +17,7 @@ from cli.main import main
 from config.loader import load_environment
 from config.names import Names
 from lifecycle.target import Target
-from tests.lifecycle.conftest import ROOT, make_pipeline
+from tests.lifecycle.conftest import ACCOUNT, ROOT, make_pipeline
 
 CODE = {"train.py": "print('train')\n", "requirements.txt": "numpy\n"}
 WEIGHTS = b"weights"
@@ -37,7 +37,7 @@ def archive(files: Mapping[str, bytes]) -> bytes:
 
 @dataclass(frozen=True)
 class Checkout:
-    """A user's repository: three environments, the training code, and a bare remote called origin."""
+    """A user's repository: three environments (staging in the account of dev), the training code, and a bare remote called origin."""
 
     root: Path
 
@@ -47,7 +47,8 @@ class Checkout:
         root = folder / "checkout"
         for name in ("dev", "staging", "prod"):
             (root / "environments").mkdir(parents=True, exist_ok=True)
-            (root / f"environments/{name}.yaml").write_text((ROOT / f"environments/{name}.yaml").read_text())
+            text = (ROOT / f"environments/{name}.yaml").read_text()
+            (root / f"environments/{name}.yaml").write_text(text.replace("222233334444", ACCOUNT))
         for name, content in CODE.items():
             (root / "training_code/pytorch").mkdir(parents=True, exist_ok=True)
             (root / "training_code/pytorch" / name).write_text(content)

@@ -116,6 +116,6 @@ def test_accounts_have_a_stack_each_and_without_delivery_there_is_none(tmp_path:
 def test_it_passes_cfn_lint(document: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "delivery.template.json"
     file.write_text(json.dumps(document))
-    command = [Path(sys.executable).with_name("cfn-lint"), "--regions", "us-east-1", "--ignore-checks", "W3005", "--", file]
+    command = [str(Path(sys.executable).with_name("cfn-lint")), "--regions", "us-east-1", "--ignore-checks", "W3005", "--", str(file)]
     process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (process.stdout + process.stderr, process.returncode) == ("", 0)
