@@ -16,11 +16,12 @@ from config.release import Release
 from config.release_text import with_release
 from config.settings import Environment
 from lifecycle import registry
-from lifecycle.errors import DisagreementError, NotFoundError, PromotionError
+from lifecycle.errors import DisagreementError, NotFoundError, PromotionError, WrongAccountError
 from lifecycle.promotion import Verification
 from lifecycle.registry import APPROVED, Package
 from lifecycle.release_status import Places, compare
 from lifecycle.repository import Repository
+from lifecycle.target import Target
 
 _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
 _local = click.option("--local", is_flag=True, help="Use the emulator on this machine, whatever the environment's `target` says.")
@@ -70,9 +71,11 @@ def promote(
         step.repository.push(remote, branch)
     if as_pull_request:
         click.echo(message)
+    else:
+        click.echo(f"promoted: {found.arn} from {source} to {destination}")
+    click.echo(f"branch {branch}, commit {commit}", err=as_pull_request)
+    if as_pull_request:
         return
-    click.echo(f"promoted: {found.arn} from {source} to {destination}")
-    click.echo(f"branch {branch}, commit {commit}")
     click.echo("next: merge it, and deploy" if remote else f"next: git push origin {branch}, merge it, and deploy")
 
 
@@ -189,9 +192,19 @@ def _agrees(workspace: Workspace, environment: Environment, local: bool) -> bool
     except ConfigError as error:
         raise PromotionError(str(error)) from error
     places = Places(
-        registry=lambda: workspace.open(trained_in.name, local).target, serving=lambda: workspace.open(environment.name, local).target
+        registry=lambda: _reader(workspace, trained_in, environment, local),
+        serving=lambda: workspace.open(environment.name, local).target,
     )
     answers = list(compare(pinned, places, Names(environment).serving_endpoint))
     for answer in answers:
         click.echo(f"  {_MARKS[answer.agrees]}{answer.question}: {answer.says}")
     return all(answer.agrees for answer in answers)
+
+
+def _reader(workspace: Workspace, trained_in: Environment, environment: Environment, local: bool) -> Target:
+    """Where the registry is asked: with the credentials of its account, or with the environment's own, if its policies let it read."""
+    try:
+        return workspace.open(trained_in.name, local).target
+    except WrongAccountError:
+        own = workspace.open(environment.name, local).target
+        return Target(own.account, trained_in.region, own.endpoint_url)
