@@ -9,7 +9,6 @@ import click
 
 from cli.release_message import message_of
 from cli.workspace import Session, Workspace
-from config.errors import ConfigError
 from config.loader import environment_file, environment_names, load_environment
 from config.names import Names
 from config.release import Release
@@ -187,10 +186,7 @@ def _agrees(workspace: Workspace, environment: Environment, local: bool) -> bool
     """Prints the answers for one environment; True when every one of them agrees."""
     pinned = environment.release
     click.echo(f"{environment.name}: {f'pins {pinned.model_package_arn}' if pinned else 'pins no release'}")
-    try:
-        trained_in = _trained_in(workspace, environment)
-    except ConfigError as error:
-        raise PromotionError(str(error)) from error
+    trained_in = _trained_in(workspace, environment)
     places = Places(
         registry=lambda: _reader(workspace, trained_in, environment, local),
         serving=lambda: workspace.open(environment.name, local).target,
