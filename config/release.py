@@ -44,7 +44,7 @@ class Release(Settings):
     """SHA-256 of the pipeline definition that trained it, as JSON with sorted keys and without spaces."""
     code_commit: Commit
     """Commit whose `training.source_dir` is the code that trained it."""
-    metrics: dict[str, float]
+    metrics: dict[str, int | float]
     """What the evaluation measured."""
     approved_by: Word
     """Who approved the version, as the registry names them."""

@@ -199,7 +199,7 @@ def definition_sha256(text: str) -> str:
     return hashlib.sha256(json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _metrics(report: dict[str, Any]) -> dict[str, float]:
+def _metrics(report: dict[str, Any]) -> dict[str, int | float]:
     """Every number of the report's metrics."""
     values = {name: metric.get("value") for name, metric in report.get("metrics", {}).items() if isinstance(metric, dict)}
     return {name: value for name, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)}
