@@ -24,7 +24,7 @@ from tests.lifecycle.conftest import ROOT
 ROLE = "shoal-mnist-dev-us-east-1-promote"
 SESSION = f"arn:aws:sts::111122223333:assumed-role/{ROLE}/promote"
 GROUP, BUCKET = "shoal-mnist-dev", "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1"
-OPEN_KEY: Policy = {
+OPEN_KEY: dict[str, Any] = {
     "Statement": [{"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::111122223333:root"}, "Action": "kms:*", "Resource": "*"}]
 }
 THROUGH_S3 = {"kms:ViaService": "s3.us-east-1.amazonaws.com", "kms:EncryptionContext:aws:s3:arn": BUCKET}
@@ -47,8 +47,8 @@ def evaluator() -> Iterator[Evaluator]:
 
 def allowed(evaluator: Evaluator, policies: dict[str, Any], question: Question) -> bool:
     """Whether IAM would let the role; keys and the repositories of other accounts leave it to IAM."""
-    theirs: Policy | None = {"kms": OPEN_KEY, "ecr": OPEN_REPOSITORY}.get(question.service)
-    return evaluator.decide(question, SESSION, policies, resource_policy=theirs).allowed
+    theirs: dict[str, Policy] = {"kms": OPEN_KEY, "ecr": OPEN_REPOSITORY}
+    return evaluator.decide(question, SESSION, policies, resource_policy=theirs.get(question.service)).allowed
 
 
 def test_everything_that_a_promotion_asks_is_allowed(
