@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk.assertions import Template
 
 from cli.emulator_process import EmulatorProcess
 from config.delivery import Delivery
@@ -36,7 +35,8 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     environment = load_environment("dev", ROOT).model_copy(update={"delivery": Delivery(repository="my-team/my-models")})
     app.add_delivery([environment])
     (stack,) = app.synth().stacks
-    return Templates({"delivery": Template.from_json(stack.template).to_json()}).identity_policies()[ROLE]
+    document: dict[str, Any] = dict(stack.template)
+    return Templates({"delivery": document}).identity_policies()[ROLE]
 
 
 @pytest.fixture(scope="module")
