@@ -231,6 +231,20 @@ def test_a_way_that_does_not_exist_is_refused(
     assert says in refusal(released, capsys, "promote", *arguments)
 
 
+@pytest.mark.parametrize(
+    ("first", "says"),
+    [
+        ("prod", "`promoted_from` goes in a circle: dev <- prod <- staging <- dev; one must have none"),
+        ("lab", 'environments/lab.yaml: there is no environment "lab"; there are: dev, prod, staging'),
+    ],
+)
+def test_a_way_without_beginning_is_refused(released: Checkout, capsys: pytest.CaptureFixture[str], first: str, says: str) -> None:
+    with (released.root / "environments/dev.yaml").open("a") as file:
+        file.write(f"promoted_from: {first}\n")
+    released.commit("Lose the way")
+    assert says in refusal(released, capsys, *TO_STAGING)
+
+
 def test_a_version_that_staging_does_not_pin_cannot_go_to_prod(
     released: Checkout, good: Package, registry: Registry, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,8 @@ from stacks.app import ShoalApp
 from tests.identity.reference import mistakes
 from tests.stacks.conftest import ROOT
 from tests.stacks.reading import properties, role, statements
+from tests.stacks.test_app import _checkout as copied
+from tests.stacks.test_app import _run as run_app
 
 REPOSITORY = "my-team/my-models"
 BOOTSTRAP = "arn:aws:iam::111122223333:role/cdk-hnb659fds"
@@ -119,3 +121,14 @@ def test_it_passes_cfn_lint(document: dict[str, Any], tmp_path: Path) -> None:
     command = [str(Path(sys.executable).with_name("cfn-lint")), "--regions", "us-east-1", "--ignore-checks", "W3005", "--", str(file)]
     process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (process.stdout + process.stderr, process.returncode) == ("", 0)
+
+
+def test_the_app_adds_it_for_a_file_that_wants_it(tmp_path: Path) -> None:
+    checkout = copied(tmp_path / "clone")
+    for file in (checkout / "environments").glob("[ps]*.yaml"):
+        file.unlink()
+    with (checkout / "environments" / "dev.yaml").open("a") as file:
+        file.write(f"delivery:\n  repository: {REPOSITORY}\n")
+    process = run_app(checkout, tmp_path / "cdk.out")
+    assert process.returncode == 0, process.stderr
+    assert (tmp_path / "cdk.out" / "delivery-111122223333.template.json").is_file()
