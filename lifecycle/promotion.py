@@ -61,7 +61,7 @@ class Verification:
             definition_sha256=definition,
             code_commit=commit,
             metrics=pinned.metrics if pinned else _metrics(report),
-            approved_by=package.changed_by or "not named by the registry",
+            approved_by=package.changed_by,
             approved_at=f"{package.changed_at:%Y-%m-%dT%H:%M:%SZ}",
         )
 

@@ -13,6 +13,7 @@ from lifecycle.errors import NotFoundError, PromotionError, error_code
 from lifecycle.target import Target
 
 APPROVED = "Approved"
+UNNAMED = "somebody whom the registry does not name"
 _NO_SUCH = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
 
 
@@ -26,6 +27,10 @@ class Package:
     approval: str
     image_uri: str
     model_data_url: str
+    changed_by: str
+    """ARN of whoever changed its entry last: of an approved version, the approver."""
+    changed_at: datetime
+    """When, in UTC."""
     image_digest: str | None = None
     """As the registry noted it; it need not."""
     model_data_etag: str | None = None
@@ -34,9 +39,6 @@ class Package:
     """The evaluation's report in S3."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """What the pipeline said of it: execution_id, code_uri, training_job_name."""
-    changed_by: str | None = None
-    """ARN of whoever changed its entry last: of an approved version, the approver."""
-    changed_at: datetime | None = None
 
 
 def describe(target: Target, arn: str) -> Package:
@@ -91,7 +93,7 @@ def _package(found: Mapping[str, Any]) -> Package:
     container = containers[0]
     image, _, digest = str(container["Image"]).partition("@")
     changed_by = found.get("LastModifiedBy") or found.get("CreatedBy") or {}
-    changed_at = found.get("LastModifiedTime") or found.get("CreationTime")
+    changed_at = found.get("LastModifiedTime") or found["CreationTime"]
     return Package(
         arn=arn,
         version=version_of(arn),
@@ -103,6 +105,6 @@ def _package(found: Mapping[str, Any]) -> Package:
         model_data_etag=container.get("ModelDataETag"),
         statistics_url=found.get("ModelMetrics", {}).get("ModelQuality", {}).get("Statistics", {}).get("S3Uri"),
         metadata=found.get("CustomerMetadataProperties", {}),
-        changed_by=changed_by.get("IamIdentity", {}).get("Arn") or changed_by.get("UserProfileName"),
-        changed_at=changed_at.astimezone(UTC) if changed_at else None,
+        changed_by=changed_by.get("IamIdentity", {}).get("Arn") or changed_by.get("UserProfileName") or UNNAMED,
+        changed_at=changed_at.astimezone(UTC),
     )

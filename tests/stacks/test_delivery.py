@@ -127,8 +127,8 @@ def test_the_app_adds_it_for_a_file_that_wants_it(tmp_path: Path) -> None:
     checkout = copied(tmp_path / "clone")
     for file in (checkout / "environments").glob("[ps]*.yaml"):
         file.unlink()
-    with (checkout / "environments" / "dev.yaml").open("a") as file:
-        file.write(f"delivery:\n  repository: {REPOSITORY}\n")
+    dev = checkout / "environments" / "dev.yaml"
+    dev.write_text(f"{dev.read_text()}delivery:\n  repository: {REPOSITORY}\n")
     process = run_app(checkout, tmp_path / "cdk.out")
     assert process.returncode == 0, process.stderr
     assert (tmp_path / "cdk.out" / "delivery-111122223333.template.json").is_file()
