@@ -235,7 +235,7 @@ def test_a_way_that_does_not_exist_is_refused(
     ("first", "says"),
     [
         ("prod", "`promoted_from` goes in a circle: dev <- prod <- staging <- dev; one must have none"),
-        ("lab", 'environments/lab.yaml: there is no environment "lab"; there are: dev, prod, staging'),
+        ("lab", 'promoted_from = "lab": there is no such environment; there are: dev, prod, staging'),
     ],
 )
 def test_a_way_without_beginning_is_refused(released: Checkout, capsys: pytest.CaptureFixture[str], first: str, says: str) -> None:
