@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import click
 
+from cli.image import built_image
 from cli.workspace import Workspace
 from config.loader import environment_file, load_environment
 from config.settings import Environment
@@ -30,7 +31,8 @@ def doctor(workspace: Workspace, environment: str, local: bool, as_json: bool) -
     settings = load_environment(environment, workspace.root)
     check(settings, root=workspace.root)
     target = workspace.target_of(settings, local)
-    found = list(Doctor(target, settings, needs_of(settings)).findings())
+    needs = replace(needs_of(settings), built=built_image(settings, target, workspace.root))
+    found = list(Doctor(target, settings, needs).findings())
     if as_json:
         click.echo(json.dumps([asdict(each) for each in found], indent=2))
     else:

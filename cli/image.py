@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from cli.view import open_view
 from cli.workspace import Session, Workspace
+from config.names import Names
 from config.settings import Environment
 from lifecycle.errors import UsageError
 from lifecycle.flow import phase
 from lifecycle.image import Image
+from lifecycle.target import Target
 from lifecycle.teardown import is_bootstrapped
 from pipelines.launch import recipes
 
@@ -37,11 +41,16 @@ def build(workspace: Workspace, environment: str, local: bool) -> None:
 
 def image_of(session: Session) -> Image | None:
     """The image that the environment wants built, if it does."""
-    recipe, names = session.environment.training.build_image, session.names
+    return built_image(session.environment, session.target, session.workspace.root)
+
+
+def built_image(environment: Environment, target: Target, root: Path) -> Image | None:
+    """The same of an environment of the repository at `root`."""
+    recipe, names = environment.training.build_image, Names(environment)
     if recipe is None:
         return None
-    tag = recipes.content_tag(recipe, session.environment.region, session.workspace.root)
-    return Image(session.target, recipe, names.image_parameter(recipe, tag), names.build_project)
+    tag = recipes.content_tag(recipe, environment.region, root)
+    return Image(target, recipe, names.image_parameter(recipe, tag), names.build_project)
 
 
 def refuse_built_image(environment: Environment) -> None:

@@ -78,6 +78,18 @@ class Names:
         return self.prefix
 
     @property
+    def schedule_group(self) -> str:
+        """Name of the group that holds the environment's schedules."""
+        return self.prefix
+
+    def schedule_arn(self, schedule: str) -> str:
+        return self.arn("scheduler", f"schedule/{self.schedule_group}/{schedule}")
+
+    def missed_schedule(self, schedule: str) -> str:
+        """What the alarm watches that waits for the schedule's signs."""
+        return f"schedule-{schedule}-missed"
+
+    @property
     def topic(self) -> str:
         """Name of the topic that tells people of trouble."""
         return f"{self.prefix}-alerts"

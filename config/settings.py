@@ -17,6 +17,7 @@ from config.file_system import FileSystem
 from config.network import Network
 from config.observability import Observability
 from config.release import Release
+from config.schedules import Schedule
 from config.section import Settings, Slug
 from config.strategies import Defaults, defaults
 
@@ -188,6 +189,8 @@ class Environment(Settings):
     """The temporary endpoint."""
     observability: Observability = Observability()
     """Alarms, budget and logs."""
+    schedules: tuple[Schedule, ...] = ()
+    """When the pipeline starts by itself; see docs/decisions/schedules.md."""
     pipeline: PipelineFunction | None = None
     """Your own pipeline instead of Shoal's: `module:function` in lower case, from the repository root; see docs/own-pipeline.md."""
     promoted_from: Slug | None = None

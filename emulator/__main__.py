@@ -18,6 +18,7 @@ from emulator.control.state import State
 from emulator.errors import EmulatorError
 
 STOP_LIMIT_S = 20.0
+STOP_LOOK_S = 0.5
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -86,7 +87,9 @@ def serve(options: argparse.Namespace) -> int:
     try:
         emulator.start()
         print(json.dumps(emulator.description()), flush=True)
-        stop.wait()
+        # Not without end: where the kernel hands the signal to another thread, nothing wakes this one to run the handler.
+        while not stop.wait(STOP_LOOK_S):
+            pass
     finally:
         emulator.close()
     return 0

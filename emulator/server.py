@@ -3,7 +3,6 @@ says where it is. `Emulator.start()` returns when it answers; `close()` stops ev
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import socket
@@ -39,8 +38,10 @@ from emulator.control.quotas import Quotas
 from emulator.control.registries import Registries
 from emulator.control.requestlog import RequestLog
 from emulator.control.sagemaker import Gateway, SageMaker
+from emulator.control.scheduler.service import Scheduler
 from emulator.control.state import State
 from emulator.errors import EmulatorError
+from emulator.metrics import Measurement
 from emulator.processes import ProcessRegistry, started_at
 from emulator.sagemaker.service import SageMakerService
 from emulator.sagemaker.settings import Settings
@@ -93,11 +94,13 @@ class Emulator:
         self.functions = Functions(self.identity, self.clients, self.invoker, options.state_dir / "lambda")
         self.sources = EventSources(self.identity, self.clients, self.functions)
         self.events = Events(self.identity, self.clients, self.functions, options.schedule_speed)
+        self.scheduler = Scheduler(self.identity, self.clients, self._measure, options.schedule_speed)
         self.fsx = Fsx(FileSystems(self.identity, self.clients, options.state_dir / "fsx"))
         self.sagemaker: SageMaker = SageMakerService(self._context(), Settings(accelerators=options.accelerators or None))
         self.evaluator = Evaluator(self.registry)
         self.authorizer = self._authorizer()
         self.cloudformation = CloudFormation(self.identity, self.clients, self.functions, self.endpoint_url)
+        self.dispatcher = self._dispatcher()
         self._server = self._listen(options.port)
         self._port = int(self._server.server_address[1])
 
@@ -113,7 +116,7 @@ class Emulator:
         listener.listen(BACKLOG)
         with listener:
             bound = listener.getsockname()[1]
-            return make_server(HOST, bound, self._dispatcher(), threaded=True, request_handler=QuietRequestHandler, fd=listener.fileno())
+            return make_server(HOST, bound, self.dispatcher, threaded=True, request_handler=QuietRequestHandler, fd=listener.fileno())
 
     def endpoint_url(self) -> str:
         """The name localhost, not the number: URLs of buckets and queues are read by it."""
@@ -143,6 +146,7 @@ class Emulator:
         """Stop in the order in which parts use each other; the server last, because the others still call it."""
         steps: Iterable[Callable[[], object]] = (
             self.cloudformation.close,
+            self.scheduler.close,
             self.sources.close,
             self.events.close,
             self.sagemaker.close,
@@ -174,10 +178,13 @@ class Emulator:
             emit_event=self._emit,
             role_credentials=lambda role_arn, session_name: self.identity.service_credentials(role_arn, session_name, SAGEMAKER),
             invoke_lambda=self.functions.invoke,
-            measure=functools.partial(metricstore.keep, self.options.account, self.options.region),
+            measure=self._measure,
             mount=self.fsx.mount,
             on_behalf=lambda kind, name, request, credentials: self.authorizer.on_behalf(kind, name, request, credentials),
         )
+
+    def _measure(self, measurement: Measurement) -> None:
+        metricstore.keep(self.options.account, self.options.region, measurement)
 
     def _emit(self, entry: Mapping[str, Any]) -> None:
         self.events.emit(entry)
@@ -191,6 +198,7 @@ class Emulator:
             "lambda": Service({**self.functions.operations, **self.sources.operations, **tagging.operations}, complete=True),
             "cloudformation": Service(self.cloudformation.operations, complete=True),
             "fsx": Service(self.fsx.operations, complete=True),
+            "scheduler": Service(self.scheduler.operations, complete=True),
             "codebuild": Service(Building(self.identity).operations, complete=True),
             "service-quotas": Service(Quotas(self.identity).operations, complete=True),
             "ecr": Service({"BatchGetImage": Registries(self.identity).get_images}, guards=refusals.GUARDS["ecr"]),

@@ -15,6 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from config.names import Names
 from config.settings import Environment
 from lifecycle.errors import refusal
+from lifecycle.image import Image
 from lifecycle.network_check import Demand, check_network
 from lifecycle.target import Target
 
@@ -53,6 +54,8 @@ class Needs:
     images: Mapping[str, str]
     """Use (training, evaluation, endpoint) to the URI of its container image."""
     addresses: Demand
+    built: Image | None = None
+    """The image that the environment builds for training, if it does; then it is not among `images`."""
 
 
 @dataclass(frozen=True)
@@ -174,8 +177,17 @@ class Doctor:
         }
 
     def _images(self) -> Iterator[Finding]:
+        if image := self.needs.built:
+            yield from self._asked("image for training", lambda: iter([self._built(image)]))
         for use, uri in self.needs.images.items():
             yield from self._asked(f"image for {use}", lambda use=use, uri=uri: iter([self._image(use, uri)]))  # type: ignore[misc]
+
+    def _built(self, image: Image) -> Finding:
+        uri = image.uri()
+        if uri is None:
+            advice = f"run `shoal image build {self.environment.name}`"
+            return Finding("image for training", State.FAILED, f"images/{image.recipe} as it is here was not built", advice)
+        return self._image("training", uri)
 
     def _image(self, use: str, uri: str) -> Finding:
         host, _, rest = uri.partition("/")

@@ -126,6 +126,12 @@ def _running(kind: str) -> Lister:
     return lister
 
 
+def _schedule_groups(target: Target, owner: Owner) -> Iterator[str]:
+    """Schedules go with their group."""
+    groups = _pages(target, "scheduler", "list_schedule_groups", "ScheduleGroups", NamePrefix=owner.prefix)
+    return (group["Name"] for group in groups if owner.owns(group["Name"]))
+
+
 def _stacks(target: Target, owner: Owner) -> Iterator[str]:
     for stack in _pages(target, "cloudformation", "describe_stacks", "Stacks"):
         if owner.owns(stack["StackName"]) and stack["StackStatus"] != "DELETE_COMPLETE":
@@ -222,6 +228,7 @@ LISTERS: dict[str, Lister] = {
     "log group": _log_groups,
     "queue": _queues,
     "rule": _named("events", "list_rules", "Rules", "Name"),
+    "schedule group": _schedule_groups,
     "alarm": _named("cloudwatch", "describe_alarms", "MetricAlarms", "AlarmName"),
     "key alias": _key_aliases,
     "event source": _mappings,

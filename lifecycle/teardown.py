@@ -1,4 +1,4 @@
-"""Removes what executions and deployments made, in the order in which AWS accepts it: executions, endpoints, stacks, bootstrap.
+"""Removes what executions and deployments made, in the order in which AWS accepts it: schedules, executions, endpoints, stacks, bootstrap.
 
 `DeletePipeline` is refused while an execution runs, and a stack's roles must outlive the endpoints that use them: so executions are
 stopped first, the environment's own teardown function removes their endpoints, and what it left is deleted here.
@@ -23,6 +23,7 @@ from lifecycle.events import Note, Report
 from lifecycle.execution import Pipeline
 from lifecycle.image import remove_parameters
 from lifecycle.report import made_by_steps
+from lifecycle.schedules import Schedules
 from lifecycle.target import Target
 
 _STOP_TIMEOUT_S = 900.0
@@ -45,11 +46,20 @@ class Teardown:
     def destroy(self, cdk: Cdk) -> None:
         """Everything, stacks included. Raises ProtectedError, before anything is touched, for a protected environment."""
         refuse_if_protected(self.names.environment)
+        self.pause_schedules()
         self.stop_executions()
         self.remove_endpoints()
         cdk.destroy(self.target, self.names.environment.name)
         self.remove_log_groups()
         remove_parameters(self.target, self.names.image_parameters)
+
+    def pause_schedules(self) -> None:
+        """Lets no schedule start an execution while the others are stopped and removed."""
+        schedules = Schedules(self.target, self.names)
+        for schedule in schedules.all():
+            if not schedule.paused:
+                self.report(Note(f"pausing schedule {schedule.name}"))
+                schedules.set_paused(schedule.name, True)
 
     def stop_executions(self) -> None:
         """Stops what runs and waits until it has stopped."""

@@ -15,7 +15,7 @@ from config.loader import environment_file, places
 from config.names import Names
 from config.rules import is_placeholder_account
 from config.settings import Environment, InputMode, Target
-from pipelines import capacity, other_types, shapes
+from pipelines import capacity, other_types, schedules, shapes
 from pipelines.errors import DefinitionError
 from pipelines.launch import fabric, recipes, resolve, tables
 from pipelines.own_pipeline import definition_of
@@ -54,6 +54,8 @@ def check(environment: Environment, root: Path | None = None, strategy: str | No
     except DefinitionError as error:
         advice = "correct the value it came from"
         raise ConfigError(file, [Problem("", f"SageMaker would refuse {mistake}", advice) for mistake in error.mistakes]) from error
+    if wrong := list(schedules.problems(environment, definition)):
+        raise ConfigError(file, wrong, where)
     if environment.pipeline is None and (others := list(other_types.problems(environment, definition, _checked))):
         raise ConfigError(file, others, where)
     return [*_own_notices(environment), *launch.notices]
@@ -71,6 +73,7 @@ def _own_notices(environment: Environment) -> Iterator[str]:
     if environment.network.nat:
         yield NAT_NOTICE
     yield from fabric.notices(environment.training)
+    yield from schedules.notices(environment)
     for section, instance_type in _on_cpu_images(environment):
         if tables.has_gpus(instance_type):
             yield f"{section}.instance_type {instance_type} has GPUs, which the image used there cannot use"

@@ -11,6 +11,7 @@ from config.names import Names
 from stacks.constructs.alarms import Alarms
 from stacks.constructs.budget import MonthlyBudget
 from stacks.constructs.dashboard import Dashboard
+from stacks.constructs.schedule_alarms import ScheduleAlarms
 from stacks.constructs.sweeper import PURPOSE, Sweeper
 from stacks.data_stack import DataStack
 from stacks.pipeline_stack import PipelineStack
@@ -36,6 +37,8 @@ class MonitoringStack(cdk.Stack):
         self.alarms = Alarms(self, "Alarms", names=names, key=data.key)
         self.alarms.watch_dead_letters(pipeline.dead_letters)
         self.alarms.watch_functions({**pipeline.functions, PURPOSE: self.sweeper.cleaner.function})
+        if pipeline.schedules:
+            ScheduleAlarms(self, "Schedules", names=names, schedules=pipeline.schedules, alarms=self.alarms)
         if environment.observability.monthly_budget_usd is not None:
             MonthlyBudget(self, "Budget", names=names, amount_usd=environment.observability.monthly_budget_usd, topic=self.alarms.topic)
         Dashboard(self, "Dashboard", names=names, steps=pipeline.step_names, alarms=self.alarms.alarms)

@@ -14,11 +14,12 @@ from config.names import Names
 from pipelines.definition import Infrastructure
 from pipelines.limits import limits
 from pipelines.own_pipeline import definition_of
-from stacks.constructs import smoke_test, teardown_guard
+from stacks.constructs import schedules, smoke_test, teardown_guard
 from stacks.constructs.code_archive import CodeArchive
 from stacks.constructs.guard_rails import Place
 from stacks.constructs.job_roles import JobRoles
 from stacks.constructs.pipeline_role import PipelineRole
+from stacks.constructs.schedules import Schedules
 from stacks.constructs.smoke_test import SmokeTest
 from stacks.constructs.teardown_guard import TeardownGuard
 from stacks.constructs.training_pipeline import TrainingPipeline, images, step_names
@@ -68,6 +69,7 @@ class PipelineStack(cdk.Stack):
             description=f"Trains, evaluates, registers, deploys and smoke-tests {environment.project}",
         )
         self.pipeline.node.add_dependency(self._jobs, self._smoke_test, self._guard)
+        self.schedules = self._schedules(root) if environment.schedules else None
         self._add_outputs()
 
     @property
@@ -78,7 +80,16 @@ class PipelineStack(cdk.Stack):
     @property
     def functions(self) -> dict[str, lambda_.IFunction]:
         """The functions of this stack by their purpose."""
-        return {smoke_test.PURPOSE: self._smoke_test.caller.function, teardown_guard.PURPOSE: self._guard.deleter.function}
+        found: dict[str, lambda_.IFunction] = {smoke_test.PURPOSE: self._smoke_test.caller.function}
+        found[teardown_guard.PURPOSE] = self._guard.deleter.function
+        if self.schedules:
+            found[schedules.PURPOSE] = self.schedules.starter.function
+        return found
+
+    def _schedules(self, root: Path) -> Schedules:
+        made = Schedules(self, "Schedules", names=self._names, functions=root / "functions")
+        made.node.add_dependency(self.pipeline)
+        return made
 
     def _infrastructure(self) -> Infrastructure:
         return Infrastructure(

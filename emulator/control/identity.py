@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -73,9 +73,12 @@ class Identity:
         self._sessions[session.access_key_id] = session
         return session
 
-    def service_credentials(self, role_arn: str, session_name: str, service: str) -> RoleCredentials:
-        """Credentials of the role for an AWS service (`lambda.amazonaws.com`) that works on a caller's behalf."""
-        session = self.assume_role(role_arn, session_name, self.service_principal(service))
+    def service_credentials(self, role_arn: str, session_name: str, service: str, source_arn: str | None = None) -> RoleCredentials:
+        """Credentials of the role for an AWS service (`lambda.amazonaws.com`) that works on a caller's behalf, or for `source_arn`."""
+        principal = self.service_principal(service)
+        if source_arn:
+            principal = replace(principal, context={**principal.context, "aws:SourceArn": source_arn})
+        session = self.assume_role(role_arn, session_name, principal)
         return RoleCredentials(session.access_key_id, session.secret_access_key, session.session_token)
 
     def service_principal(self, service: str) -> Principal:

@@ -38,7 +38,7 @@ class Alarms(Construct):
         self._watch_executions()
         self._watch_sweeps()
 
-    def _ring(self, what: str, alarm: cloudwatch.Alarm) -> None:
+    def ring(self, what: str, alarm: cloudwatch.Alarm) -> None:
         """Send `alarm` to the topic, when it begins and when it is over."""
         self.alarms[what] = alarm
         alarm.add_alarm_action(actions.SnsAction(self.topic))
@@ -69,7 +69,7 @@ class Alarms(Construct):
         why = f"An endpoint of {self._names.pipeline} is older than {self._names.environment.endpoint.ttl_minutes} minutes and costs money."
         self._add("endpoint-past-ttl", why, past_ttl, periods=2)
         sweeps = self._metric(NAMESPACE, "Sweeps", "Pipeline", cloudwatch.Stats.SUM, 4 * EVERY.to_minutes())
-        self._ring(
+        self.ring(
             "sweep-missed",
             cloudwatch.Alarm(
                 self,
@@ -96,7 +96,7 @@ class Alarms(Construct):
             comparison_operator=_AT_LEAST,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
-        self._ring(what, alarm)
+        self.ring(what, alarm)
 
     def _metric(
         self, namespace: str, name: str, dimension: str, statistic: str = cloudwatch.Stats.SUM, minutes: float = 5

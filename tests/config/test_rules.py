@@ -27,6 +27,7 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
         "pipeline parameter BatchSize, which `batch-size` already uses",
     ),
     ({"training": {"hyperparameters": {"instance-type": "x"}}}, "pipeline parameter InstanceType, which the pipeline itself already uses"),
+    ({"training": {"hyperparameters": {"test-data-path": "x"}}}, "pipeline parameter TestDataPath, which the pipeline itself already uses"),
     ({"training": {"hyperparameters": {f"h{number}": 1 for number in range(91)}}}, "has 91 entries; SageMaker allows 100 with ours"),
     ({"training": {"environment": {f"V{number}": "1" for number in range(101)}}}, "has 101 entries; SageMaker allows 100"),
     ({"training": {"environment": {"1A": "x"}}}, "a variable's name is letters, digits and _, no digit first"),

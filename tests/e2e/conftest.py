@@ -47,7 +47,7 @@ class Checkout:
                 (folder / entry.name).symlink_to(entry.resolve())
         for made in ("environments", "home", "tmp", ".shoal"):
             (folder / made).mkdir()
-        (folder / ".shoal" / "runtimes").symlink_to(ROOT / ".shoal" / "runtimes")
+        _share_what_takes_long(folder)
         shutil.copy(ROOT / "app.py", folder)
         (folder / "environments" / f"{name}.yaml").write_text(text)
         return Checkout(folder)
@@ -88,8 +88,15 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     (folder / ".shoal").mkdir()
     (folder / "home").mkdir()
     (folder / "tmp").mkdir()
-    (folder / ".shoal" / "runtimes").symlink_to(ROOT / ".shoal" / "runtimes")
+    _share_what_takes_long(folder)
     return Checkout(folder)
+
+
+def _share_what_takes_long(folder: Path) -> None:
+    """The Python environments of jobs, and the CDK's library, which jsii unpacks once: both are named by their content."""
+    for name in ("runtimes", "jsii"):
+        (ROOT / ".shoal" / name).mkdir(parents=True, exist_ok=True)
+        (folder / ".shoal" / name).symlink_to(ROOT / ".shoal" / name)
 
 
 @pytest.fixture(scope="session")

@@ -35,8 +35,11 @@ def fsx(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def target(fsx: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Target:
-    """The emulator with the environment deployed; the digits are uploaded after the file system was linked to the bucket."""
-    started = fsx.run("local", "up", "fsx")
+    """The emulator with the environment deployed; the digits are uploaded after the file system was linked to the bucket.
+
+    Policies are enforced: FSx reads the bucket with its own role, through the key's policy.
+    """
+    started = fsx.run("local", "up", "fsx", "--enforce-iam")
     deployed = fsx.run("deploy", "fsx", "--local")
     assert deployed.exit_code == 0, f"{started.output}{deployed.output}"
     target = Target("111122223333", "us-east-1", re.findall(r"http://localhost:\d+", started.output)[0])
@@ -72,10 +75,3 @@ def test_training_read_the_file_system_and_not_s3(target: Target) -> None:
     assert [source["FileSystemDataSource"]["DirectoryPath"] for source in sources] == [
         f"/{mount_name}/datasets/mnist/{channel}" for channel in ("train", "test")
     ]
-
-
-@pytest.mark.usefixtures("finished")
-def test_it_is_destroyed_with_its_file_system(fsx: Checkout, target: Target) -> None:
-    destroyed = fsx.run("destroy", "fsx", "--local")
-    assert destroyed.exit_code == 0, destroyed.output
-    assert target.client("fsx").describe_file_systems()["FileSystems"] == []

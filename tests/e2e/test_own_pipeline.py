@@ -45,7 +45,7 @@ def mine(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.fixture(scope="module")
 def deployed(mine: Checkout) -> str:
     """The endpoint of the emulator that the environment is deployed to."""
-    started = mine.run("local", "up", "mine")
+    started = mine.run("local", "up", "mine", "--enforce-iam")
     assert started.exit_code == 0, started.output
     result = mine.run("deploy", "mine", "--local")
     assert result.exit_code == 0, result.output

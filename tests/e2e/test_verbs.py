@@ -23,8 +23,8 @@ PIPELINE = "shoal-mnist-dev"
 
 @pytest.fixture(scope="module")
 def emulator(checkout: Checkout) -> Iterator[dict[str, str]]:
-    """A deployed `dev`; what `local up` tells to export."""
-    started = checkout.run("local", "up")
+    """A deployed `dev`, with the policies of every role applied; what `local up` tells to export."""
+    started = checkout.run("local", "up", "--enforce-iam")
     assert started.exit_code == 0, started.output
     deployed = checkout.run("deploy", "dev", "--local")
     assert deployed.exit_code == 0, deployed.output
@@ -51,6 +51,20 @@ def serving(emulator: dict[str, str]) -> Iterator[None]:
     client.delete_endpoint(EndpointName=name)
     client.delete_endpoint_config(EndpointConfigName=name)
     client.delete_model(ModelName=name)
+
+
+@contextmanager
+def without(emulator: dict[str, str], actor: str, sid: str) -> Iterator[None]:
+    """The role of an actor without one of its statements."""
+    iam = Target("111122223333", "us-east-1", emulator["AWS_ENDPOINT_URL"]).client("iam")
+    role = f"{PIPELINE}-us-east-1-{actor}"
+    (name,) = iam.list_role_policies(RoleName=role)["PolicyNames"]
+    policy = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
+    kept = [statement for statement in policy["Statement"] if statement["Sid"] != sid]
+    assert len(kept) == len(policy["Statement"]) - 1
+    iam.put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=json.dumps({**policy, "Statement": kept}))
+    yield
+    iam.put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=json.dumps(policy))
 
 
 def test_the_aws_cli_reads_what_was_deployed(emulator: dict[str, str]) -> None:
@@ -98,6 +112,24 @@ def test_an_execution_without_data_fails_and_is_told_by_run_and_status(emulator:
 def test_the_dataset_is_uploaded_once(emulator: dict[str, str], checkout: Checkout) -> None:
     assert "4 of 4 files uploaded" in checkout.run("data", "upload", "dev", "--local").output
     assert "0 of 4 files uploaded" in checkout.run("data", "upload", "dev", "--local").output
+
+
+@pytest.mark.parametrize(
+    ("actor", "sid", "action"),
+    [
+        ("training", "ReadData", "s3:GetObject"),
+        ("training", "UseKey", "kms:Encrypt"),
+        ("training", "UseInterfaces", "ec2:CreateNetworkInterfacePermission"),
+        ("pipeline", "StartTraining", "sagemaker:CreateTrainingJob"),
+    ],
+)
+def test_without_one_statement_of_a_role_training_fails_and_names_the_action(
+    emulator: dict[str, str], checkout: Checkout, actor: str, sid: str, action: str
+) -> None:
+    with without(emulator, actor, sid):
+        result = checkout.run("run", "dev", "--local", "--follow")
+    assert (result.exit_code, "AccessDenied" in result.output) == (1, True), result.output
+    assert re.findall(r"not authorized to perform: (\S+) on resource", result.output)[0] == action
 
 
 def test_a_trained_model_can_be_served_and_invoked(emulator: dict[str, str], checkout: Checkout) -> None:

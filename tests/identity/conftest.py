@@ -18,7 +18,7 @@ BOUNDARY = "platform/Boundary"
 
 
 def everything() -> Environment:
-    """The environment dev with what is off there: TensorFlow, an image of its own, FSx, mails, a permissions boundary ..."""
+    """The environment dev with what is off there: TensorFlow, an image of its own, FSx, schedules, mails, a permissions boundary ..."""
     given: dict[str, Any] = load_environment("dev", ROOT).model_dump(mode="json", exclude_unset=True)
     training = {**given["training"], "framework": "tensorflow", "build_image": "tensorflow-smddp", "custom_mpi_options": ""}
     optional = {
@@ -27,6 +27,7 @@ def everything() -> Environment:
         "network": {**given["network"], "nat": True, "interface_endpoints": ["sagemaker.api", "logs"]},
         "data": {"input_mode": "FSx"},
         "file_system": {"deployment_type": "PERSISTENT_2", "throughput_mbps_per_tib": 125},
+        "schedules": [{"name": "weekly", "expression": "cron(0 6 ? * MON *)"}],
         "observability": {"alert_emails": ["someone@example.com"], "monthly_budget_usd": 100},
     }
     return Environment.model_validate({**given, **optional})

@@ -13,6 +13,7 @@ from cli.doctor import needs_of
 from config.loader import load_environment
 from config.settings import Environment
 from lifecycle.doctor import Doctor, Finding, Needs, State
+from lifecycle.image import Image
 from lifecycle.target import Target
 from tests.lifecycle.conftest import ROOT
 
@@ -91,6 +92,17 @@ def test_an_image_of_ones_own_is_found_by_its_tag(target: Target) -> None:
     manifest = '{"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json", "layers": []}'
     ecr.put_image(repositoryName=repository, imageManifest=manifest, imageTag="v1")
     assert examined(target, changed(), needs)["image for training"].state is State.OK
+
+
+def test_an_image_that_the_account_should_have_built_is_looked_for_in_its_registry(target: Target) -> None:
+    name = f"built-{uuid.uuid4().hex[:8]}"
+    built = Image(target, "pytorch-smddp", f"/shoal/{name}/images/pytorch-smddp/0a", "project")
+    needs = Needs({}, needs_of(changed()).addresses, built)
+    assert examined(target, changed(), needs)["image for training"].advice == "run `shoal image build dev`"
+    ecr, uri = target.client("ecr"), f"{target.account}.dkr.ecr.{target.region}.amazonaws.com/{name}@sha256:{'0' * 64}"
+    ecr.create_repository(repositoryName=name)
+    target.client("ssm").put_parameter(Name=built.parameter, Type="String", Value=uri)
+    assert "is not in its registry" in examined(target, changed(), needs)["image for training"].says
 
 
 def test_an_image_outside_ecr_is_unknown(target: Target) -> None:

@@ -77,7 +77,8 @@ def log(target: Target) -> str:
     logs = target.client("logs")
     logs.create_log_group(logGroupName=name)
     logs.create_log_stream(logGroupName=name, logStreamName="s")
-    logs.put_log_events(logGroupName=name, logStreamName="s", logEvents=[{"timestamp": int(time.time() * 1000), "message": "no space left"}])
+    line = {"timestamp": int(time.time() * 1000), "message": "no space left"}
+    logs.put_log_events(logGroupName=name, logStreamName="s", logEvents=[line])
     return name
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tests.matrix.valid import EXISTING
+from tests.matrix.valid import EXISTING, NIGHTLY
 
 
 class Wrong(NamedTuple):
@@ -17,6 +17,7 @@ class Wrong(NamedTuple):
 
 
 TF = {"framework": "tensorflow"}
+BIG = {"strategy": "torchrun", "instance_type": "ml.p5.48xlarge"}
 P3DN = {"instance_type": "ml.p3dn.24xlarge"}
 FSX = {"data": {"input_mode": "FSx"}}
 SUBNETS = EXISTING["hosting_subnet_ids"]
@@ -77,6 +78,15 @@ CASES: tuple[Wrong, ...] = (
     Wrong({"training": {"custom_mpi_options": '-x A="b c"'}}, "training.custom_mpi_options", "without white space"),
     Wrong({"training": {"custom_mpi_options": "-x NCCL_DEBUG=WARN"}}, "training.custom_mpi_options", "--NCCL_DEBUG WARN"),
     Wrong({"training": {"strategy": "torchrun", "custom_mpi_options": "-v"}}, 'training.custom_mpi_options = "-v"', "smddp"),
+    # EFA, and room for the nodes
+    Wrong(
+        {"training": {"require_efa": True, "strategy": "none", "instance_type": "ml.m5.xlarge"}}, "training.require_efa = true", "ml.p4d"
+    ),
+    Wrong({"training": {"require_efa": True, "environment": {"FI_PROVIDER": "tcp"}}}, "training.require_efa = true", "remove FI_PROVIDER"),
+    Wrong({"training": {**TF, "require_efa": True}}, "training.require_efa = true", "PyTorch"),
+    Wrong({"training": BIG | {"instance_count": 128}, "network": {"cidr": "10.20.0.0/20"}}, "training.instance_count = 128", "at most"),
+    Wrong({"training": {"other_instance_types": ["ml.p5.48xlarge"]}}, "training.other_instance_types", "ml.p5.48xlarge"),
+    Wrong({"training": {"other_instance_types": ["p4de"]}}, "training.other_instance_types", "ml.p4d.24xlarge"),
     # spot, hyperparameters, variables, code
     Wrong({"training": {"spot": True}}, "training.max_wait_s", "3600"),
     Wrong({"training": {"max_wait_s": 7200}}, "training.max_wait_s = 7200", "spot: true"),
@@ -111,6 +121,13 @@ CASES: tuple[Wrong, ...] = (
     Wrong({"network": {"existing": EXISTING, "nat": True}}, "network.nat = true", "only read for a VPC that is made"),
     Wrong({"network": {"existing": EXISTING | {"vpc_id": "vpc-1"}}}, 'network.existing.vpc_id = "vpc-1"', "vpc-"),
     Wrong({"network": {"existing": EXISTING | {"hosting_subnet_ids": [SUBNETS[0]] * 2}}}, "network.existing.hosting_subnet_ids", "differ"),
+    # schedules
+    Wrong({"schedules": [NIGHTLY | {"expression": "cron(0 3 * * *)"}]}, "schedules[0].expression", "day of month"),
+    Wrong({"schedules": [NIGHTLY | {"expression": "rate(1 hours)", "time_zone": "UTC"}]}, "schedules[0].expression", "without s"),
+    Wrong({"schedules": [NIGHTLY | {"expression": "rate(2 hours)"}]}, 'schedules[0].time_zone = "Europe/Berlin"', "cron expression"),
+    Wrong({"schedules": [NIGHTLY, NIGHTLY]}, "schedules", "must differ"),
+    Wrong({"schedules": [NIGHTLY | {"time_zone": "Europe/Berln"}]}, 'schedules[0].time_zone = "Europe/Berln"', "Europe/Berlin"),
+    Wrong({"schedules": [NIGHTLY | {"parameters": {"Epoch": 3}}]}, "schedules[0].parameters.Epoch", "MinAccuracy"),
     # file systems and regions
     Wrong(FSX, 'data.input_mode = "FSx"', "FastFile"),
     Wrong({"file_system": {}}, "file_system", "FSx"),

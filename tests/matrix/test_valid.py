@@ -15,8 +15,9 @@ from cfnlint.api import lint
 from cfnlint.config import ConfigMixIn, ManualArgs
 from cfnlint.rules import RulesCollection
 from cfnlint.runner import Runner
+from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
-from config.regions import resource_types_not_in
+from config.regions import az_id_prefixes, resource_types_not_in
 from pipelines.launch.tables import smddp_regions
 from stacks.node import use_installed_node
 from tests.matrix.valid import CASES, environment
@@ -101,3 +102,9 @@ def test_cfn_lint_passes_every_template_in_every_region_of_smddp(synthesised: Sy
 def test_what_is_linted_has_every_type_of_resource_that_any_combination_has(synthesised: Synthesised) -> None:
     everything = {kind for case in CASES for kind in _types(synthesised.templates(case))}
     assert everything - {kind for case in LINTED for kind in _types(synthesised.templates(case))} == set()
+
+
+@pytest.mark.parametrize("region", az_id_prefixes())
+def test_the_table_of_regions_knows_what_cloudformation_does_not_have_there(synthesised: Synthesised, region: str) -> None:
+    used = {kind for case in LINTED for kind in _types(synthesised.templates(case)) if kind.startswith("AWS::")}
+    assert used - set(PROVIDER_SCHEMA_MANAGER.get_resource_types(region)) == set(resource_types_not_in(region))

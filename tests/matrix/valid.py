@@ -23,6 +23,7 @@ WITH_GROUP = EXISTING | {"training_security_group_id": "sg-0123456789abcdef0"}
 CPU = {"instance_type": "ml.m5.xlarge"}
 IMAGE = {"build_image": "pytorch-smddp", "framework_version": "2.3.0"}
 WATCHED = {"alert_emails": ["ml@example.com", "ops@example.com"], "monthly_budget_usd": 5000, "log_retention_days": 365}
+NIGHTLY = {"name": "nightly", "expression": "cron(0 3 ? * MON-FRI *)", "time_zone": "Europe/Berlin", "parameters": {"MinAccuracy": 0.99}}
 ALL: dict[str, Any] = {
     "network": {"nat": True, "interface_endpoints": ["sagemaker.api", "sts", "logs", "kms"]},
     **FSX,
@@ -30,6 +31,7 @@ ALL: dict[str, Any] = {
     "training": IMAGE | {"instance_count": 2, "spot": True, "max_wait_s": 7200},
     "permissions_boundary": "team-boundary",
     "observability": WATCHED,
+    "schedules": [NIGHTLY],
 }
 
 CASES: dict[str, dict[str, Any]] = {
@@ -48,6 +50,8 @@ CASES: dict[str, dict[str, Any]] = {
     "p4de": {"region": "eu-central-1", "training": {"instance_type": "ml.p4de.24xlarge", "instance_count": 8}},
     "p3dn": {"region": "eu-west-1", "training": {"instance_type": "ml.p3dn.24xlarge", "instance_count": 2}},
     "mpi-options": {"training": {"custom_mpi_options": "-verbose --NCCL_DEBUG WARN -x NCCL_TIMEOUT=1"}},
+    "require-efa": {"training": {"require_efa": True, "instance_count": 2}},
+    "other-types": {"training": {"other_instance_types": ["ml.p4de.24xlarge", "ml.p3dn.24xlarge"]}},
     "tf-smddp": {"training": {"framework": "tensorflow"}},
     "tf-horovod": {"training": {"framework": "tensorflow", "strategy": "horovod"}},
     "tf-mirrored": {"training": {"framework": "tensorflow", "strategy": "mirrored"}},
@@ -86,6 +90,8 @@ CASES: dict[str, dict[str, Any]] = {
     "emails": {"observability": {"alert_emails": ["ml@example.com"]}},
     "budget": {"region": "us-east-2", "observability": {"monthly_budget_usd": 100}},
     "retention": {"observability": {"log_retention_days": 7}},
+    "schedule": {"schedules": [{"name": "often", "expression": "rate(12 hours)"}]},
+    "schedules": {"schedules": [NIGHTLY, {"name": "monthly", "expression": "cron(0 0 1 * ? *)", "window_minutes": 60, "paused": True}]},
     "project": {"project": "digits", "target": "local"},
 }
 

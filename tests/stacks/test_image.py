@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,13 @@ from config.settings import Environment
 from pipelines.launch.recipes import content_tag
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
-from tests.emulator.control.account import Account, running
+from tests.emulator.control.account import Account, running, trust
 from tests.stacks.conftest import ROOT
 from tests.stacks.reading import definition, properties, resources, statements
 
 RECIPE = "pytorch-smddp"
+ROLE = "shoal-mnist-dev-us-east-1-image-build"
+REPOSITORY = "shoal-mnist-dev-pytorch-smddp"
 URI = "111122223333.dkr.ecr.us-east-1.amazonaws.com/shoal-mnist-dev-pytorch-smddp"
 # Stands for docker: writes down what it was asked, and a push puts an image into the registry, as a push does.
 DOCKER = """#!/bin/bash
@@ -118,13 +120,13 @@ def test_nobody_but_the_build_may_push(image: Template) -> None:
 
 
 def test_the_build_may_push_to_its_own_repository_and_pull_the_image_it_extends(image: Template) -> None:
-    found = statements(image, "shoal-mnist-dev-us-east-1-image-build")
+    found = statements(image, ROLE)
     assert found["PushImage"]["Resource"] == "arn:aws:ecr:us-east-1:111122223333:repository/shoal-mnist-dev-pytorch-smddp"
     assert found["PullBase"]["Resource"] == "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-training"
 
 
 def test_the_build_may_write_one_parameter_and_read_one_object(image: Template) -> None:
-    found = statements(image, "shoal-mnist-dev-us-east-1-image-build")
+    found = statements(image, ROLE)
     assert "*" not in found["PublishDigest"]["Resource"] + found["ReadRecipe"]["Resource"]
 
 
@@ -163,11 +165,12 @@ def test_training_may_pull_its_own_image_and_evaluation_may_not(pipeline: Templa
 
 @dataclass
 class Build:
-    """The script of the template, run as CodeBuild does, against the emulator's registry and with our docker."""
+    """The script of the template, run as CodeBuild does, with the role's credentials; the registry is the emulator's, docker is ours."""
 
     account: Account
     folder: Path
     script: str
+    credentials: dict[str, str]
 
     @property
     def parameter(self) -> str:
@@ -182,9 +185,8 @@ class Build:
             "CALLS": str(self.folder / "calls"),
             "HOME": str(self.folder),
             "AWS_ENDPOINT_URL": self.account.endpoint,
-            "AWS_ACCESS_KEY_ID": "build",
-            "AWS_SECRET_ACCESS_KEY": "build",
             "AWS_DEFAULT_REGION": "us-east-1",
+            **self.credentials,
         }
         return subprocess.run(["bash", "-c", self.script], env=environment, capture_output=True, text=True, timeout=120, check=False)
 
@@ -195,19 +197,32 @@ class Build:
         return self.account.client(service)
 
 
+def _credentials_of_the_role(account: Account, image: Template) -> dict[str, str]:
+    """Temporary ones, of a role with the statements of the template (but the one for the key, whose ARN is not known there)."""
+    allowed = [statement for sid, statement in statements(image, ROLE).items() if sid != "UseKey"]
+    root = trust({"AWS": "arn:aws:iam::111122223333:root"})
+    role = account.client("iam").create_role(RoleName=ROLE, AssumeRolePolicyDocument=root)["Role"]
+    document = json.dumps({"Version": "2012-10-17", "Statement": allowed})
+    account.client("iam").put_role_policy(RoleName=ROLE, PolicyName="build", PolicyDocument=document)
+    made = account.client("sts").assume_role(RoleArn=role["Arn"], RoleSessionName="build")["Credentials"]
+    names = {"AccessKeyId": "AWS_ACCESS_KEY_ID", "SecretAccessKey": "AWS_SECRET_ACCESS_KEY", "SessionToken": "AWS_SESSION_TOKEN"}
+    return {variable: made[key] for key, variable in names.items()}
+
+
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory, image: Template) -> Iterator[Build]:
-    """A repository as the stack makes it, in which the script has run once."""
-    with running(tmp_path_factory.mktemp("emulator")) as account:
-        account.client("ecr").create_repository(repositoryName="shoal-mnist-dev-pytorch-smddp", imageTagMutability="IMMUTABLE")
-        made = Build(account, tmp_path_factory.mktemp("build"), _script(image))
+    """A repository as the stack makes it, in which the script has run once, where every call is asked of IAM."""
+    with running(tmp_path_factory.mktemp("emulator"), None, "--enforce-iam") as account:
+        for name in (REPOSITORY, f"{REPOSITORY}-other"):
+            account.client("ecr").create_repository(repositoryName=name, imageTagMutability="IMMUTABLE")
+        made = Build(account, tmp_path_factory.mktemp("build"), _script(image), _credentials_of_the_role(account, image))
         process = made.run()
         assert process.returncode == 0, process.stderr
         yield made
 
 
 def test_the_build_publishes_the_digest_that_the_registry_gave(build: Build) -> None:
-    (pushed,) = build.client("ecr").describe_images(repositoryName="shoal-mnist-dev-pytorch-smddp")["imageDetails"]
+    (pushed,) = build.client("ecr").describe_images(repositoryName=REPOSITORY)["imageDetails"]
     published = build.client("ssm").get_parameter(Name=build.parameter)["Parameter"]["Value"]
     assert published == f"{URI}@{pushed['imageDigest']}"
 
@@ -229,7 +244,15 @@ def test_a_second_build_of_the_same_recipe_pushes_nothing_and_publishes_again(bu
     assert build.client("ssm").get_parameter(Name=build.parameter)["Parameter"]["Value"].startswith(f"{URI}@sha256:")
 
 
-def test_a_build_whose_registry_is_not_there_publishes_nothing(build: Build, tmp_path: Path) -> None:
-    other = Build(build.account, tmp_path, build.script.replace("-dev-pytorch-smddp", "-none").replace(build.parameter, "/never"))
-    assert other.run().returncode != 0
+def test_a_build_that_would_push_elsewhere_is_denied_and_publishes_nothing(build: Build, tmp_path: Path) -> None:
+    script = build.script.replace(build.parameter, "/never").replace(REPOSITORY, f"{REPOSITORY}-other")
+    other = replace(build, folder=tmp_path, script=script).run()
+    assert other.returncode != 0
+    assert "is not authorized to perform: ecr:BatchGetImage" in other.stderr
     assert build.client("ssm").get_parameters(Names=["/never"])["InvalidParameters"] == ["/never"]
+
+
+def test_a_build_that_would_publish_elsewhere_is_denied(build: Build, tmp_path: Path) -> None:
+    other = replace(build, folder=tmp_path, script=build.script.replace(build.parameter, "/shoal/other")).run()
+    assert other.returncode != 0
+    assert "is not authorized to perform: ssm:PutParameter" in other.stderr

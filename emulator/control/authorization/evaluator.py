@@ -133,8 +133,9 @@ class Evaluator:
                 answered = node.stdout.readline()
             except BrokenPipeError:
                 answered = b""
-        if not answered:
-            raise EmulatorError(f"the evaluator of IAM policies ended unexpectedly (exit code {node.wait()})")
+            if not answered:
+                self._node = None  # the next question starts another
+                raise EmulatorError(f"the evaluator of IAM policies ended unexpectedly (exit code {node.wait()})")
         return dict(json.loads(answered))
 
     def _start(self) -> subprocess.Popen[bytes]:

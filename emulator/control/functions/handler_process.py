@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 import resource
 import sys
@@ -37,6 +38,24 @@ class Context:
 
     def get_remaining_time_in_millis(self) -> int:
         return max(self._deadline_ms - int(time.time() * 1000), 0)
+
+
+class RequestId(logging.Filter):
+    """Gives log records the id of the invocation that wrote them."""
+
+    current = "-"
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.aws_request_id = self.current
+        return True
+
+
+def show_log_records(request_id: RequestId) -> None:
+    """Lambda's runtime gives the root logger a handler, and its default level: a function only has to say `logging.info`."""
+    shown = logging.StreamHandler(sys.stdout)
+    shown.setFormatter(logging.Formatter("[%(levelname)s]\t%(asctime)s.%(msecs)03dZ\t%(aws_request_id)s\t%(message)s", "%Y-%m-%dT%H:%M:%S"))
+    shown.addFilter(request_id)
+    logging.getLogger().addHandler(shown)
 
 
 def load(handler: str) -> Callable[[Any, Context], Any]:
@@ -97,6 +116,8 @@ def max_memory_kib() -> int:
 def main(requests_fd: int, answers_fd: int) -> None:
     """Load the handler, say so, then answer one line per line until the pipe closes."""
     sys.path.insert(0, os.environ["LAMBDA_TASK_ROOT"])
+    request_id = RequestId()
+    show_log_records(request_id)
     broken: dict[str, Any] | None = None
     handler: Callable[[Any, Context], Any] | None = None
     try:
@@ -107,6 +128,7 @@ def main(requests_fd: int, answers_fd: int) -> None:
         print(json.dumps({"ready": True}), file=answers, flush=True)
         for line in requests:
             invocation = json.loads(line)
+            request_id.current = invocation["request_id"]
             outcome: dict[str, Any] = run(handler, invocation) if handler else {"error": broken}
             if "error" in outcome:
                 report(outcome["error"])

@@ -85,7 +85,8 @@ class Runner:
             answer = getattr(self._sagemaker, method)(**request)
         except ClientError as refused:
             error, status = refused.response["Error"], refused.response["ResponseMetadata"].get("HTTPStatusCode", 400)
-            reason = f"ClientError: Failed to invoke sagemaker:{operation}. Error Details: {error['Message']}"
+            code = f" ({error['Code']})" if error["Code"].startswith("AccessDenied") else ""  # the message alone does not say it
+            reason = f"ClientError: Failed to invoke sagemaker:{operation}. Error Details: {error['Message']}{code}"
             raise StepFailedError(reason, _cause(error["Code"], status)) from refused
         except BotoCoreError as refused:
             raise StepFailedError(f"ClientError: Failed to invoke sagemaker:{operation}. Error Details: {refused}") from refused

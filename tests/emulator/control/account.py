@@ -56,10 +56,10 @@ def unique(stem: str) -> str:
     return f"{stem}-{next(COUNTER)}"
 
 
-def zipped(source: str) -> bytes:
+def zipped(source: str, name: str = "main.py") -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("main.py", source)
+        archive.writestr(name, source)
     return buffer.getvalue()
 
 

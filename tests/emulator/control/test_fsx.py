@@ -253,6 +253,23 @@ def test_what_fsx_refuses_or_the_emulator_lacks_is_refused_by_name(
         account.client("fsx").create_file_system(**request(network, **change))
 
 
+def test_a_persistent_file_system_has_the_throughput_and_key_it_was_made_with(account: Account, network: dict[str, Any]) -> None:
+    fsx, key = account.client("fsx"), account.client("kms").create_key()["KeyMetadata"]["Arn"]
+    made = fsx.create_file_system(**request(network, LustreConfiguration=PERSISTENT, KmsKeyId=key))["FileSystem"]["FileSystemId"]
+    (found,) = fsx.describe_file_systems(FileSystemIds=[made])["FileSystems"]
+    assert (found["KmsKeyId"], found["LustreConfiguration"]["PerUnitStorageThroughput"]) == (key, 125)
+    fsx.delete_file_system(FileSystemId=made)
+
+
+def test_tags_are_those_that_were_put_and_not_taken_away(account: Account, network: dict[str, Any]) -> None:
+    fsx = account.client("fsx")
+    made = fsx.create_file_system(**request(network), Tags=[{"Key": "a", "Value": "1"}])["FileSystem"]
+    fsx.tag_resource(ResourceARN=made["ResourceARN"], Tags=[{"Key": "b", "Value": "2"}])
+    fsx.untag_resource(ResourceARN=made["ResourceARN"], TagKeys=["a"])
+    assert fsx.list_tags_for_resource(ResourceARN=made["ResourceARN"])["Tags"] == [{"Key": "b", "Value": "2"}]
+    fsx.delete_file_system(FileSystemId=made["FileSystemId"])
+
+
 def test_security_groups_that_keep_lustre_out_are_refused(account: Account, network: dict[str, Any]) -> None:
     with pytest.raises(ClientError, match=r"InvalidNetworkSettings.*do not permit Lustre LNET network traffic"):
         account.client("fsx").create_file_system(**request(network, SecurityGroupIds=[network["closed"]]))

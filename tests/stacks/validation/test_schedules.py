@@ -1,55 +1,10 @@
-"""Schedule expressions: what EventBridge takes passes, what it would refuse at deployment is found at synth."""
+"""Schedule expressions of templates; their grammar is tested in tests/config/test_schedule_expressions.py."""
 
 from __future__ import annotations
 
 import pytest
 
-from stacks.validation.schedules import EXPRESSION, check, mistakes_in
-
-GOOD = [
-    "cron(0 10 * * ? *)",
-    "cron(15 12 ? * MON-FRI *)",
-    "cron(0/15 8-17 L JAN,JUL ? 2026-2030)",
-    "cron(0 9 ? * 2#1 *)",
-    "cron(0 9 ? * FRIL *)",
-    "cron(0 9 15W * ? *)",
-    "rate(1 hour)",
-    "rate(5 minutes)",
-]
-BAD = [
-    ("cron(0 10 * * ?)", "has 5 fields; six are needed"),
-    ("cron(0 10 * * * *)", "exactly one of day of month and day of week must be ?"),
-    ("cron(0 10 ? * ? *)", "exactly one of"),
-    ("cron(60 10 * * ? *)", "minutes '60' is not in 0 to 59"),
-    ("cron(0 24 * * ? *)", "hours '24' is not in 0 to 23"),
-    ("cron(0 10 32 * ? *)", "day of month '32' is not in 1 to 31"),
-    ("cron(0 10 1 FOO ? *)", "month 'FOO' is not in 1 to 12 or JAN to DEC"),
-    ("cron(0 10 ? * 8 *)", "day of week '8' is not in 1 to 7 or SUN to SAT"),
-    ("cron(0 10 * * ? 1969)", "year '1969' is not in 1970 to 2199"),
-    ("cron(0/0 10 * * ? *)", "minutes '0/0'"),
-    ("rate(1 hours)", "write one unit without s"),
-    ("rate(5 minute)", "write several units with s"),
-    ("rate(0 minutes)", "the value must be positive"),
-    ("rate(5 seconds)", "write cron("),
-    ("every day", "write cron("),
-    ("at(2026-11-20T10:00:00)", "write cron("),
-]
-
-
-@pytest.mark.parametrize("expression", GOOD)
-def test_an_expression_that_eventbridge_takes_passes(expression: str) -> None:
-    assert list(mistakes_in(expression, takes_at=False)) == []
-
-
-@pytest.mark.parametrize(("expression", "said"), BAD)
-def test_an_expression_that_eventbridge_refuses_is_one_mistake(expression: str, said: str) -> None:
-    (mistake,) = mistakes_in(expression, takes_at=False)
-    assert said in mistake
-
-
-def test_only_the_scheduler_takes_one_time() -> None:
-    assert list(mistakes_in("at(2026-11-20T10:00:00)", takes_at=True)) == []
-    assert list(mistakes_in("at(tomorrow)", takes_at=True)) == ["write at(yyyy-mm-ddThh:mm:ss)"]
+from stacks.validation.schedules import EXPRESSION, check
 
 
 @pytest.mark.parametrize("resource_type", ["AWS::Events::Rule", "AWS::Scheduler::Schedule"])

@@ -116,6 +116,7 @@ CLOUDWATCH: Mapping[str, Rule] = table(
     "cloudwatch",
     {
         **same("PutMetricAlarm DeleteAlarms DescribeAlarms SetAlarmState DescribeAlarmHistory", _alarms),
+        **same("EnableAlarmActions DisableAlarmActions", _alarms),
         **same("PutDashboard DeleteDashboards GetDashboard", _dashboards),
         "PutMetricData": _put_metrics,
         **same("GetMetricData GetMetricStatistics ListMetrics ListDashboards DescribeAlarmsForMetric", "*"),

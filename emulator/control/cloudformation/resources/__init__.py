@@ -13,9 +13,10 @@ from emulator.control.cloudformation.resources import (
     messaging,
     observing,
     s3,
+    scheduling,
     security_groups,
 )
 from emulator.control.cloudformation.resources.base import ResourceType
 
-MODULES = (iam, s3, ec2, security_groups, keys, messaging, observing, computing, building, filesystems, alerting)
+MODULES = (iam, s3, ec2, security_groups, keys, messaging, observing, computing, building, filesystems, alerting, scheduling)
 TYPES: dict[str, ResourceType] = {kind.type_name: kind for module in MODULES for kind in module.TYPES}

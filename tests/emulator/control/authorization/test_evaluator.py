@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from emulator.control.authorization.evaluator import Decision, Evaluator, Policy
 from emulator.control.authorization.question import Question
 from emulator.errors import EmulatorError
-from emulator.processes import ProcessRegistry, started_at
+from emulator.processes import ProcessRegistry, end_group, started_at
 
 ACCOUNT = "111122223333"
 ME = f"arn:aws:sts::{ACCOUNT}:assumed-role/reader/session"
@@ -102,10 +103,20 @@ def test_a_context_key_that_aws_does_not_document_for_the_action_is_told(evaluat
     assert found.ignored == ("sagemaker:VpcSubnets",)
 
 
-def test_closing_ends_the_process_and_its_record(tmp_path: Any) -> None:
+def test_closing_ends_the_process_and_its_record(tmp_path: Path) -> None:
     registry = ProcessRegistry(tmp_path)
     with Evaluator(registry) as mine:
         decide(mine, ALLOW)
         (pid,) = registry.alive()
     assert registry.alive() == []
     assert started_at(pid) is None
+
+
+def test_a_process_that_was_killed_is_told_once_and_replaced(tmp_path: Path) -> None:
+    registry = ProcessRegistry(tmp_path)
+    with Evaluator(registry) as mine:
+        decide(mine, ALLOW)
+        end_group(registry.alive()[0])
+        with pytest.raises(EmulatorError, match="ended unexpectedly"):
+            decide(mine, ALLOW, Question("s3:GetObject", "arn:aws:s3:::data/other"))
+        assert decide(mine, ALLOW, Question("s3:GetObject", "arn:aws:s3:::data/third")).allowed

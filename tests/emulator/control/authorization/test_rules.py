@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from emulator.control.authorization.evaluator import Evaluator
 from emulator.control.authorization.question import Question
 from emulator.control.authorization.rules import RULES, UnmappedError, questions
 from emulator.control.protocol import ApiCall
+from emulator.server import Emulator, Options
 
 ACCOUNT = "111122223333"
 ME = f"arn:aws:sts::{ACCOUNT}:assumed-role/r/s"
@@ -143,3 +145,11 @@ def test_aws_documents_every_action_resource_and_condition_key_of_a_rule(service
 def test_an_operation_without_a_rule_is_named() -> None:
     with pytest.raises(UnmappedError, match="does not know which IAM action the operation sagemaker:CreateLabelingJob needs"):
         questions(ApiCall("sagemaker", "CreateLabelingJob", "us-east-1", ME))
+
+
+def test_every_operation_that_the_emulator_answers_itself_has_a_rule(tmp_path: Path) -> None:
+    emulator = Emulator(Options(tmp_path, ACCOUNT, "us-east-1"))
+    own = {(service, operation) for service, has in emulator.dispatcher.services.items() for operation in has.operations}
+    emulator.close()
+    assert len(own) > 60
+    assert own - {(service, operation) for service, rules in RULES.items() for operation in rules} == set()

@@ -1,0 +1,56 @@
+"""The rules of the section `schedules` that a type cannot say: an `Environment` in, problems out."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from zoneinfo import available_timezones
+
+from config.errors import Problem
+from config.schedule_expressions import mistakes_in
+from config.schedules import MAX_SCHEDULES
+from config.settings import Environment
+
+MAX_VALUE = 1024  # botocore, sagemaker Parameter.Value
+_UTC = "UTC"
+
+
+def _names(environment: Environment) -> Iterator[Problem]:
+    given = [schedule.name for schedule in environment.schedules]
+    if len(given) > MAX_SCHEDULES:
+        yield Problem("schedules", f"has {len(given)} entries; at most {MAX_SCHEDULES} are allowed", "remove some")
+    for name in sorted({name for name in given if given.count(name) > 1}):
+        yield Problem("schedules", f"names {name} {given.count(name)} times; the names must differ", "rename one")
+
+
+def _expressions(environment: Environment) -> Iterator[Problem]:
+    for index, schedule in enumerate(environment.schedules):
+        key = f"schedules[{index}].expression"
+        mistakes = list(mistakes_in(schedule.expression, takes_at=False))
+        for mistake in mistakes:
+            yield Problem(key, mistake, "see cron(0 3 * * ? *) and rate(12 hours)", schedule.expression)
+        if not mistakes and schedule.expression.startswith("rate(") and schedule.time_zone != _UTC:
+            message = "is only read with a cron expression: a rate counts from when it was deployed"
+            yield Problem(f"schedules[{index}].time_zone", message, "remove it, or write a cron expression", schedule.time_zone, (key,))
+
+
+def _time_zones(environment: Environment) -> Iterator[Problem]:
+    if all(schedule.time_zone == _UTC for schedule in environment.schedules):
+        return
+    known = available_timezones() | {_UTC}
+    for index, schedule in enumerate(environment.schedules):
+        if schedule.time_zone not in known:
+            near = ", ".join(difflib.get_close_matches(schedule.time_zone, sorted(known), n=3, cutoff=0.5)) or "Europe/Berlin"
+            message = "is no time zone of the IANA database, as this machine has it"
+            yield Problem(f"schedules[{index}].time_zone", message, f"use UTC, or a name such as {near}", schedule.time_zone)
+
+
+def _values(environment: Environment) -> Iterator[Problem]:
+    for index, schedule in enumerate(environment.schedules):
+        for name, value in schedule.parameters.items():
+            key = f"schedules[{index}].parameters.{name}"
+            if not 0 < len(str(value)) <= MAX_VALUE:
+                yield Problem(key, f"has {len(str(value))} characters; 1 to {MAX_VALUE} are allowed", "give another value, or none", value)
+
+
+RULES = (_names, _expressions, _time_zones, _values)

@@ -1,0 +1,47 @@
+"""The section `schedules` of an environment file: when the pipeline starts by itself, and with which parameters."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from config.schedule_expressions import longest_gap_minutes
+from config.section import Settings, Slug
+
+Expression = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+TimeZone = Annotated[str, StringConstraints(min_length=1, max_length=50)]
+MAX_SCHEDULES = 10
+DELIVERY_MINUTES = 60
+"""For so long EventBridge Scheduler tries to deliver a start."""
+MAX_ALARM_HOURS = 168
+"""An alarm looks back a week at most (CloudWatch user guide, "Evaluating an alarm": evaluation periods times period)."""
+
+
+class Schedule(Settings):
+    """One schedule. While an execution of the pipeline runs, it starts nothing and says so."""
+
+    name: Slug
+    """Name of the schedule; differs from those of the others."""
+    expression: Expression
+    """cron(minutes hours day-of-month month day-of-week year) or rate(value unit). A rate starts its first execution when deployed."""
+    time_zone: TimeZone = "UTC"
+    """Time zone of a cron expression, as in Europe/Berlin; the time that a change of clocks skips is skipped, that it repeats runs once."""
+    parameters: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Pipeline parameters of its executions, as in `Epochs: 10`; the others have their defaults."""
+    window_minutes: Annotated[int, Field(ge=0, le=1440)] = 0
+    """Start somewhere within so many minutes after the time; 0 starts at the time (to the minute)."""
+    paused: bool = False
+    """Keep the schedule, and start nothing."""
+
+
+def silent_hours(schedule: Schedule) -> int | None:
+    """Hours without a sign of the schedule after which it has missed a time; None where no alarm can look back that far."""
+    gap = longest_gap_minutes(schedule.expression)
+    if gap is None:
+        return None
+    clocks_change = 0 if schedule.time_zone == "UTC" else 60
+    # One more, because an alarm's periods begin at full hours.
+    hours = math.ceil((gap + schedule.window_minutes + DELIVERY_MINUTES + clocks_change) / 60) + 1
+    return hours if hours <= MAX_ALARM_HOURS else None

@@ -1,0 +1,1 @@
+"""EventBridge Scheduler: its API, its expressions, and schedules that really call their targets."""

@@ -1,0 +1,123 @@
+"""Names go in; schedules that start the pipeline, and what keeps two of its executions from running at once, come out.
+
+EventBridge Scheduler -> function `start` -> StartPipelineExecution, if nothing runs. Why not directly: docs/decisions/schedules.md.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import aws_cdk as cdk
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from config.hyperparameters import as_text
+from config.names import Names
+from config.schedules import DELIVERY_MINUTES, Schedule
+from stacks.constructs.acknowledge import acknowledge
+from stacks.constructs.actor_role import ActorRole
+from stacks.constructs.python_function import PythonFunction
+from stacks.constructs.sweeper import NAMESPACE
+
+PURPOSE = "start"
+ACTOR = "scheduler"
+RETRIES = 2
+_FUNCTION_TIMEOUT = cdk.Duration.minutes(1)
+
+
+class Schedules(Construct):
+    """`starter`, which the schedules call, and `dead_letters`, where deliveries go that Scheduler gave up."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, names: Names, functions: Path) -> None:
+        super().__init__(scope, construct_id)
+        self._names = names
+        self.starter = PythonFunction(
+            self,
+            "Starter",
+            names=names,
+            purpose=PURPOSE,
+            folder=functions / "start",
+            description=f"Starts executions of {names.pipeline} on schedule, one at a time",
+            timeout=_FUNCTION_TIMEOUT,
+            environment={"PIPELINE_NAME": names.pipeline},
+        )
+        self._allow_start()
+        self.dead_letters = sqs.Queue(self, "DeadLetters", enforce_ssl=True, retention_period=cdk.Duration.days(14))
+        acknowledge(self.dead_letters, {"AwsSolutions-SQS3": "This is a dead-letter queue, of schedules; the rule knows those of queues."})
+        self._group = scheduler.CfnScheduleGroup(self, "Group", name=names.schedule_group)
+        self._role = self._scheduler_role()
+        for schedule in names.environment.schedules:
+            self._add(schedule)
+
+    def _allow_start(self) -> None:
+        role = self.starter.role
+        actions = ["sagemaker:ListPipelineExecutions", "sagemaker:StartPipelineExecution"]
+        role.allow("StartOneAtATime", actions, on=[self._names.pipeline_arn])
+        role.allow(
+            "StopTheSecondOfTwo",
+            ["sagemaker:StopPipelineExecution"],
+            on=[f"{self._names.pipeline_arn}/execution/*"],
+            because="Executions of this one pipeline.",
+        )
+        role.allow(
+            "Measure",
+            ["cloudwatch:PutMetricData"],
+            on=["*"],
+            when={"StringEquals": {"cloudwatch:namespace": NAMESPACE}},
+            because="PutMetricData has no resource type in IAM; the condition names the namespace.",
+        )
+
+    def _scheduler_role(self) -> ActorRole:
+        """The role that EventBridge Scheduler takes for schedules of our group, and for no others."""
+        role = ActorRole(
+            self,
+            "Role",
+            names=self._names,
+            actor=ACTOR,
+            service="scheduler",
+            description=f"Calls what starts {self._names.pipeline}",
+            source=self._names.arn("scheduler", f"schedule-group/{self._names.schedule_group}"),
+        )
+        role.allow("CallStarter", ["lambda:InvokeFunction"], on=[self.starter.function.function_arn])
+        role.allow("LeaveDeadLetters", ["sqs:SendMessage"], on=[self.dead_letters.queue_arn])
+        return role
+
+    def _add(self, schedule: Schedule) -> None:
+        window = schedule.window_minutes
+        made = scheduler.CfnSchedule(
+            self,
+            f"Schedule-{schedule.name}",
+            name=schedule.name,
+            group_name=self._group.ref,
+            description=f"Starts {self._names.pipeline}",
+            schedule_expression=schedule.expression,
+            schedule_expression_timezone=schedule.time_zone,
+            state="DISABLED" if schedule.paused else "ENABLED",
+            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(
+                mode="FLEXIBLE" if window else "OFF", maximum_window_in_minutes=window or None
+            ),
+            target=scheduler.CfnSchedule.TargetProperty(
+                arn=self.starter.function.function_arn,
+                role_arn=self._role.role_arn,
+                input=self._input(schedule),
+                # The defaults are 185 attempts within a day: a start that comes hours late would run into the next one.
+                retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
+                    maximum_retry_attempts=RETRIES, maximum_event_age_in_seconds=DELIVERY_MINUTES * 60
+                ),
+                dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(arn=self.dead_letters.queue_arn),
+            ),
+        )
+        made.node.add_dependency(self._role, self.starter)  # the policy too: a rate calls as soon as it is there
+
+    def _input(self, schedule: Schedule) -> str:
+        """What the function gets. Scheduler fills in the time (user guide, "Adding context attributes")."""
+        parameters = {name: as_text(value) for name, value in schedule.parameters.items()}
+        event = {
+            "schedule": schedule.name,
+            "schedule_arn": self._names.schedule_arn(schedule.name),
+            "scheduled_time": "<aws.scheduler.scheduled-time>",
+            "parameters": parameters,
+        }
+        return json.dumps(event)

@@ -1,0 +1,84 @@
+"""What the two roles of schedules must not do, asked of the evaluator: each question is one that is allowed, with one thing changed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from emulator.control.authorization.evaluator import Evaluator
+from emulator.control.authorization.question import Question
+from tests.identity.roles import Roles
+from tests.identity.templates import Templates
+
+PREFIX = "shoal-mnist-dev-us-east-1-"
+
+
+def arn(service: str, resource: str) -> str:
+    return f"arn:aws:{service}:us-east-1:111122223333:{resource}"
+
+
+START = Question("sagemaker:StartPipelineExecution", arn("sagemaker", "pipeline/shoal-mnist-dev"))
+LOOK = replace(START, action="sagemaker:ListPipelineExecutions")
+STOP = Question("sagemaker:StopPipelineExecution", f"{START.resource}/execution/abcdefghijkl")
+MEASURE = Question("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "Shoal"})
+CALL = Question("lambda:InvokeFunction", arn("lambda", "function:shoal-mnist-dev-start"))
+
+CASES: dict[str, tuple[str, Question, Question]] = {
+    "start another pipeline": ("start", START, replace(START, resource=arn("sagemaker", "pipeline/shoal-mnist-prod"))),
+    "stop another pipeline's execution": (
+        "start",
+        STOP,
+        replace(STOP, resource=arn("sagemaker", "pipeline/shoal-mnist-prod/execution/abc")),
+    ),
+    "change the pipeline": ("start", START, replace(START, action="sagemaker:UpdatePipeline")),
+    "look at another pipeline": ("start", LOOK, replace(LOOK, resource=arn("sagemaker", "pipeline/shoal-mnist-dev-2"))),
+    "start a training": ("start", START, Question("sagemaker:CreateTrainingJob", arn("sagemaker", "training-job/x"))),
+    "hand over a role": ("start", START, Question("iam:PassRole", f"arn:aws:iam::111122223333:role/{PREFIX}training")),
+    "measure in AWS's name": ("start", MEASURE, replace(MEASURE, context={"cloudwatch:namespace": "AWS/Scheduler"})),
+    "start without looking": ("scheduler", CALL, START),
+    "call another function": ("scheduler", CALL, replace(CALL, resource=arn("lambda", "function:shoal-mnist-dev-teardown"))),
+    "change the function": ("scheduler", CALL, replace(CALL, action="lambda:UpdateFunctionCode")),
+    "write into another queue": ("scheduler", CALL, Question("sqs:SendMessage", arn("sqs", "shoal-mnist-dev-pipeline-TeardownGuardQueue"))),
+}
+
+
+QUEUE = arn("sqs", "SchedulesDeadLettersE738B711")
+STREAM = arn("logs", "log-group:/aws/lambda/shoal-mnist-dev-start:log-stream:1")
+NEEDED = {
+    "scheduler": {"CallStarter": [CALL], "LeaveDeadLetters": [Question("sqs:SendMessage", QUEUE)]},
+    "start": {
+        "StartOneAtATime": [START, LOOK],
+        "StopTheSecondOfTwo": [STOP],
+        "Measure": [MEASURE],
+        "WriteOwnLog": [Question("logs:CreateLogStream", STREAM), Question("logs:PutLogEvents", STREAM)],
+    },
+}
+"""Actor -> statement -> what it is for. tests/e2e/test_schedules.py sees all of it done with policies enforced, but for the stopping."""
+
+
+@pytest.fixture(scope="module")
+def roles(evaluator: Evaluator, templates: dict[str, Templates]) -> Roles:
+    found = templates["everything"]
+    return Roles(evaluator, found.identity_policies(), found.key_policies())
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_question_that_is_allowed_is_refused_with_one_thing_changed(roles: Roles, case: tuple[str, Question, Question]) -> None:
+    actor, allowed, forbidden = case
+    assert [roles.decide(PREFIX + actor, question).allowed for question in (allowed, forbidden)] == [True, False]
+
+
+@pytest.mark.parametrize("actor", NEEDED)
+def test_every_statement_is_needed(roles: Roles, actor: str) -> None:
+    assert {sid for sid, _ in roles.statements(PREFIX + actor)} == set(NEEDED[actor])
+    for sid, questions in NEEDED[actor].items():
+        for question in questions:
+            decided = [roles.decide(PREFIX + actor, question, without).allowed for without in ("", sid)]
+            assert decided == [True, False], question
+
+
+def test_scheduler_takes_its_role_for_the_environments_group_only(templates: dict[str, Templates]) -> None:
+    (trust,) = templates["everything"].trust_policies()[f"{PREFIX}scheduler"]["Statement"]
+    assert arn("scheduler", "schedule-group/shoal-mnist-dev") in json.dumps(trust["Condition"]["ArnLike"])

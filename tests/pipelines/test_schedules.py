@@ -1,0 +1,60 @@
+"""Schedules against the pipeline whose executions they start: parameters that fit, and what a schedule does unexpectedly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from config.schedules import Schedule
+from config.settings import Environment
+from pipelines.schedules import notices, problems
+
+DEFINITION = {
+    "Parameters": [
+        {"Name": "Epochs", "Type": "Integer"},
+        {"Name": "Rate", "Type": "Float"},
+        {"Name": "Shuffle", "Type": "Boolean"},
+        {"Name": "InstanceType", "Type": "String", "EnumValues": ["ml.p4d.24xlarge"]},
+    ]
+}
+
+
+def environment(**changes: Any) -> Environment:
+    schedule = Schedule.model_validate({"name": "nightly", "expression": "cron(0 3 * * ? *)", **changes})
+    return Environment(name="dev", account="111122223333", schedules=(schedule,))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"epochs": 3}, "is no parameter of the pipeline; it declares: Epochs, InstanceType, Rate, Shuffle"),
+        ({"Epochs": "many"}, "must be of the pipeline's type Integer"),
+        ({"Epochs": 0.5}, "must be of the pipeline's type Integer"),
+        ({"Rate": True}, "must be of the pipeline's type Float"),
+        ({"Shuffle": "yes"}, "must be true or false"),
+        ({"InstanceType": "ml.m5.large"}, "is not allowed; the pipeline takes ml.p4d.24xlarge"),
+    ],
+)
+def test_a_parameter_that_executions_would_refuse_is_one_problem(parameters: dict[str, Any], said: str) -> None:
+    (problem,) = problems(environment(parameters=parameters), DEFINITION)
+    assert problem.key == f"schedules[0].parameters.{next(iter(parameters))}"
+    assert said in problem.message
+
+
+def test_parameters_that_fit_are_none() -> None:
+    fitting = {"Epochs": 3, "Rate": 0.1, "Shuffle": True, "InstanceType": "ml.p4d.24xlarge"}
+    assert list(problems(environment(parameters=fitting), DEFINITION)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"paused": True}, "is paused"),
+        ({"expression": "rate(1 day)"}, "starts its first execution as soon as it is deployed"),
+        ({"expression": "cron(0 3 1 * ? *)"}, "is too rare for an alarm"),
+    ],
+)
+def test_what_nobody_may_expect_is_said(changes: dict[str, Any], said: str) -> None:
+    (notice,) = notices(environment(**changes))
+    assert said in notice

@@ -1,0 +1,149 @@
+"""Schedules in the template: when they call, whom, under which role, what becomes of a call that fails, and what rings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk.assertions import Match, Template
+
+from config.loader import load_environment
+from config.schedules import Schedule
+from stacks.app import ShoalApp
+from stacks.stage import EnvironmentStage
+from tests.stacks.reading import properties, resources, role, statements
+
+ROOT = Path(__file__).resolve().parents[2]
+PREFIX = "shoal-mnist-dev"
+GROUP = f"arn:aws:scheduler:us-east-1:111122223333:schedule-group/{PREFIX}"
+SCHEDULES = (
+    Schedule(name="nightly", expression="cron(0 3 * * ? *)", time_zone="Europe/Berlin", parameters={"Epochs": 3}, window_minutes=15),
+    Schedule(name="often", expression="rate(6 hours)", paused=True),
+    Schedule(name="monthly", expression="cron(0 3 1 * ? *)"),
+)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> EnvironmentStage:
+    environment = load_environment("dev", ROOT).model_copy(update={"schedules": SCHEDULES})
+    app = ShoalApp(outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False)
+    return EnvironmentStage(app, environment=environment, root=ROOT)
+
+
+@pytest.fixture(scope="module")
+def scheduled(stage: EnvironmentStage) -> Template:
+    return Template.from_stack(stage.pipeline)
+
+
+@pytest.fixture(scope="module")
+def watched(stage: EnvironmentStage) -> Template:
+    return Template.from_stack(stage.monitoring)
+
+
+def schedule(template: Template, name: str) -> dict[str, Any]:
+    (found,) = [each for each in properties(template, "AWS::Scheduler::Schedule") if each["Name"] == name]
+    return found
+
+
+def alarms(template: Template) -> dict[str, dict[str, Any]]:
+    return {each["AlarmName"].removeprefix(f"{PREFIX}-"): each for each in properties(template, "AWS::CloudWatch::Alarm")}
+
+
+def test_a_schedule_is_what_the_file_says(scheduled: Template) -> None:
+    found = schedule(scheduled, "nightly")
+    assert (found["ScheduleExpression"], found["ScheduleExpressionTimezone"], found["State"]) == (
+        "cron(0 3 * * ? *)",
+        "Europe/Berlin",
+        "ENABLED",
+    )
+    assert found["FlexibleTimeWindow"] == {"Mode": "FLEXIBLE", "MaximumWindowInMinutes": 15}
+    assert schedule(scheduled, "often")["FlexibleTimeWindow"] == {"Mode": "OFF"}
+
+
+def test_a_paused_schedule_is_there_and_disabled(scheduled: Template) -> None:
+    assert schedule(scheduled, "often")["State"] == "DISABLED"
+
+
+def test_the_function_is_told_which_schedule_for_when_and_with_what(scheduled: Template) -> None:
+    assert json.loads(schedule(scheduled, "nightly")["Target"]["Input"]) == {
+        "schedule": "nightly",
+        "schedule_arn": f"arn:aws:scheduler:us-east-1:111122223333:schedule/{PREFIX}/nightly",
+        "scheduled_time": "<aws.scheduler.scheduled-time>",
+        "parameters": {"Epochs": "3"},
+    }
+
+
+def test_a_call_is_tried_three_times_within_an_hour_and_then_kept(scheduled: Template) -> None:
+    (dead_letters,) = [key for key in resources(scheduled, "AWS::SQS::Queue") if key.startswith("Schedules")]
+    for each in properties(scheduled, "AWS::Scheduler::Schedule"):
+        assert each["Target"]["RetryPolicy"] == {"MaximumRetryAttempts": 2, "MaximumEventAgeInSeconds": 3600}
+        assert each["Target"]["DeadLetterConfig"] == {"Arn": {"Fn::GetAtt": [dead_letters, "Arn"]}}
+
+
+def test_schedulers_role_is_for_this_account_and_group_and_calls_one_function(scheduled: Template) -> None:
+    _, found = role(scheduled, f"{PREFIX}-us-east-1-scheduler")
+    (trust,) = found["AssumeRolePolicyDocument"]["Statement"]
+    assert (trust["Principal"], trust["Condition"]) == (
+        {"Service": "scheduler.amazonaws.com"},
+        {"StringEquals": {"aws:SourceAccount": "111122223333"}, "ArnLike": {"aws:SourceArn": GROUP}},
+    )
+    allowed = statements(scheduled, f"{PREFIX}-us-east-1-scheduler")
+    assert {key: entry["Action"] for key, entry in allowed.items()} == {
+        "CallStarter": "lambda:InvokeFunction",
+        "LeaveDeadLetters": "sqs:SendMessage",
+    }
+
+
+def test_the_function_may_list_and_start_this_pipeline_only(scheduled: Template) -> None:
+    entry = statements(scheduled, f"{PREFIX}-us-east-1-start")["StartOneAtATime"]
+    assert entry["Action"] == ["sagemaker:ListPipelineExecutions", "sagemaker:StartPipelineExecution"]
+    assert entry["Resource"] == f"arn:aws:sagemaker:us-east-1:111122223333:pipeline/{PREFIX}"
+
+
+def test_nothing_calls_before_the_pipeline_and_the_policies_are_there(scheduled: Template) -> None:
+    waits_for = {kind: resources(scheduled, kind) for kind in ("AWS::SageMaker::Pipeline", "AWS::IAM::Policy")}
+    for each in resources(scheduled, "AWS::Scheduler::Schedule").values():
+        assert set(waits_for["AWS::SageMaker::Pipeline"]) <= set(each["DependsOn"])
+        assert {key for key in waits_for["AWS::IAM::Policy"] if key.startswith("Schedules")} <= set(each["DependsOn"])
+
+
+def test_a_schedule_that_gives_no_sign_for_longer_than_its_times_are_apart_rings(watched: Template) -> None:
+    found = alarms(watched)["schedule-nightly-missed"]
+    assert (found["Namespace"], found["MetricName"], found["Statistic"]) == ("Shoal", "ScheduledStarts", "SampleCount")
+    assert found["Dimensions"] == [{"Name": "Pipeline", "Value": PREFIX}, {"Name": "Schedule", "Value": "nightly"}]
+    assert (found["Period"] * found["EvaluationPeriods"], found["ComparisonOperator"], found["TreatMissingData"]) == (
+        28 * 3600,
+        "LessThanThreshold",
+        "breaching",
+    )
+
+
+def test_an_alarm_tells_the_topic_and_a_paused_schedules_tells_nobody(watched: Template) -> None:
+    (topic,) = resources(watched, "AWS::SNS::Topic")
+    found = alarms(watched)
+    assert found["schedule-nightly-missed"]["AlarmActions"] == [{"Ref": topic}]
+    assert [found[f"schedule-{name}-missed"]["ActionsEnabled"] for name in ("nightly", "often")] == [True, False]
+
+
+def test_a_schedule_too_rare_for_an_alarm_has_none(watched: Template) -> None:
+    assert "schedule-monthly-missed" not in alarms(watched)
+
+
+def test_a_call_that_was_given_up_rings_and_so_does_a_function_that_fails(watched: Template) -> None:
+    found = alarms(watched)
+    assert "SchedulesDeadLetters" in json.dumps(found["schedule-undelivered"]["Dimensions"])
+    assert (found["schedule-undelivered"]["Threshold"], found["schedule-undelivered"]["Statistic"]) == (1, "Maximum")
+    assert found["start-errors"]["MetricName"] == "Errors"
+
+
+def test_the_function_measures_what_the_alarm_watches() -> None:
+    source = (ROOT / "functions" / "start" / "handler.py").read_text()
+    assert 'Namespace="Shoal"' in source
+    assert all(f'"{name}"' in source for name in ("ScheduledStarts", "SkippedOverlap", "Pipeline", "Schedule"))
+
+
+def test_an_environment_without_schedules_has_nothing_of_them(pipeline: Template) -> None:
+    pipeline.resource_count_is("AWS::Scheduler::ScheduleGroup", 0)
+    assert not pipeline.find_resources("AWS::Lambda::Function", {"Properties": {"FunctionName": Match.string_like_regexp(".*-start")}})
