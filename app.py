@@ -24,9 +24,12 @@ def main() -> int:
     app = ShoalApp(context=json.loads((ROOT / "cdk.json").read_text())["context"])
     chosen, strategy = (app.node.try_get_context(key) for key in ("environment", "strategy"))
     try:
-        for name in [chosen] if chosen else environment_names(ROOT):
-            for notice in app.add_environment(load_environment(name, ROOT, strategy), root=ROOT, strategy=strategy):
-                print(f"{name}: {notice}", file=sys.stderr)
+        environments = [load_environment(name, ROOT, strategy) for name in ([chosen] if chosen else environment_names(ROOT))]
+        for environment in environments:
+            for notice in app.add_environment(environment, root=ROOT, strategy=strategy):
+                print(f"{environment.name}: {notice}", file=sys.stderr)
+        if not chosen:  # it belongs to an account, not to one of its environments
+            app.add_delivery(environments)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1

@@ -22,6 +22,7 @@ from cli.image import image
 from cli.interrupts import interrupted_once
 from cli.parameters import parse_parameters
 from cli.plan import show_plan
+from cli.promote import approve, promote, release
 from cli.schedule import schedule
 from cli.strategies import strategies
 from cli.sweep import sweep
@@ -109,6 +110,8 @@ shoal.add_command(show_plan)
 shoal.add_command(dashboard)
 shoal.add_command(doctor)
 shoal.add_command(sweep)
+for command in (approve, promote, release):
+    shoal.add_command(command)
 shoal.add_command(schedule)
 
 

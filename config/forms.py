@@ -16,6 +16,18 @@ FORMS = {
     r"^subnet-([0-9a-f]{8}|[0-9a-f]{17})$": "the id of a subnet, as in subnet-0123456789abcdef0",
     r"^sg-([0-9a-f]{8}|[0-9a-f]{17})$": "the id of a security group, as in sg-0123456789abcdef0",
     r"^[^@\s]+@[^@\s]+\.[^@\s]+$": "an e-mail address, as in ml@example.com",
+    r"^arn:aws:sagemaker:[a-z]{2}(-[a-z]+)+-[0-9]:[0-9]{12}:model-package/[a-z0-9][a-z0-9-]*/[1-9][0-9]*$": (
+        "the ARN of a model package version, as in arn:aws:sagemaker:us-east-1:111122223333:model-package/shoal-mnist-dev/3"
+    ),
+    r"^[0-9]{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com/[a-z0-9][a-z0-9._/-]*(:[\w.-]+)?$": (
+        "an image in ECR without a digest, as in 111122223333.dkr.ecr.us-east-1.amazonaws.com/serving:1"
+    ),
+    r"^sha256:[0-9a-f]{64}$": f"the digest of an image, as in sha256:{'0a' * 32}",
+    r"^[0-9a-f]{64}$": f"64 hexadecimal digits in quotes, as in {'0a' * 32}",
+    r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/.+\.tar\.gz$": "an archive in S3, as in s3://bucket/training/model.tar.gz",
+    r"^([0-9a-f]{40}|[0-9a-f]{64})$": f"the whole id of a commit, as in {'0a' * 20}",
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$": "an instant in UTC, as in 2026-11-20T09:30:00Z",
+    r"^[A-Za-z0-9][A-Za-z0-9-]*(@[0-9]+)?/[A-Za-z0-9._-]+(@[0-9]+)?$": "a repository on GitHub, as in my-team/my-models",
 }
 """Every pattern of the settings (a test compares)."""
 

@@ -48,7 +48,13 @@ def load_environment(name: str, root: Path, strategy: str | None = None) -> Envi
 
     Raises ConfigError, also when there is no such environment or overlay.
     """
-    return _environment(_sources(name, root, strategy), name)
+    sources = _sources(name, root, strategy)
+    environment, known = _environment(sources, name), environment_names(root)
+    if environment.promoted_from not in {None, *known}:
+        message = f"there is no such environment; there are: {', '.join(known)}"
+        problem = Problem("promoted_from", message, "name the one before this, or remove the key", environment.promoted_from)
+        raise ConfigError(sources[0].file, [problem], places(name, root, strategy))
+    return environment
 
 
 def load(path: Path, shown_as: str | None = None) -> Environment:

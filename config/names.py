@@ -39,7 +39,7 @@ class Names:
         return f"{self.prefix}-{purpose}-{self.environment.account}-{self.environment.region}"
 
     def role(self, actor: str) -> str:
-        """Name of the role of `actor`: pipeline, training, evaluation, endpoint or a function's name. Global in the account."""
+        """Name of the role of `actor`, as pipeline, training, endpoint, deliver, promote, a function's name. Global in the account."""
         return f"{self.prefix}-{self.environment.region}-{actor}"
 
     def function(self, purpose: str) -> str:
@@ -71,6 +71,11 @@ class Names:
     def build_project(self) -> str:
         """Name of the CodeBuild project that builds the image."""
         return f"{self.prefix}-image-build"
+
+    @property
+    def serving_endpoint(self) -> str:
+        """Name of the endpoint that serves the pinned release; those of executions carry an execution's id behind it."""
+        return self.prefix
 
     @property
     def schedule_group(self) -> str:

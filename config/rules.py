@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from config import file_system_rules, network_rules, region_rules, schedule_rules
+from config import file_system_rules, network_rules, region_rules, release_rules, schedule_rules
 from config.errors import Problem
 from config.hyperparameters import FILE_SYSTEM_PARAMETERS, PIPELINE_PARAMETERS, as_text, parameter_name
 from config.names import Names
@@ -45,6 +45,7 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
         *network_rules.RULES,
         *file_system_rules.RULES,
         *region_rules.RULES,
+        *release_rules.RULES,
         *schedule_rules.RULES,
         _spot,
         _hyperparameters,

@@ -12,9 +12,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from config.delivery import Delivery
 from config.file_system import FileSystem
 from config.network import Network
 from config.observability import Observability
+from config.release import Release
 from config.schedules import Schedule
 from config.section import Settings, Slug
 from config.strategies import Defaults, defaults
@@ -209,3 +211,9 @@ class Environment(Settings):
     """When the pipeline starts by itself; see docs/decisions/schedules.md."""
     pipeline: PipelineFunction | None = None
     """Your own pipeline instead of Shoal's: `module:function` in lower case, from the repository root; see docs/own-pipeline.md."""
+    promoted_from: Slug | None = None
+    """The environment whose release this one may take; none where models are trained and approved."""
+    delivery: Delivery | None = None
+    """Whose workflows may deploy this environment."""
+    release: Release | None = None
+    """The model that this environment serves, pinned; `shoal promote` writes it."""

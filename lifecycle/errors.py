@@ -7,10 +7,13 @@
     │   ├── WrongAccountError      the credentials belong to another account than the environment
     │   ├── ParameterError         a parameter that the pipeline does not declare, or a value of another type
     │   ├── NotFoundError          no such pipeline, execution, step, endpoint
+    │   ├── PromotionError         this release may not be promoted, or not so
     │   └── ProtectedError         the environment is protected against what was asked
     ├── CommandError               a child process ended with an exit code, or at its deadline
+    ├── AnswerError                a program that was asked something answered with an error
     ├── ImageBuildError            a container image was not built
     ├── ExecutionError             an execution ended otherwise than Succeeded
+    ├── DisagreementError          what is pinned is not what is there
     └── LeftBehindError            something is still there after it was removed
 
 Refusals of the AWS API stay botocore's own exceptions (`AWS_ERRORS`); `refusal()` turns one into one line.
@@ -55,6 +58,10 @@ class NotFoundError(UsageError):
     """There is no such pipeline, execution, step or endpoint."""
 
 
+class PromotionError(UsageError):
+    """This release may not be promoted, or not so; no branch and no commit was made."""
+
+
 class ProtectedError(UsageError):
     """The environment is protected against what was asked."""
 
@@ -66,6 +73,14 @@ class CommandError(LifecycleError):
         ending = "did not end in time and was stopped" if exit_code is None else f"failed with exit code {exit_code}"
         super().__init__(_with_log(f"{what} {ending}", tail, str(log)))
         self.exit_code = exit_code
+
+
+class AnswerError(LifecycleError):
+    """A program that was asked something answered with an error."""
+
+
+class DisagreementError(LifecycleError):
+    """What an environment pins is not what is there."""
 
 
 class ExecutionError(LifecycleError):

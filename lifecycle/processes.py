@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from lifecycle.errors import CommandError
+from lifecycle.errors import AnswerError, CommandError, ToolMissingError
 
 TAIL_LINES = 15
 _GRACE_S = 10.0
@@ -57,6 +57,23 @@ def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:
             stop(process)
     if expired.is_set() or code:
         raise CommandError(command.what, None if expired.is_set() else code, tuple(tail), command.log)
+
+
+def output_of(arguments: tuple[str, ...], cwd: Path, environment: Mapping[str, str], timeout_s: float) -> str:
+    """Runs a program that answers at once, and returns what it printed. Raises AnswerError with its complaint, or at the deadline."""
+    what = " ".join(arguments[:2])
+    try:
+        result = subprocess.run(
+            arguments, cwd=cwd, env=dict(environment), stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False
+        )
+    except FileNotFoundError as error:
+        raise ToolMissingError(f"{arguments[0]} is not installed, or not on PATH") from error
+    except subprocess.TimeoutExpired as error:
+        raise AnswerError(f"{what} did not end in {timeout_s:g} s and was stopped") from error
+    if result.returncode:
+        complaint = (result.stderr or result.stdout).decode(errors="replace").strip()
+        raise AnswerError(f"{what} failed with exit code {result.returncode}: {complaint}")
+    return result.stdout.decode(errors="surrogateescape")
 
 
 def start_detached(command: Command) -> subprocess.Popen[bytes]:

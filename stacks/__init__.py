@@ -4,6 +4,7 @@ Stacks only wire; what they wire lives in `constructs/`, one file per capability
 credentials, so the same checkout gives the same bytes. References between stacks are exports (`defaultCrossStackReferences:
 strong` in cdk.json): CloudFormation then refuses to delete what another stack still uses.
 
-Not here yet, each with its place: `ServingStack` (the pinned release behind an endpoint, after pipeline) and `DeliveryStack` (the role
-a CI system assumes, one per account, outside the stages).
+`DeliveryStack` (the roles that a CI system assumes, one stack per account) stands outside the stages.
+
+Not here yet: `ServingStack` (the pinned release behind an endpoint, after pipeline).
 """

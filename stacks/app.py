@@ -5,7 +5,7 @@ With the context key `shoal:raw-findings` nothing is acknowledged and two furthe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from cdk_nag import AwsSolutionsChecks, NIST80053R5Checks, ServerlessChecks
 from config.settings import Environment
 from pipelines.check import check
 from stacks.constructs.acknowledge import RAW_FINDINGS
+from stacks.delivery_stack import DeliveryStack
 from stacks.stage import EnvironmentStage
 from stacks.validation.plugin import OwnRules
 
@@ -38,3 +39,11 @@ class ShoalApp(cdk.App):
         notices = check(environment, root=root, strategy=strategy)
         EnvironmentStage(self, environment=environment, root=root)
         return notices
+
+    def add_delivery(self, environments: Iterable[Environment]) -> None:
+        """Add the stack that lets workflows deploy, for each account in which an environment wants one."""
+        wanted = [environment for environment in environments if environment.delivery]
+        for account in sorted({environment.account for environment in wanted}):
+            there = [environment for environment in wanted if environment.account == account]
+            place = cdk.Environment(account=account, region=there[0].region)
+            DeliveryStack(self, f"delivery-{account}", environments=there, env=place)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from moto.ecr.exceptions import RepositoryNotFoundException
 from moto.ecr.models import ecr_backends
 
 from emulator.control.identity import Identity
 from emulator.control.protocol import ApiCall
+from emulator.errors import AwsError
 from emulator.runtimes.catalog import image
 
 USES = ("training", "processing", "inference")
@@ -20,25 +23,37 @@ class Registries:
     """What can be pulled from where."""
 
     identity: Identity
+    _given_out: set[str] = field(default_factory=set)
 
     def get_images(self, call: ApiCall) -> Mapping[str, Any]:
         """BatchGetImage, without manifests: nothing here could pull them."""
         wanted = call.parameters
         registry, repository = wanted.get("registryId") or self.identity.account, wanted["repositoryName"]
         if registry == self.identity.account:
-            found = ecr_backends[registry][call.region].batch_get_image(repository, registry, wanted["imageIds"])
+            try:
+                found = ecr_backends[registry][call.region].batch_get_image(repository, registry, wanted["imageIds"])
+            except RepositoryNotFoundException as error:
+                raise AwsError("RepositoryNotFoundException", str(error.message)) from error
             return {"images": [self._own(registry, repository, each) for each in found["images"]], "failures": found["failures"]}
-        known = [each for each in wanted["imageIds"] if self._stands_in(registry, call.region, repository, each)]
-        missing = [each for each in wanted["imageIds"] if each not in known]
+        host = f"{registry}.dkr.ecr.{call.region}.amazonaws.com/{repository}"
+        looked_up = [(each, self._standing_in(host, each)) for each in wanted["imageIds"]]
         why = {"failureCode": "ImageNotFound", "failureReason": "Requested image not found"}
         return {
-            "images": [{"registryId": registry, "repositoryName": repository, "imageId": each} for each in known],
-            "failures": [{"imageId": each, **why} for each in missing],
+            "images": [{"registryId": registry, "repositoryName": repository, "imageId": known} for _, known in looked_up if known],
+            "failures": [{"imageId": each, **why} for each, known in looked_up if not known],
         }
 
     def _own(self, registry: str, repository: str, found: Any) -> dict[str, Any]:
         return {"registryId": registry, "repositoryName": repository, "imageId": {"imageDigest": found.get_image_digest()}}
 
-    def _stands_in(self, registry: str, region: str, repository: str, image_id: Mapping[str, str]) -> bool:
-        uri = f"{registry}.dkr.ecr.{region}.amazonaws.com/{repository}:{image_id.get('imageTag', '')}"
-        return any(image(uri, use) for use in USES)
+    def _standing_in(self, host: str, image_id: Mapping[str, str]) -> dict[str, str] | None:
+        """The image with its digest: a hash of the runtime that stands for it. It is known by that once somebody has asked by tag."""
+        tag, digest = image_id.get("imageTag"), image_id.get("imageDigest", "")
+        if tag is None:
+            return {"imageDigest": digest} if f"{host}@{digest}" in self._given_out else None
+        found = next((known for use in USES if (known := image(f"{host}:{tag}", use))), None)
+        if found is None:
+            return None
+        digest = f"sha256:{hashlib.sha256(f'{host}:{tag} {found.runtime.base_version}'.encode()).hexdigest()}"
+        self._given_out.add(f"{host}@{digest}")
+        return {"imageTag": tag, "imageDigest": digest}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from emulator.context import ServiceContext
 from emulator.errors import AwsError
 from emulator.processes import ProcessRegistry
+from emulator.sagemaker.caller import calling
 from emulator.sagemaker.core import Core
 from emulator.sagemaker.hosting.configs import EndpointConfigs
 from emulator.sagemaker.hosting.endpoints import Endpoints
@@ -56,7 +57,8 @@ class SageMakerService:
             raise not_emulated(f"the operation {operation} of SageMaker")
         check_request(operation, request)
         try:
-            answer = self._operations[operation](request)
+            with calling(caller_arn):
+                answer = self._operations[operation](request)
             return check_response(operation, response_members(operation, answer))
         except ResponseMismatchError as mismatch:
             _log.exception("a response of ours is not what AWS documents")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lifecycle.errors import CommandError
-from lifecycle.processes import Command, descendants, is_alive, mentioning, run, start_detached, stop, tail_of
+from lifecycle.errors import AnswerError, CommandError, ToolMissingError
+from lifecycle.processes import Command, descendants, is_alive, mentioning, output_of, run, start_detached, stop, tail_of
 
 
 def command(tmp_path: Path, program: str, timeout_s: float = 20.0) -> Command:
@@ -101,3 +101,19 @@ def test_a_process_that_has_ended_and_waits_for_its_parent_is_not_alive() -> Non
 
 def test_the_tail_of_a_log_that_was_never_written_is_empty(tmp_path: Path) -> None:
     assert tail_of(tmp_path / "none") == ()
+
+
+def test_a_program_that_answers_is_quoted_and_one_that_complains_is_too(tmp_path: Path) -> None:
+    assert output_of(("sh", "-c", "echo yes; echo but >&2"), tmp_path, {"PATH": os.defpath}, 10) == "yes\n"
+    with pytest.raises(AnswerError, match="sh -c failed with exit code 3: no"):
+        output_of(("sh", "-c", "echo no >&2; exit 3"), tmp_path, {"PATH": os.defpath}, 10)
+
+
+def test_a_program_that_does_not_answer_is_stopped(tmp_path: Path) -> None:
+    with pytest.raises(AnswerError, match=r"sleep 60 did not end in 0\.2 s"):
+        output_of(("sleep", "60"), tmp_path, {"PATH": os.defpath}, 0.2)
+
+
+def test_a_program_that_is_not_installed_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ToolMissingError, match="no-such-program is not installed"):
+        output_of(("no-such-program",), tmp_path, {"PATH": os.defpath}, 10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from emulator.errors import AwsError
 from emulator.sagemaker import names
+from emulator.sagemaker.caller import user_context
 from emulator.sagemaker.core import Core, event_detail
 from emulator.sagemaker.listing import Listing
 from emulator.sagemaker.refusals import invalid, not_emulated
@@ -59,7 +60,7 @@ class ModelPackages:
             "ModelApprovalStatus": request.get("ModelApprovalStatus", "PendingManualApproval"),
             "CertifyForMarketplace": False,
             "CreationTime": names.now(),
-            "CreatedBy": {},
+            "CreatedBy": user_context(),
         }
 
     def _find(self, name_or_arn: str) -> Document:
@@ -89,7 +90,7 @@ class ModelPackages:
         changes = {key: request[key] for key in _UPDATABLE if key in request}
 
         def edit(document: Document) -> None:
-            document.update(changes, LastModifiedTime=names.now(), LastModifiedBy={})
+            document.update(changes, LastModifiedTime=names.now(), LastModifiedBy=user_context())
 
         self._tell(self._core.store.change(KIND, package["_name"], edit))
         return {"ModelPackageArn": package["ModelPackageArn"]}

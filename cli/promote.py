@@ -1,0 +1,206 @@
+"""`shoal approve`, `shoal promote`, `shoal release`: a version of the registry becomes a commit that an environment is deployed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from cli.release_message import message_of
+from cli.workspace import Session, Workspace
+from config.loader import environment_file, environment_names, load_environment
+from config.names import Names
+from config.release import Release
+from config.release_text import with_release
+from config.settings import Environment
+from lifecycle import registry
+from lifecycle.errors import DisagreementError, NotFoundError, PromotionError, WrongAccountError
+from lifecycle.promotion import Verification
+from lifecycle.registry import APPROVED, Package
+from lifecycle.release_status import Places, compare
+from lifecycle.repository import Repository
+from lifecycle.target import Target
+
+_MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
+_local = click.option("--local", is_flag=True, help="Use the emulator on this machine, whatever the environment's `target` says.")
+
+
+@click.command()
+@click.argument("environment", metavar="ENV")
+@click.argument("package", metavar="[PACKAGE]", required=False)
+@click.option("--comment", help="Why, in your words; the registry keeps it.")
+@_local
+@click.pass_obj
+def approve(workspace: Workspace, environment: str, package: str | None, comment: str | None, local: bool) -> None:
+    """Approve a version of ENV's registry, as yourself: PACKAGE (an ARN, or a version's number), by default the newest."""
+    session = workspace.open(environment, local)
+    arn = _arn(session, package) if package else _newest(session)
+    before = registry.describe(session.target, arn)
+    if before.approval == APPROVED:
+        click.echo(f"approved already: {arn}, by {before.changed_by}")
+        return
+    after = registry.approve(session.target, arn, comment)
+    click.echo(f"approved: {after.arn}, by {after.changed_by}")
+
+
+@click.command()
+@click.option("--from", "source", required=True, metavar="ENV", help="The environment that has the model: its registry, or its release.")
+@click.option("--to", "destination", required=True, metavar="ENV", help="The environment that gets it.")
+@click.option("--package", metavar="PACKAGE", help="An ARN, or a version's number; by default the newest version that is approved.")
+@click.option("--pr", "as_pull_request", is_flag=True, help="Print the text of the pull request, its title first, and nothing else.")
+@click.option("--push", "remote", metavar="REMOTE", help="Push the branch to REMOTE.")
+@_local
+@click.pass_obj
+def promote(
+    workspace: Workspace, source: str, destination: str, package: str | None, as_pull_request: bool, remote: str | None, local: bool
+) -> None:
+    """Pin a model that passed in one environment in the file of the next, in a commit on a branch of its own."""
+    step = Step.of(workspace, source, destination)
+    step.repository.require_clean()
+    session = workspace.open(step.trained_in.name, local)
+    found = step.package(session, package)
+    if step.destination.release and step.destination.release.model_package_arn == found.arn:
+        click.echo(f"{destination} pins {found.arn} already; no commit was made", err=as_pull_request)
+        return
+    pinned = Verification(session.target, session.names, found, step.repository).release(step.source.release if step.is_later else None)
+    message, branch = message_of(pinned, source, destination), step.branch(pinned)
+    commit = step.commit(pinned, message)
+    if remote:
+        step.repository.push(remote, branch)
+    if as_pull_request:
+        click.echo(message)
+    else:
+        click.echo(f"promoted: {found.arn} from {source} to {destination}")
+    click.echo(f"branch {branch}, commit {commit}", err=as_pull_request)
+    if as_pull_request:
+        return
+    click.echo("next: merge it, and deploy" if remote else f"next: git push origin {branch}, merge it, and deploy")
+
+
+@click.group()
+def release() -> None:
+    """The models that environments pin."""
+
+
+@release.command()
+@click.argument("environments", metavar="[ENV]...", nargs=-1)
+@_local
+@click.pass_obj
+def status(workspace: Workspace, environments: tuple[str, ...], local: bool) -> None:
+    """Show what each environment pins, what is there, and whether they agree; exit code 1 where they do not or nobody could be asked."""
+    names = environments or tuple(environment_names(workspace.root))
+    disagreeing = [name for name in names if not _agrees(workspace, load_environment(name, workspace.root), local)]
+    if disagreeing:
+        raise DisagreementError(f"not in agreement with what they pin: {', '.join(disagreeing)}")
+
+
+@dataclass(frozen=True)
+class Step:
+    """From one environment to the next."""
+
+    root: Path
+    repository: Repository
+    source: Environment
+    destination: Environment
+    trained_in: Environment
+    """Whose registry has the model: the source, or, when that is itself promoted to, the one at the beginning."""
+
+    @classmethod
+    def of(cls, workspace: Workspace, source: str, destination: str) -> Step:
+        """Raises PromotionError unless `destination` takes its releases from `source`, ConfigError when there is no such environment."""
+        first, then = load_environment(source, workspace.root), load_environment(destination, workspace.root)
+        if then.promoted_from is None:
+            message = f"environment {destination} takes no releases: {environment_file(destination)} has no `promoted_from`"
+            raise PromotionError(f"{message}; nothing was promoted")
+        if then.promoted_from != source:
+            message = f"{destination} takes releases from {then.promoted_from}, not from {source}; no environment may be skipped"
+            raise PromotionError(f"{message}: promote to {then.promoted_from} first, then `--from {then.promoted_from} --to {destination}`")
+        repository = Repository(workspace.root, workspace.environ)
+        return cls(workspace.root, repository, first, then, _trained_in(workspace, first))
+
+    @property
+    def is_later(self) -> bool:
+        """Whether the source was itself promoted to."""
+        return self.source.promoted_from is not None
+
+    def package(self, session: Session, asked: str | None) -> Package:
+        """The version to promote, as the registry has it now. Raises PromotionError, NotFoundError."""
+        if not self.is_later:
+            if asked is None:
+                return registry.newest_approved(session.target, session.names.model_package_group, session.arguments)
+            return registry.describe(session.target, _arn(session, asked))
+        pinned = self.source.release
+        if pinned is None:
+            raise PromotionError(f"{self.source.name} pins no release that could be promoted; promote to {self.source.name} first")
+        if asked is not None and _arn(session, asked) != pinned.model_package_arn:
+            message = f"{self.source.name} pins {pinned.model_package_arn}, not {_arn(session, asked)}; no environment may be skipped"
+            raise PromotionError(f"{message}: promote that to {self.source.name} first")
+        return registry.describe(session.target, pinned.model_package_arn)
+
+    def branch(self, pinned: Release) -> str:
+        return f"promote/{self.destination.name}/{pinned.model_package_arn.partition('model-package/')[2].replace('/', '-')}"
+
+    def commit(self, pinned: Release, message: str) -> str:
+        """The commit that pins the release, made now or by an earlier call. Raises PromotionError when its branch is something else's."""
+        file, branch = environment_file(self.destination.name), self.branch(pinned)
+        written = with_release((self.root / file).read_bytes().decode(), pinned, file)
+        existing = self.repository.commit_of(branch)
+        if existing is None:
+            return self.repository.commit(branch, file, written, message)
+        if self.repository.text(existing, file) != written:
+            raise PromotionError(f"branch {branch} is there with another content; delete it (git branch -D {branch}), or merge it")
+        return existing
+
+
+def _trained_in(workspace: Workspace, environment: Environment) -> Environment:
+    """The first environment on the way to this one. Raises ConfigError when the way is a circle."""
+    seen = [environment.name]
+    while environment.promoted_from is not None:
+        environment = load_environment(environment.promoted_from, workspace.root)
+        if environment.name in seen:
+            raise PromotionError(f"`promoted_from` goes in a circle: {' <- '.join([*seen, environment.name])}; one must have none")
+        seen.append(environment.name)
+    return environment
+
+
+def _arn(session: Session, package: str) -> str:
+    """The ARN of a version of the session's registry, given by it or by its number. Raises NotFoundError for one of another registry."""
+    group = session.names.arn("sagemaker", f"model-package/{session.names.model_package_group}")
+    if package.isdigit():
+        return f"{group}/{package}"
+    if package.rpartition("/")[0] != group or not package.rpartition("/")[2].isdigit():
+        message = f"{package} is no version in the registry of {session.environment.name}"
+        raise NotFoundError(f"{message}; give its number, or its ARN: {group}/NUMBER")
+    return package
+
+
+def _newest(session: Session) -> str:
+    versions = registry.versions(session.target, session.names.model_package_group)
+    if not versions:
+        raise NotFoundError(f"the registry of {session.environment.name} has no version; train one: `shoal run {session.arguments}`")
+    return versions[0][0]
+
+
+def _agrees(workspace: Workspace, environment: Environment, local: bool) -> bool:
+    """Prints the answers for one environment; True when every one of them agrees."""
+    pinned = environment.release
+    click.echo(f"{environment.name}: {f'pins {pinned.model_package_arn}' if pinned else 'pins no release'}")
+    trained_in = _trained_in(workspace, environment)
+    places = Places(
+        registry=lambda: _reader(workspace, trained_in, environment, local),
+        serving=lambda: workspace.open(environment.name, local).target,
+    )
+    answers = list(compare(pinned, places, Names(environment).serving_endpoint))
+    for answer in answers:
+        click.echo(f"  {_MARKS[answer.agrees]}{answer.question}: {answer.says}")
+    return all(answer.agrees for answer in answers)
+
+
+def _reader(workspace: Workspace, trained_in: Environment, environment: Environment, local: bool) -> Target:
+    """Where the registry is asked: with the credentials of its account, or with the environment's own, if its policies let it read."""
+    try:
+        return workspace.open(trained_in.name, local).target
+    except WrongAccountError:
+        own = workspace.open(environment.name, local).target
+        return Target(own.account, trained_in.region, own.endpoint_url)

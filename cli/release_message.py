@@ -1,0 +1,29 @@
+"""A release in; the message of the commit that pins it out, which is also the text of its pull request: the title, and a table."""
+
+from __future__ import annotations
+
+from config.release import Release
+
+
+def message_of(release: Release, source: str, destination: str) -> str:
+    """Title, empty line, Markdown."""
+    group = release.model_package_arn.partition("model-package/")[2].rpartition("/")[0]
+    metrics = ", ".join(f"{name} {value:g}" for name, value in release.metrics.items()) or "none"
+    rows = {
+        "model package": release.model_package_arn,
+        "evaluation": metrics,
+        "approved by": f"{release.approved_by} at {release.approved_at}",
+        "model data": f"{release.model_data_url} (version {release.model_data_version_id})",
+        "sha256 of the model data": release.model_data_sha256,
+        "image": f"{release.image_uri}@{release.image_digest}",
+        "sha256 of the pipeline definition": release.definition_sha256,
+        "code": release.code_commit,
+    }
+    table = "\n".join(f"| {what} | {value} |" for what, value in rows.items())
+    return f"""Promote {group} version {release.model_package_version} from {source} to {destination}
+
+| | |
+| --- | --- |
+{table}
+
+`shoal promote` looked at each of these when it made this commit. A deployment of {destination} reads it; `git revert` takes it back."""

@@ -1,0 +1,52 @@
+"""The section `release` of an environment file: which model the environment serves, pinned by what cannot change under its name.
+
+`shoal promote` writes it (`config.release_text`); synth only reads it, so the same commit always means the same model.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from config.section import Settings
+
+PackageArn = Annotated[
+    str, StringConstraints(pattern=r"^arn:aws:sagemaker:[a-z]{2}(-[a-z]+)+-[0-9]:[0-9]{12}:model-package/[a-z0-9][a-z0-9-]*/[1-9][0-9]*$")
+]
+ImageUri = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com/[a-z0-9][a-z0-9._/-]*(:[\w.-]+)?$")]
+Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+ObjectUri = Annotated[str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/.+\.tar\.gz$")]
+Commit = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")]
+Instant = Annotated[str, StringConstraints(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+
+
+class Release(Settings):
+    """The model that this environment serves. Written by `shoal promote`; `git revert` takes it back."""
+
+    model_package_arn: PackageArn
+    """Version in the model registry, by its ARN."""
+    model_package_version: Annotated[int, Field(ge=1)]
+    """Its number, the last part of the ARN."""
+    image_uri: ImageUri
+    """Container image that serves it, as registered, without a digest."""
+    image_digest: Digest
+    """Digest of that image when the release was promoted; a tag may move, a digest does not."""
+    model_data_url: ObjectUri
+    """The model's archive in S3."""
+    model_data_version_id: Word
+    """Version of that S3 object."""
+    model_data_sha256: Sha256
+    """SHA-256 of its bytes."""
+    definition_sha256: Sha256
+    """SHA-256 of the pipeline definition that trained it, as JSON with sorted keys and without spaces."""
+    code_commit: Commit
+    """Commit whose `training.source_dir` is the code that trained it."""
+    metrics: dict[str, int | float]
+    """What the evaluation measured."""
+    approved_by: Word
+    """Who approved the version, as the registry names them."""
+    approved_at: Instant
+    """When, in UTC."""

@@ -1,0 +1,56 @@
+"""A repository's workflow in one of its environments on GitHub goes in; the role that it, and nothing else, may assume comes out.
+
+GitHub signs a token for each job; its subject names the repository and, where the job names one, the environment, whose rules (reviewers,
+branches) GitHub applies before it signs. Source: https://docs.github.com/en/actions/reference/security/oidc and the IAM user guide,
+"Configuring a role for GitHub OIDC identity provider".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from config.names import Names
+from stacks.constructs.acknowledge import acknowledge
+
+HOST = "token.actions.githubusercontent.com"
+AUDIENCE = "sts.amazonaws.com"
+_LONGEST_SESSION = cdk.Duration.hours(1)
+
+
+class GitHubRole(iam.Role):
+    """A role with the physical name `Names.role(actor)`. `workflow_environment` is the environment on GitHub."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, names: Names, actor: str, workflow_environment: str, provider_arn: str
+    ) -> None:
+        delivery, boundary = names.environment.delivery, names.environment.permissions_boundary
+        if delivery is None:
+            raise ValueError(f"environment {names.environment.name} has no section delivery")
+        subject = f"repo:{delivery.repository}:environment:{workflow_environment}"
+        conditions = {"StringEquals": {f"{HOST}:aud": AUDIENCE, f"{HOST}:sub": subject}}
+        super().__init__(
+            scope,
+            construct_id,
+            role_name=names.role(actor),
+            description=f"Workflows of {delivery.repository} in the environment {workflow_environment}",
+            assumed_by=iam.WebIdentityPrincipal(provider_arn, conditions),
+            max_session_duration=_LONGEST_SESSION,
+            permissions_boundary=iam.ManagedPolicy.from_managed_policy_name(scope, f"{construct_id}Boundary", boundary)
+            if boundary
+            else None,
+        )
+
+    def allow(
+        self, sid: str, actions: Sequence[str], on: Sequence[str], *, when: Mapping[str, Any] | None = None, because: str = ""
+    ) -> None:
+        """Allow `actions` on the ARNs `on`. A wildcard in an ARN needs its reason in `because`."""
+        wildcards = [resource for resource in on if "*" in resource]
+        if bool(wildcards) != bool(because):
+            raise ValueError(f"{sid}: a reason is needed for wildcards, and only for them: {wildcards}")
+        self.add_to_policy(iam.PolicyStatement(sid=sid, actions=[*actions], resources=[*on], conditions=dict(when) if when else None))
+        acknowledge(self, {f"AwsSolutions-IAM5[Resource::{resource}]": because for resource in wildcards})

@@ -1,0 +1,116 @@
+"""What lets GitHub's workflows deploy without a secret: the identity provider of an account, and a role for each of its environments.
+
+One stack per account and project, outside the stages: it must be there before any workflow can deploy. A person deploys it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from config.names import Names
+from config.settings import Environment
+from stacks.constructs.github_role import AUDIENCE, HOST, GitHubRole
+
+DEPLOY, PROMOTE = "deliver", "promote"
+_BOOTSTRAP_ROLES = ("deploy", "file-publishing", "image-publishing", "lookup")
+_QUALIFIER = cdk.DefaultStackSynthesizer.DEFAULT_QUALIFIER
+
+
+class DeliveryStack(cdk.Stack):
+    """`environments` lie in one account and have a section `delivery` each."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, environments: Sequence[Environment], env: cdk.Environment) -> None:
+        first = environments[0]
+        protect = any(environment.protect for environment in environments)
+        super().__init__(scope, construct_id, stack_name=f"shoal-{first.project}-delivery", env=env, termination_protection=protect)
+        provider = self._provider(first.account, environments)
+        for environment in environments:
+            names = Names(environment)
+            self._deploying(names, provider)
+            if environment.promoted_from is None:
+                self._promoting(names, provider)
+
+    def _provider(self, account: str, environments: Sequence[Environment]) -> str:
+        """ARN of GitHub's identity provider, which an account has at most once."""
+        if not all(environment.delivery and environment.delivery.create_provider for environment in environments):
+            return f"arn:aws:iam::{account}:oidc-provider/{HOST}"
+        provider = iam.OidcProviderNative(self, "GitHub", url=f"https://{HOST}", client_ids=[AUDIENCE])
+        return provider.oidc_provider_arn
+
+    def _deploying(self, names: Names, provider: str) -> None:
+        """May assume the roles that `cdk bootstrap` made in this account and region, and do nothing by itself."""
+        environment = names.environment
+        role = GitHubRole(
+            self,
+            f"Deploy-{environment.name}",
+            names=names,
+            actor=DEPLOY,
+            workflow_environment=environment.name,
+            provider_arn=provider,
+        )
+        place = f"{environment.account}-{environment.region}"
+        roles = [f"arn:aws:iam::{environment.account}:role/cdk-{_QUALIFIER}-{each}-role-{place}" for each in _BOOTSTRAP_ROLES]
+        role.allow("AssumeBootstrapRoles", ["sts:AssumeRole"], roles)
+        cdk.CfnOutput(self, f"DeployRoleArn{environment.name.replace('-', '')}", value=role.role_arn)
+
+    def _promoting(self, names: Names, provider: str) -> None:
+        """May read what `shoal promote` looks at, where models are trained; it changes nothing in the account."""
+        environment = names.environment
+        role = GitHubRole(
+            self,
+            f"Promote-{environment.name}",
+            names=names,
+            actor=PROMOTE,
+            workflow_environment=f"{environment.name}-promotion",
+            provider_arn=provider,
+        )
+        self._allow_registry(role, names)
+        self._allow_files(role, names)
+        role.allow(
+            "LookForImages",
+            ["ecr:BatchGetImage"],
+            [f"arn:aws:ecr:{environment.region}:*:repository/*"],
+            because="Whether an image is still there is asked of the repository that the registry names; this reads only.",
+        )
+        cdk.CfnOutput(self, f"PromoteRoleArn{environment.name.replace('-', '')}", value=role.role_arn)
+
+    def _allow_registry(self, role: GitHubRole, names: Names) -> None:
+        role.allow(
+            "ReadRegistry",
+            ["sagemaker:DescribeModelPackage", "sagemaker:ListModelPackages"],
+            [names.arn("sagemaker", f"model-package/{names.model_package_group}/*")],
+            because="Every version of this one group.",
+        )
+        role.allow(
+            "ReadDefinitions",
+            ["sagemaker:DescribePipeline", "sagemaker:DescribePipelineDefinitionForExecution"],
+            [names.pipeline_arn, f"{names.pipeline_arn}/execution/*"],
+            because="Every execution of this one pipeline.",
+        )
+
+    def _allow_files(self, role: GitHubRole, names: Names) -> None:
+        environment = names.environment
+        assets = f"cdk-{_QUALIFIER}-assets-{environment.account}-{environment.region}"
+        role.allow(
+            "ReadModelsAndCode",
+            ["s3:GetObject", "s3:GetObjectVersion"],
+            [f"arn:aws:s3:::{names.bucket('artifacts')}/*", f"arn:aws:s3:::{assets}/*"],
+            because="Models, evaluations and code archives carry the ids of executions and hashes in their names.",
+        )
+        role.allow(
+            "DecryptThroughS3",
+            ["kms:Decrypt"],
+            [names.arn("kms", "key/*")],
+            when={
+                "StringEquals": {
+                    "kms:ViaService": f"s3.{environment.region}.amazonaws.com",
+                    # S3 names the bucket in the encryption context where bucket keys are on, as they are in ours.
+                    "kms:EncryptionContext:aws:s3:arn": f"arn:aws:s3:::{names.bucket('artifacts')}",
+                }
+            },
+            because="The id of the key is known after the first deployment only; the condition names the bucket.",
+        )

@@ -1,0 +1,38 @@
+"""One emulator with one registry for the tests of releases, and a checkout of their own for each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.emulator_process import EmulatorProcess
+from tests.cli.trained import Checkout, Package, Registry
+from tests.lifecycle.conftest import ACCOUNT, REGION, ROOT
+
+
+@pytest.fixture(scope="session")
+def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorProcess]:
+    folder = tmp_path_factory.mktemp("emulator")
+    process = EmulatorProcess(ROOT, folder / "state", folder / "emulator.log", os.environ)
+    process.start(ACCOUNT, REGION)
+    yield process
+    process.shut_down()
+
+
+@pytest.fixture(scope="session")
+def registry(emulator: EmulatorProcess) -> Registry:
+    return Registry(emulator.require().target)
+
+
+@pytest.fixture(scope="session")
+def good(registry: Registry) -> Package:
+    """A version with which nothing is wrong."""
+    return registry.approved()
+
+
+@pytest.fixture
+def released(tmp_path: Path, emulator: EmulatorProcess) -> Checkout:
+    return Checkout.new(tmp_path, emulator.state)

@@ -1,0 +1,291 @@
+"""A release's way from the registry into the files of the next environments, and everything that stops it; git and registry are real."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+
+import pytest
+
+from config.loader import load_environment
+from config.release import Release
+from tests.cli.trained import CODE, IMAGE, Checkout, Package, Registry, archive
+from tests.lifecycle.conftest import ACCOUNT, REGION
+
+TO_STAGING = ("promote", "--from", "dev", "--to", "staging")
+TO_PROD = ("promote", "--from", "staging", "--to", "prod")
+
+
+def promoted(checkout: Checkout, good: Package) -> str:
+    """The branch that pins it in staging."""
+    assert checkout.shoal(*TO_STAGING, "--package", good.version) == 0
+    return next(branch for branch in checkout.branches() if branch.startswith("promote/staging/"))
+
+
+def pinned(checkout: Checkout, environment: str = "staging") -> Release:
+    release = load_environment(environment, checkout.root).release
+    assert release is not None
+    return release
+
+
+def refusal(checkout: Checkout, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line with which a promotion is refused, having changed nothing."""
+    before = (checkout.branches(), checkout.git("status", "--porcelain"))
+    capsys.readouterr()
+    assert checkout.shoal(*arguments) == 2
+    assert (checkout.branches(), checkout.git("status", "--porcelain")) == before
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_a_promotion_is_one_commit_on_a_branch_of_its_own_that_changes_one_file(released: Checkout, good: Package) -> None:
+    branch = promoted(released, good)
+    assert released.git("diff", "--name-only", "main", branch) == "environments/staging.yaml"
+    assert released.git("rev-list", "--count", f"main..{branch}") == "1"
+
+
+def test_the_commit_adds_lines_and_changes_none(released: Checkout, good: Package) -> None:
+    added, removed, _ = released.git("diff", "--numstat", "main", promoted(released, good)).split()
+    assert int(added) > 12
+    assert removed == "0"
+
+
+def test_the_users_branch_and_files_stay_as_they_are(released: Checkout, good: Package) -> None:
+    promoted(released, good)
+    assert released.git("branch", "--show-current") == "main"
+    assert released.git("status", "--porcelain") == ""
+    assert released.git("worktree", "list").count("\n") == 0
+
+
+def test_the_release_says_what_was_looked_at(released: Checkout, good: Package) -> None:
+    code_commit = released.git("rev-parse", "HEAD")
+    (released.root / "NOTES").write_text("a commit that changes no code\n")
+    released.commit("Note")
+    released.merge(promoted(released, good))
+    found = pinned(released)
+    assert (found.model_package_arn, found.code_commit, found.metrics["accuracy"]) == (good.arn, code_commit, 0.9918)
+    assert (found.approved_by, found.image_uri) == (f"arn:aws:iam::{ACCOUNT}:root", IMAGE)
+
+
+def test_the_model_data_is_pinned_by_the_hash_of_its_bytes_in_s3(released: Checkout, good: Package, registry: Registry) -> None:
+    released.merge(promoted(released, good))
+    found = pinned(released)
+    key = found.model_data_url.removeprefix(f"s3://{registry.bucket}/")
+    stored = registry.s3.get_object(Bucket=registry.bucket, Key=key, VersionId=found.model_data_version_id)
+    assert hashlib.sha256(stored["Body"].read()).hexdigest() == found.model_data_sha256
+
+
+def test_what_staging_pins_goes_on_to_prod_unchanged(released: Checkout, good: Package) -> None:
+    released.merge(promoted(released, good))
+    assert released.shoal(*TO_PROD) == 0
+    released.merge(next(branch for branch in released.branches() if branch.startswith("promote/prod/")))
+    assert pinned(released, "prod") == pinned(released, "staging")
+
+
+def test_git_revert_takes_a_release_back(released: Checkout, good: Package) -> None:
+    before = (released.root / "environments/staging.yaml").read_bytes()
+    released.merge(promoted(released, good))
+    released.git("revert", "--no-edit", "HEAD")
+    assert (released.root / "environments/staging.yaml").read_bytes() == before
+
+
+def test_without_package_the_newest_approved_version_is_taken(released: Checkout, registry: Registry) -> None:
+    newest = registry.approved()
+    registry.register()
+    assert released.shoal(*TO_STAGING) == 0
+    assert any(branch.endswith(f"-{newest.version}") for branch in released.branches())
+
+
+def test_with_push_the_remote_has_the_branch(released: Checkout, good: Package) -> None:
+    assert released.shoal(*TO_STAGING, "--package", good.arn, "--push", "origin") == 0
+    (branch,) = (name for name in released.branches() if name != "main")
+    assert released.git("ls-remote", "origin", branch).startswith(released.git("rev-parse", branch))
+
+
+def test_with_pr_the_output_is_the_text_of_the_pull_request(released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]) -> None:
+    assert released.shoal(*TO_STAGING, "--package", good.version, "--pr") == 0
+    title, empty, *body = capsys.readouterr().out.splitlines()
+    assert (title, empty) == (f"Promote shoal-mnist-dev version {good.version} from dev to staging", "")
+    assert "| evaluation | accuracy 0.9918, images 10000 |" in body
+
+
+def test_asking_twice_makes_one_commit(released: Checkout, good: Package) -> None:
+    branch = promoted(released, good)
+    commit = released.git("rev-parse", branch)
+    assert (promoted(released, good), released.git("rev-parse", branch)) == (branch, commit)
+
+
+def test_a_release_that_is_pinned_already_makes_no_commit_and_says_so(
+    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+) -> None:
+    branch = promoted(released, good)
+    released.merge(branch)
+    released.git("branch", "-D", branch)
+    capsys.readouterr()
+    assert released.shoal(*TO_STAGING, "--package", good.version) == 0
+    assert capsys.readouterr().out == f"staging pins {good.arn} already; no commit was made\n"
+    assert released.branches() == ["main"]
+
+
+@pytest.mark.parametrize("status", ["PendingManualApproval", "Rejected"])
+def test_a_version_that_is_not_approved_is_refused(
+    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str], status: str
+) -> None:
+    package = registry.register()
+    registry.judge(package, status)
+    line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
+    assert f"it is {status}, not Approved; whoever may judge it runs `shoal approve dev {package.version}`" in line
+
+
+def test_an_archive_that_is_not_what_was_evaluated_is_refused(
+    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = registry.approved()
+    registry.replace(package.model, archive({"model.pt": b"other weights"}))
+    line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
+    assert f"hash mismatch: no file of {package.model} has the sha256" in line
+
+
+def test_an_archive_that_is_gone_is_refused(released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+    package = registry.approved()
+    registry.s3.delete_object(Bucket=registry.bucket, Key=package.model.removeprefix(f"s3://{registry.bucket}/"))
+    assert f"{package.model} is gone" in refusal(released, capsys, *TO_STAGING, "--package", package.version)
+
+
+def test_what_is_overwritten_after_staging_reaches_prod_as_it_was_pinned(released: Checkout, registry: Registry) -> None:
+    package = registry.approved()
+    released.merge(promoted(released, package))
+    registry.replace(package.model, archive({"model.pt": b"other weights"}))
+    assert released.shoal(*TO_PROD) == 0
+
+
+def test_a_pinned_hash_that_is_not_that_of_the_bytes_is_refused(
+    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+) -> None:
+    released.merge(promoted(released, good))
+    file = released.root / "environments/staging.yaml"
+    file.write_text(file.read_text().replace(pinned(released).model_data_sha256, "0" * 64))
+    released.commit("Tamper")
+    assert f"hash mismatch: the sha256 of {good.model} is" in refusal(released, capsys, *TO_PROD)
+
+
+def test_a_definition_that_is_not_the_deployed_one_any_more_is_refused(
+    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package, client, name = registry.approved(), registry.sagemaker, registry.names.pipeline
+    before = client.describe_pipeline(PipelineName=name)["PipelineDefinition"]
+    client.update_pipeline(PipelineName=name, PipelineDefinition=before.replace('"x"', '"y"'))
+    line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
+    client.update_pipeline(PipelineName=name, PipelineDefinition=before)
+    assert "hash mismatch: the definition that trained it is" in line
+    assert "the one deployed in dev now is" in line
+
+
+def test_code_that_is_in_no_commit_is_refused(released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+    package = registry.approved(code={**CODE, "train.py": "print('not committed')\n"})
+    line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
+    assert "no commit up to the one checked out has the files in training_code/pytorch that trained it" in line
+
+
+def test_a_version_that_does_not_say_where_it_comes_from_is_refused(
+    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = registry.approved(said={"execution_id": "abcdefabcdef"})
+    assert "no execution abcdefabcdef" in refusal(released, capsys, *TO_STAGING, "--package", package.version)
+    silent = registry.approved(said={"made-by": "hand"})
+    assert "no execution_id in CustomerMetadataProperties" in refusal(released, capsys, *TO_STAGING, "--package", silent.version)
+
+
+def test_an_image_whose_digest_is_gone_is_refused_on_the_way_to_prod(
+    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image, repository = registry.own_image()
+    released.merge(promoted(released, registry.approved(image=image)))
+    registry.target.client("ecr").delete_repository(repositoryName=repository, force=True)
+    line = refusal(released, capsys, *TO_PROD)
+    assert f"its image is gone: ECR has no {image}@{pinned(released).image_digest}" in line
+
+
+def test_an_image_that_was_never_there_is_refused(released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+    image = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/none-{uuid.uuid4().hex[:8]}:v1"
+    package = registry.approved(image=image)
+    assert f"ECR has no {image}" in refusal(released, capsys, *TO_STAGING, "--package", package.version)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--from", "dev", "--to", "prod"), "prod takes releases from staging, not from dev; no environment may be skipped"),
+        (("--from", "staging", "--to", "dev"), "environment dev takes no releases"),
+        (("--from", "staging", "--to", "prod"), "staging pins no release that could be promoted; promote to staging first"),
+        (("--from", "dev", "--to", "staging", "--package", "999"), "there is no model package"),
+        (
+            ("--from", "dev", "--to", "staging", "--package", "arn:aws:sagemaker:us-east-1:1:model-package/other/1"),
+            "is no version in the registry",
+        ),
+    ],
+)
+def test_a_way_that_does_not_exist_is_refused(
+    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
+) -> None:
+    assert says in refusal(released, capsys, "promote", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("first", "says"),
+    [
+        ("prod", "`promoted_from` goes in a circle: dev <- prod <- staging <- dev; one must have none"),
+        ("lab", 'promoted_from = "lab": there is no such environment; there are: dev, prod, staging'),
+    ],
+)
+def test_a_way_without_beginning_is_refused(released: Checkout, capsys: pytest.CaptureFixture[str], first: str, says: str) -> None:
+    with (released.root / "environments/dev.yaml").open("a") as file:
+        file.write(f"promoted_from: {first}\n")
+    released.commit("Lose the way")
+    assert says in refusal(released, capsys, *TO_STAGING)
+
+
+def test_a_version_that_staging_does_not_pin_cannot_go_to_prod(
+    released: Checkout, good: Package, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    released.merge(promoted(released, good))
+    other = registry.approved()
+    assert f"not {other.arn}; no environment may be skipped" in refusal(released, capsys, *TO_PROD, "--package", other.version)
+
+
+def test_a_dirty_tree_is_refused(released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]) -> None:
+    (released.root / "environments/dev.yaml").write_text("name: dev\naccount: '111122223333'\n")
+    line = refusal(released, capsys, *TO_STAGING, "--package", good.version)
+    assert "the working tree has changes that are in no commit: environments/dev.yaml" in line
+
+
+def test_a_branch_of_that_name_with_something_else_is_refused(
+    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+) -> None:
+    branch = promoted(released, good)
+    released.git("branch", "--force", branch, "main")
+    assert "is there with another content" in refusal(released, capsys, *TO_STAGING, "--package", good.version)
+
+
+def test_when_git_refuses_the_commit_no_branch_and_no_worktree_stay(
+    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hook = released.root / ".git/hooks/pre-commit"
+    hook.write_text("#!/bin/sh\necho 'not on a Friday' >&2\nexit 1\n")
+    hook.chmod(0o755)
+    assert released.shoal(*TO_STAGING, "--package", good.version) == 1
+    assert "not on a Friday" in capsys.readouterr().err
+    assert (released.branches(), released.git("worktree", "list").count("\n")) == (["main"], 0)
+
+
+def test_a_person_approves_as_themselves(released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+    package = registry.register()
+    assert released.shoal("approve", "dev", package.version, "--comment", "looks good") == 0
+    assert capsys.readouterr().out == f"approved: {package.arn}, by arn:aws:iam::{ACCOUNT}:root\n"
+    kept = registry.sagemaker.describe_model_package(ModelPackageName=package.arn)
+    assert (kept["ModelApprovalStatus"], kept["ApprovalDescription"]) == ("Approved", "looks good")
+
+
+def test_approving_twice_changes_nothing(released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]) -> None:
+    assert released.shoal("approve", "dev", good.version) == 0
+    assert capsys.readouterr().out.startswith(f"approved already: {good.arn}")

@@ -1,0 +1,161 @@
+"""A checkout in a git repository, and an emulator in which its model was trained as far as the registry can tell: no job has run."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import subprocess
+import tarfile
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cli.main import main
+from config.loader import load_environment
+from config.names import Names
+from lifecycle.target import Target
+from tests.lifecycle.conftest import ACCOUNT, ROOT, make_pipeline
+
+CODE = {"train.py": "print('train')\n", "requirements.txt": "numpy\n"}
+WEIGHTS = b"weights"
+IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"
+MANIFEST = '{"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json", "layers": []}'
+
+
+def archive(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A user's repository: three environments (staging in the account of dev), the training code, and a bare remote called origin."""
+
+    root: Path
+
+    @classmethod
+    def new(cls, folder: Path, state: Path) -> Checkout:
+        """In the empty `folder`, with the emulator whose state is in `state` as that of `shoal local up`."""
+        root = folder / "checkout"
+        for name in ("dev", "staging", "prod"):
+            (root / "environments").mkdir(parents=True, exist_ok=True)
+            text = (ROOT / f"environments/{name}.yaml").read_text()
+            (root / f"environments/{name}.yaml").write_text(text.replace("222233334444", ACCOUNT))
+        for name, content in CODE.items():
+            (root / "training_code/pytorch").mkdir(parents=True, exist_ok=True)
+            (root / "training_code/pytorch" / name).write_text(content)
+        (root / ".gitignore").write_text(".shoal/\n")
+        (root / ".shoal").mkdir()
+        (root / ".shoal/local").symlink_to(state)
+        checkout = cls(root)
+        checkout.git("init", "--quiet", "--initial-branch=main")
+        for key, value in {"user.name": "Ada", "user.email": "ada@example.com", "commit.gpgsign": "false"}.items():
+            checkout.git("config", key, value)
+        checkout.commit("Begin")
+        checkout.git("init", "--quiet", "--bare", str(folder / "origin.git"))
+        checkout.git("remote", "add", "origin", str(folder / "origin.git"))
+        return checkout
+
+    def git(self, *arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=self.root, check=True, capture_output=True, text=True).stdout.strip()
+
+    def commit(self, message: str) -> str:
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", message)
+        return self.git("rev-parse", "HEAD")
+
+    def shoal(self, *arguments: str) -> int:
+        return main(["--root", str(self.root), *arguments, "--local"])
+
+    def branches(self) -> list[str]:
+        return self.git("branch", "--format=%(refname:short)").splitlines()
+
+    def merge(self, branch: str) -> None:
+        self.git("merge", "--quiet", "--ff-only", branch)
+
+
+@dataclass
+class Registry:
+    """dev's registry, its pipeline with one execution, its bucket and an image."""
+
+    target: Target
+    names: Names = field(default_factory=lambda: Names(load_environment("dev", ROOT)))
+
+    def __post_init__(self) -> None:
+        self.pipeline = make_pipeline(
+            self.target, [{"Name": "Stop", "Type": "Fail", "Arguments": {"ErrorMessage": "x"}}], name=self.names.pipeline
+        )
+        self.execution = self.pipeline.start({}).rpartition("/")[2]
+        self.s3, self.sagemaker = self.target.client("s3"), self.target.client("sagemaker")
+        self.bucket = self.names.bucket("artifacts")
+        self.s3.create_bucket(Bucket=self.bucket)
+        self.s3.put_bucket_versioning(Bucket=self.bucket, VersioningConfiguration={"Status": "Enabled"})
+        self.sagemaker.create_model_package_group(ModelPackageGroupName=self.names.model_package_group)
+
+    def put(self, name: str, content: bytes) -> str:
+        key = f"{uuid.uuid4().hex}/{name}"
+        self.s3.put_object(Bucket=self.bucket, Key=key, Body=content)
+        return f"s3://{self.bucket}/{key}"
+
+    def replace(self, url: str, content: bytes) -> None:
+        self.s3.put_object(Bucket=self.bucket, Key=url.removeprefix(f"s3://{self.bucket}/"), Body=content)
+
+    def register(
+        self, *, image: str = IMAGE, code: Mapping[str, str] = CODE, said: Mapping[str, str] | None = None, measured: bytes = WEIGHTS
+    ) -> Package:
+        """A version as the pipeline's step Register makes it, pending."""
+        model = self.put("model.tar.gz", archive({"model.pt": WEIGHTS, "code/inference.py": b"pass"}))
+        report = {
+            "metrics": {"accuracy": {"value": 0.9918}, "images": {"value": 10000}},
+            "model": {"weights_sha256": hashlib.sha256(measured).hexdigest()},
+        }
+        code_uri = self.put("code.tar.gz", archive({name: content.encode() for name, content in code.items()}))
+        request: dict[str, Any] = {
+            "ModelPackageGroupName": self.names.model_package_group,
+            "ModelApprovalStatus": "PendingManualApproval",
+            "InferenceSpecification": {
+                "Containers": [{"Image": image, "ModelDataUrl": model}],
+                "SupportedContentTypes": ["application/json"],
+                "SupportedResponseMIMETypes": ["application/json"],
+            },
+            "ModelMetrics": {
+                "ModelQuality": {
+                    "Statistics": {"ContentType": "application/json", "S3Uri": self.put("evaluation.json", json.dumps(report).encode())}
+                }
+            },
+            "CustomerMetadataProperties": {"execution_id": self.execution, "code_uri": code_uri} if said is None else dict(said),
+        }
+        return Package(self.sagemaker.create_model_package(**request)["ModelPackageArn"], model)
+
+    def approved(self, **changes: Any) -> Package:
+        package = self.register(**changes)
+        self.judge(package, "Approved")
+        return package
+
+    def judge(self, package: Package, status: str) -> None:
+        self.sagemaker.update_model_package(ModelPackageArn=package.arn, ModelApprovalStatus=status)
+
+    def own_image(self) -> tuple[str, str]:
+        """An image in the account's own registry: its URI, and the name of its repository."""
+        repository = f"own-{uuid.uuid4().hex[:8]}"
+        self.target.client("ecr").create_repository(repositoryName=repository)
+        self.target.client("ecr").put_image(repositoryName=repository, imageManifest=MANIFEST, imageTag="v1")
+        return f"{self.target.account}.dkr.ecr.{self.target.region}.amazonaws.com/{repository}:v1", repository
+
+
+@dataclass(frozen=True)
+class Package:
+    arn: str
+    model: str
+
+    @property
+    def version(self) -> str:
+        return self.arn.rpartition("/")[2]

@@ -1,0 +1,111 @@
+"""A release in an environment file: what is taken, what is refused, and that writing it changes nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from config import document
+from config.errors import ConfigError
+from config.loader import load
+from config.release import Release
+from config.release_text import with_release
+from tests.config.environment_file import VALID, lines_with, write
+
+CONTENT: dict[str, Any] = {
+    "model_package_arn": "arn:aws:sagemaker:us-east-1:111122223333:model-package/shoal-mnist-dev/3",
+    "model_package_version": 3,
+    "image_uri": "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu",
+    "image_digest": f"sha256:{'1' * 64}",
+    "model_data_url": "s3://shoal-mnist-dev-artifacts/training/abc/output/model.tar.gz",
+    "model_data_version_id": "null-is-no-version",
+    "model_data_sha256": "2" * 64,
+    "definition_sha256": "3" * 64,
+    "code_commit": "4" * 40,
+    "metrics": {"accuracy": 0.9918, "images": 10000},
+    "approved_by": "arn:aws:sts::111122223333:assumed-role/scientist/ada",
+    "approved_at": "2026-11-20T09:30:00Z",
+}
+RELEASE = Release(**CONTENT)
+NEXT = Release(**CONTENT | {"model_package_arn": CONTENT["model_package_arn"][:-1] + "4", "model_package_version": 4})
+PLAIN = 'name: test # ours\naccount: "111122223333"\n\n# Where it runs.\nregion: us-east-1\n'
+
+
+def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
+    assert load(write(tmp_path, with_release(PLAIN, RELEASE, "test.yaml"))).release == RELEASE
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("model_package_arn", "shoal-mnist-dev/3", "must be the ARN of a model package version"),
+        ("model_package_version", 4, "is not the version that model_package_arn names, 3"),
+        ("image_digest", "latest", "must be the digest of an image"),
+        ("model_data_sha256", "2" * 63, "must be 64 hexadecimal digits in quotes"),
+        ("code_commit", "main", "must be the whole id of a commit"),
+        ("approved_at", "yesterday", "must be an instant in UTC"),
+        ("model_data_url", "s3://bucket/latest", "must be an archive in S3"),
+    ],
+)
+def test_what_does_not_pin_is_refused(tmp_path: Path, key: str, value: Any, says: str) -> None:
+    (line,) = lines_with(tmp_path, {"release": CONTENT | {key: value}})
+    assert line.startswith(f"environments/test.yaml:{_line_of(key)}: release.{key} = ")
+    assert says in line
+
+
+def _line_of(key: str) -> int:
+    lines = yaml.safe_dump(VALID | {"release": CONTENT}, sort_keys=False).splitlines()
+    return next(number for number, line in enumerate(lines, 1) if line.startswith(f"  {key}:"))
+
+
+def test_a_release_that_lacks_something_is_refused(tmp_path: Path) -> None:
+    (line,) = lines_with(tmp_path, {"release": {key: value for key, value in CONTENT.items() if key != "image_digest"}})
+    assert "release.image_digest: the key is missing" in line
+
+
+def test_an_environment_does_not_take_releases_from_itself(tmp_path: Path) -> None:
+    (line,) = lines_with(tmp_path, {"promoted_from": "test"})
+    assert "cannot take releases from itself" in line
+
+
+@pytest.mark.parametrize("text", [PLAIN, PLAIN.rstrip("\n"), PLAIN.replace("\n", "\r\n"), PLAIN + "\n\n# The end.\n"])
+def test_appending_keeps_every_character_before_it(text: str) -> None:
+    assert with_release(text, RELEASE, "test.yaml").startswith(text.rstrip("\r\n"))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_end_as_they_did(end: str) -> None:
+    written = with_release(PLAIN.replace("\n", end), RELEASE, "test.yaml")
+    assert written.count("\n") == written.count(end)
+
+
+def test_a_second_release_takes_the_place_of_the_first_and_leaves_what_stands_around_it() -> None:
+    after = "\n# What it costs.\nprotect: false # for now\n"
+    first = with_release(PLAIN, RELEASE, "test.yaml") + after
+    second = with_release(first, NEXT, "test.yaml")
+    assert second == with_release(PLAIN, NEXT, "test.yaml") + after
+
+
+def test_a_release_at_the_beginning_is_replaced_there() -> None:
+    text = f"release: {{model_package_version: 1}}\n{PLAIN}"
+    assert with_release(text, RELEASE, "test.yaml").endswith(f'approved_at: "2026-11-20T09:30:00Z"\n{PLAIN}')
+
+
+def test_writing_twice_is_writing_once() -> None:
+    once = with_release(PLAIN, RELEASE, "test.yaml")
+    assert with_release(once, RELEASE, "test.yaml") == once
+
+
+def test_odd_texts_survive(tmp_path: Path) -> None:
+    odd = Release(**CONTENT | {"approved_by": 'Åsa "the # judge": \\ yes', "metrics": {"f1: macro": 1e-7, "n": 3}})
+    found = document.parse(with_release(PLAIN, odd, "test.yaml")).data["release"]
+    assert (found["approved_by"], found["metrics"]) == (odd.approved_by, odd.metrics)
+
+
+@pytest.mark.parametrize("text", ['{name: test, account: "111122223333"}\n', PLAIN + "...\n"])
+def test_a_style_into_which_it_does_not_fit_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"test.yaml: release: this file is written in a style"):
+        with_release(text, RELEASE, "test.yaml")

@@ -1,0 +1,134 @@
+"""The delivery stack: who may assume its roles, what they may do, and that every gate passes. Synthesised by the app with the gates on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk.assertions import Template
+
+from config.delivery import Delivery
+from config.loader import load_environment
+from config.settings import Environment
+from stacks.app import ShoalApp
+from tests.identity.reference import mistakes
+from tests.stacks.conftest import ROOT
+from tests.stacks.reading import properties, role, statements
+from tests.stacks.test_app import _checkout as copied
+from tests.stacks.test_app import _run as run_app
+
+REPOSITORY = "my-team/my-models"
+BOOTSTRAP = "arn:aws:iam::111122223333:role/cdk-hnb659fds"
+
+
+def _environment(name: str, **changes: Any) -> Environment:
+    delivery = Delivery(repository=REPOSITORY, create_provider=changes.pop("create_provider", True))
+    return load_environment(name, ROOT).model_copy(update={"delivery": delivery, **changes})
+
+
+def _synthesised(folder: Path, context: dict[str, Any], *environments: Environment) -> dict[str, dict[str, Any]]:
+    """Stack name -> template, of an app with nothing but delivery in it."""
+    app = ShoalApp(outdir=str(folder / "cdk.out"), context=context)
+    app.add_delivery(environments)
+    return {stack.stack_name: stack.template for stack in app.synth().stacks}
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> dict[str, Any]:
+    """dev and staging in one account."""
+    account = {"account": "111122223333"}
+    found = _synthesised(tmp_path_factory.mktemp("delivery"), cdk_context, _environment("dev"), _environment("staging", **account))
+    return found["shoal-mnist-delivery"]
+
+
+@pytest.fixture(scope="module")
+def template(document: dict[str, Any]) -> Template:
+    return Template.from_json(document)
+
+
+@pytest.mark.parametrize(
+    ("actor", "workflow_environment"),
+    [("dev-us-east-1-deliver", "dev"), ("staging-us-east-1-deliver", "staging"), ("dev-us-east-1-promote", "dev-promotion")],
+)
+def test_a_role_is_for_one_repository_in_one_environment(template: Template, actor: str, workflow_environment: str) -> None:
+    (statement,) = role(template, f"shoal-mnist-{actor}")[1]["AssumeRolePolicyDocument"]["Statement"]
+    assert statement["Action"] == "sts:AssumeRoleWithWebIdentity"
+    assert statement["Condition"] == {
+        "StringEquals": {
+            "token.actions.githubusercontent.com:aud": "sts.amazonaws.com",
+            "token.actions.githubusercontent.com:sub": f"repo:{REPOSITORY}:environment:{workflow_environment}",
+        }
+    }
+
+
+def test_who_deploys_may_assume_the_bootstrap_roles_and_nothing_else(template: Template) -> None:
+    (statement,) = statements(template, "shoal-mnist-staging-us-east-1-deliver").values()
+    assert statement["Action"] == "sts:AssumeRole"
+    assert statement["Resource"] == [
+        f"{BOOTSTRAP}-{kind}-role-111122223333-us-east-1" for kind in ("deploy", "file-publishing", "image-publishing", "lookup")
+    ]
+
+
+def test_who_promotes_reads_only(template: Template) -> None:
+    allowed = statements(template, "shoal-mnist-dev-us-east-1-promote").values()
+    actions = {action for each in allowed for action in ([each["Action"]] if isinstance(each["Action"], str) else each["Action"])}
+    assert {
+        action.partition(":")[2].rstrip("s") for action in actions if not action.split(":")[1].startswith(("Describe", "List", "Get"))
+    } == {
+        "BatchGetImage",
+        "Decrypt",
+    }
+
+
+def test_only_where_models_are_trained_is_there_a_role_that_promotes(template: Template) -> None:
+    names = {each["RoleName"] for each in properties(template, "AWS::IAM::Role")}
+    assert names == {f"shoal-mnist-{actor}" for actor in ("dev-us-east-1-deliver", "staging-us-east-1-deliver", "dev-us-east-1-promote")}
+
+
+def test_every_action_takes_the_resources_and_conditions_of_its_statement(template: Template) -> None:
+    policies = properties(template, "AWS::IAM::Policy")
+    assert [wrong for policy in policies for entry in policy["PolicyDocument"]["Statement"] for wrong in mistakes(entry)] == []
+
+
+def test_the_account_has_the_identity_provider_once(template: Template) -> None:
+    (provider,) = properties(template, "AWS::IAM::OIDCProvider")
+    assert (provider["Url"], provider["ClientIdList"]) == ("https://token.actions.githubusercontent.com", ["sts.amazonaws.com"])
+
+
+def test_a_provider_that_is_there_already_is_used(tmp_path: Path, cdk_context: dict[str, Any]) -> None:
+    environment = _environment("prod", create_provider=False, permissions_boundary="team-boundary")
+    template = Template.from_json(_synthesised(tmp_path, cdk_context, environment)["shoal-mnist-delivery"])
+    (only,) = properties(template, "AWS::IAM::Role")
+    (trust,) = only["AssumeRolePolicyDocument"]["Statement"]
+    assert properties(template, "AWS::IAM::OIDCProvider") == []
+    assert trust["Principal"]["Federated"] == "arn:aws:iam::333344445555:oidc-provider/token.actions.githubusercontent.com"
+    assert "policy/team-boundary" in json.dumps(only["PermissionsBoundary"])
+
+
+def test_accounts_have_a_stack_each_and_without_delivery_there_is_none(tmp_path: Path, cdk_context: dict[str, Any]) -> None:
+    app = ShoalApp(outdir=str(tmp_path / "cdk.out"), context=cdk_context, checked=False)
+    app.add_delivery([_environment("dev"), _environment("prod"), load_environment("staging", ROOT)])
+    assert [stack.environment.account for stack in app.synth().stacks] == ["111122223333", "333344445555"]
+
+
+def test_it_passes_cfn_lint(document: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "delivery.template.json"
+    file.write_text(json.dumps(document))
+    command = [str(Path(sys.executable).with_name("cfn-lint")), "--regions", "us-east-1", "--ignore-checks", "W3005", "--", str(file)]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (process.stdout + process.stderr, process.returncode) == ("", 0)
+
+
+def test_the_app_adds_it_for_a_file_that_wants_it(tmp_path: Path) -> None:
+    checkout = copied(tmp_path / "clone")
+    for file in (checkout / "environments").glob("[ps]*.yaml"):
+        file.unlink()
+    dev = checkout / "environments" / "dev.yaml"
+    dev.write_text(f"{dev.read_text()}delivery:\n  repository: {REPOSITORY}\n")
+    process = run_app(checkout, tmp_path / "cdk.out")
+    assert process.returncode == 0, process.stderr
+    assert (tmp_path / "cdk.out" / "delivery-111122223333.template.json").is_file()
