@@ -68,7 +68,9 @@ class AccountState:
 
     def key_arn(self, key: str) -> str:
         backend = kms_backends[self.account][self.region]
-        found = backend.any_id_to_key_id(key)
+        alias = backend.get_alias_name(key)
+        # moto fails on an alias that there is not, instead of finding nothing.
+        found = backend.get_key_id_from_alias(alias) if alias.startswith("alias/") else backend.get_key_id(key)
         return str(backend.keys[found].arn) if found in backend.keys else key
 
     def vpc_of(self, id_: str) -> str | None:
