@@ -14,11 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lifecycle.errors import NotFoundError
+from lifecycle.metric_search import Search, parse
 from lifecycle.target import Target
 
-_SEARCH = re.compile(
-    r"^SEARCH\('\{(?P<schema>[^}]+)\} MetricName=\"(?P<name>[^\"]+)\" \"(?P<term>[^\"]+)\"', '(?P<stat>\w+)', (?P<period>\d+)\)$"
-)
 _MOST_QUERIES = 500
 """GetMetricData's limit."""
 
@@ -79,24 +77,22 @@ def _queries(cloudwatch: Any, number: int, graph: Mapping[str, Any]) -> Iterator
 
 
 def _found(cloudwatch: Any, number: int, expression: str) -> Iterator[_Query]:
-    """The metrics that a SEARCH expression finds: those with exactly its dimensions, the term in one of their values."""
-    match = _SEARCH.match(expression)
-    if match is None:
-        raise ValueError(f"not an expression of our dashboards: {expression}")
-    namespace, *keys = match["schema"].split(",")
-    pages = cloudwatch.get_paginator("list_metrics").paginate(Namespace=namespace, MetricName=match["name"])
+    """The metrics that a SEARCH expression finds."""
+    search = parse(expression)
+    pages = cloudwatch.get_paginator("list_metrics").paginate(Namespace=search.namespace, MetricName=search.name)
     found = {tuple(sorted((each["Name"], each["Value"]) for each in metric["Dimensions"])) for page in pages for metric in page["Metrics"]}
     for dimensions in sorted(found):
         values = dict(dimensions)
-        if set(values) == set(keys) and any(match["term"] in value for value in values.values()):
-            metric = {"Namespace": namespace, "MetricName": match["name"], "Dimensions": [{"Name": k, "Value": v} for k, v in dimensions]}
-            yield _Query(number, _label(match, values[keys[0]]), match["stat"], int(match["period"]), metric)
+        if search.finds(values):
+            named = [{"Name": key, "Value": value} for key, value in dimensions]
+            metric = {"Namespace": search.namespace, "MetricName": search.name, "Dimensions": named}
+            yield _Query(number, _label(search, values[search.key]), search.stat, search.period_s, metric)
 
 
-def _label(search: re.Match[str], owner: str) -> str:
+def _label(search: Search, owner: str) -> str:
     """`train:loss cg5srt4dnq28`: the metric and the execution, which is what differs between jobs and endpoints of one pipeline."""
     execution = re.search(r"(?<![a-z0-9])[a-z0-9]{12}(?![a-z0-9])", owner)
-    name = f"{search['stat']} {search['name']}" if search["stat"].startswith("p") else search["name"]
+    name = f"{search.stat} {search.name}" if search.stat.startswith("p") else search.name
     return f"{name} {execution[0] if execution else owner}"
 
 

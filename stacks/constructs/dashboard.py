@@ -105,18 +105,19 @@ class Dashboard(Construct):
         return {"type": "metric", "properties": properties}
 
     def _endpoint_metric(self, name: str, statistic: str) -> Series:
-        return _search(f'{{{_ENDPOINTS},EndpointName,VariantName}} MetricName="{name}" "{self._names.pipeline}"', statistic)
+        return _search(f'{{"{_ENDPOINTS}",EndpointName,VariantName}} MetricName="{name}" EndpointName={self._names.pipeline}', statistic)
 
 
 def _job_metric(name: str, statistic: str) -> Series:
-    return _search(f'{{{_JOBS},TrainingJobName}} MetricName="{name}" "pipelines"', statistic)
+    return _search(f'{{"{_JOBS}",TrainingJobName}} MetricName="{name}" TrainingJobName=pipelines', statistic)
 
 
 def _host_metric(name: str) -> Series:
-    return _search(f'{{{_JOBS},Host}} MetricName="{name}" "pipelines"', "Average")
+    return _search(f'{{"{_JOBS}",Host}} MetricName="{name}" Host=pipelines', "Average")
 
 
 def _search(query: str, statistic: str) -> Series:
+    """Terms without quotes match a part of a value; in quotes they would have to be all of it (CloudWatch user guide)."""
     return [{"expression": f"SEARCH('{query}', '{statistic}', {_MINUTE})"}]
 
 

@@ -41,7 +41,7 @@ def test_a_search_finds_metrics_with_exactly_its_dimensions_and_its_term(target:
     for job in ("pipelines-cg5srt4dnq28-Train-x", "other-job"):
         put(target, "Tests", "loss", 0.5, TrainingJobName=job)
     put(target, "Tests", "loss", 9, TrainingJobName="pipelines-b-Train", Host="algo-1")
-    search = [{"expression": "SEARCH('{Tests,TrainingJobName} MetricName=\"loss\" \"pipelines\"', 'Average', 60)"}]
+    search = [{"expression": "SEARCH('{\"Tests\",TrainingJobName} MetricName=\"loss\" TrainingJobName=pipelines', 'Average', 60)"}]
     assert shown(target, graph(search)) == {"loss cg5srt4dnq28": [0.5]}
 
 
