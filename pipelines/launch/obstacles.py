@@ -11,7 +11,7 @@ from config.errors import Problem
 from config.settings import Collective, Framework, Launcher, Strategy, Training
 from config.strategies import strategies_of
 from pipelines.launch import built_image, own_image, tables
-from pipelines.launch.availability import SMDDP, fallbacks_of
+from pipelines.launch.availability import SMDDP, fallbacks_of, is_former
 from pipelines.launch.contract import OPTIMIZE_SDP, Contract
 from pipelines.launch.mpi_options import mistakes_in
 from pipelines.launch.source_code import REQUIREMENTS, SourceCode, is_ours
@@ -27,15 +27,16 @@ def in_strategy(training: Training, strategy: Strategy) -> Iterator[Problem]:
     if training.strategy not in allowed:
         message = f"is not a strategy of {training.framework}; these are: {', '.join(allowed)}"
         yield Problem("training.strategy", message, "choose one of them, or another framework", str(training.strategy))
+        return
     yield from _collective_problems(training)
     yield from _fallback_problems(training)
     yield from _host_problems(training, strategy)
 
 
-def in_images(training: Training, region: str, code: SourceCode) -> Iterator[Problem]:
+def in_images(training: Training, strategy: Strategy, region: str, code: SourceCode) -> Iterator[Problem]:
     """What is wrong with the images, whatever runs in them. A version without a row is none where `image_uri` names the image."""
     if training.image_uri is None:
-        yield from _version_problems(training)
+        yield from _version_problems(training, strategy)
     row = tables.image_tags(training.framework).get(training.framework_version)
     lacking = row is not None and row.missing and not own_image.is_unknown(training)
     if row and lacking and is_ours(training) and not code.installs(row.missing):
@@ -80,7 +81,7 @@ def _collective_problems(training: Training) -> Iterator[Problem]:
         yield Problem("training.launcher", message, "remove it, or set collective: allgather", str(training.launcher))
 
 
-def _version_problems(training: Training) -> Iterator[Problem]:
+def _version_problems(training: Training, strategy: Strategy) -> Iterator[Problem]:
     """Without a row there is no image to choose; with one, ours needs a Python that is new enough."""
     framework, version, ours = training.framework, training.framework_version, is_ours(training)
     least, python = tables.least_python(framework), tables.python_of(framework, version)
@@ -90,7 +91,7 @@ def _version_problems(training: Training) -> Iterator[Problem]:
     if ours and python and tables.ordered(python) < tables.ordered(least):
         message = f"AWS's image of it has Python {python}, and {training.source_dir} needs {least}; known: {', '.join(able)}"
         yield Problem(_VERSION, message, f"{advice}, or name a source_dir of your own", version)
-    elif version not in rows:
+    elif version not in rows and not (strategy in SMDDP and is_former(training)):
         message = f"is not in the table of images; known: {', '.join(able)}"
         yield Problem(_VERSION, message, f"{advice}, or name an image of it in training.image_uri", version)
 

@@ -108,6 +108,12 @@ def smddp_releases(framework: str) -> dict[str, SmddpRelease]:
     return {version: SmddpRelease(**row) for version, row in _table("smddp")[framework].items()}
 
 
+def former_smddp_releases(framework: str) -> dict[str, str]:
+    """Framework version, older than those of `smddp_releases`, to which page of AWS's last named which smddp for it."""
+    rows = _table("smddp")["former_releases"][framework].items()
+    return {version: f"{row['until']}: version {row['smddp_version']}" for version, row in rows}
+
+
 def smddp_allgather_since() -> str:
     """The first smddp version that accelerates AllGather for FSDP and the like."""
     return str(_table("smddp")["allgather_since"])
