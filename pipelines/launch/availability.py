@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from config.errors import Problem
 from config.settings import Collective, Framework, Strategy, Training
 from config.strategies import strategies_of
-from pipelines.launch import own_image, tables
+from pipelines.launch import own_image, recipes, tables
 from pipelines.launch.own_image import TITLES
 from pipelines.launch.source_code import REQUIREMENTS, SETUP, SourceCode, is_ours
 
@@ -126,6 +126,8 @@ def _no_allgather_in(training: Training) -> Iterator[Problem]:
 
 def _no_horovod(training: Training, code: SourceCode) -> Iterator[Problem]:
     is_known = training.image_uri is not None or training.framework_version in tables.image_tags(training.framework)
+    if training.build_image is not None:
+        yield from _no_horovod_in_recipe(training, training.build_image, code)
     if has_horovod(training) or code.installs("horovod") or not is_known:
         return
     last, device = tables.horovod_images(training.framework).last[device_of(training)], device_of(training).upper()
@@ -136,6 +138,17 @@ def _no_horovod(training: Training, code: SourceCode) -> Iterator[Problem]:
     earlier = f"use {last} or earlier, " if _our_scripts_run_in(training, last) else ""
     mended = f"name horovod in {REQUIREMENTS} of source_dir, extend the image and name it in training.image_uri"
     yield Problem(_VERSION, message, f"{earlier}{mended}", training.framework_version)
+
+
+def _no_horovod_in_recipe(training: Training, name: str, code: SourceCode) -> Iterator[Problem]:
+    """What a recipe installs can be read; AWS's image for GPUs is what it extends, if it does."""
+    if code.recipe is None or "horovod" in code.recipe.lower() or code.installs("horovod"):
+        return
+    below, last = recipes.recipe(name).version, tables.horovod_images(training.framework).last["gpu"]
+    if below is None or tables.ordered(below) > tables.ordered(last):
+        beneath = f", nor does AWS's image of {TITLES[training.framework]} {below}, which it extends, contain it" if below else ""
+        advice = f"install it in {recipes.FOLDER}/{name}, or name horovod in {REQUIREMENTS} of source_dir"
+        yield Problem("training.build_image", f"the recipe does not install Horovod{beneath}", advice, name)
 
 
 def _our_scripts_run_in(training: Training, version: str) -> bool:

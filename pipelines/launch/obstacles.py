@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 from config.errors import Problem
 from config.settings import Collective, Framework, Launcher, Strategy, Training
-from config.strategies import strategies_of
+from config.strategies import defaults, strategies_of, strategies_with_script
 from pipelines.launch import built_image, own_image, tables
 from pipelines.launch.availability import SMDDP, fallbacks_of, is_former
-from pipelines.launch.contract import OPTIMIZE_SDP, Contract
+from pipelines.launch.contract import OPTIMIZE_SDP, Contract, SmddpAllGather, SmddpAllReduce
 from pipelines.launch.mpi_options import mistakes_in
-from pipelines.launch.source_code import REQUIREMENTS, SourceCode, is_ours
+from pipelines.launch.source_code import REQUIREMENTS, SourceCode, is_ours, script_of
 
 MAX_VALUE = 2500  # botocore, sagemaker HyperParameterValue
 STARTS_RANKS = ("mpirun", "torchrun")
@@ -31,6 +31,7 @@ def in_strategy(training: Training, strategy: Strategy) -> Iterator[Problem]:
     yield from _collective_problems(training)
     yield from _fallback_problems(training)
     yield from _host_problems(training, strategy)
+    yield from _script_problems(training, strategy)
 
 
 def in_images(training: Training, strategy: Strategy, region: str, code: SourceCode) -> Iterator[Problem]:
@@ -116,11 +117,23 @@ def _hidden_smddp(training: Training, contract: Contract) -> Iterator[Problem]:
     if (given := training.environment.get(OPTIMIZE_SDP)) is not None:
         message = "is what collective: allgather with launcher: mpirun sets, on every rank"
         yield Problem(f"training.environment.{OPTIMIZE_SDP}", message, "remove it, and set those two", given)
-    elsewhere = training.framework is Framework.PYTORCH and training.strategy not in SMDDP
-    if training.hyperparameters.get("backend") == "smddp" and elsewhere:
+    if training.framework is Framework.PYTORCH:
+        yield from _backend_problems(training, contract)
+
+
+def _backend_problems(training: Training, contract: Contract) -> Iterator[Problem]:
+    """The script's own option against the strategy that starts it."""
+    key, backend = "training.hyperparameters.backend", training.hyperparameters.get("backend")
+    if backend == "smddp" and training.strategy not in SMDDP:
         message = f"asks for smddp, and {contract.label} is started without its checks"
         advice = "set strategy: smddp with collective: allgather, or another backend"
-        yield Problem("training.hyperparameters.backend", message, advice, "smddp")
+        yield Problem(key, message, advice, backend)
+    elif backend in ("nccl", "gloo") and isinstance(contract, SmddpAllReduce | SmddpAllGather):
+        message = f"keeps the script off smddp, which {contract.label} is paid for"
+        yield Problem(key, message, "remove it, set backend: smddp, or strategy: torchrun", backend)
+    elif backend == "nccl" and not tables.has_gpus(training.instance_type):
+        message = f"needs GPUs, and {training.instance_type} has none"
+        yield Problem(key, message, "use gloo, or remove it", backend)
 
 
 def _fallback_problems(training: Training) -> Iterator[Problem]:
@@ -133,6 +146,15 @@ def _fallback_problems(training: Training) -> Iterator[Problem]:
     elif fallback not in allowed:
         message = f"must be one that can run where {training.strategy} cannot; for {training.framework}: {', '.join(allowed)}"
         yield Problem("training.fallback", message, f"use {allowed[0]}, or remove it", str(fallback))
+
+
+def _script_problems(training: Training, strategy: Strategy) -> Iterator[Problem]:
+    """A shipped script that was written for another strategy: started by this one, it would train alone, or not at all."""
+    script, own = script_of(training, strategy), defaults(training.framework, strategy).entry_point
+    others = strategies_with_script(training.framework, script)
+    if is_ours(training) and others and script != own:
+        message = f"is {training.source_dir}'s script for {' and '.join(others)}; for {strategy} it is {own}"
+        yield Problem("training.entry_point", message, f"remove it, or set strategy: {others[0]}", script)
 
 
 def _host_problems(training: Training, strategy: Strategy) -> Iterator[Problem]:

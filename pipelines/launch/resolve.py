@@ -10,8 +10,7 @@ from pathlib import Path
 from config.errors import LaunchError
 from config.hyperparameters import HyperparameterValue
 from config.rules import MAX_HYPERPARAMETERS
-from config.settings import Framework, Strategy, Training
-from config.strategies import defaults
+from config.settings import Framework, Training
 from pipelines.launch import source_code, tables
 from pipelines.launch.availability import SMDDP
 from pipelines.launch.contract import Contract, Horovod
@@ -80,7 +79,7 @@ def resolve(training: Training, region: str, file: str = "", root: Path | None =
 
     `root` is the repository, in which `source_dir` may have a requirements.txt that mends what an image lacks.
     """
-    code = source_code.read(root, training.source_dir)
+    code = source_code.read(root, training)
     strategy, why = chosen(training, code)
     problems = problems_of(training, region, code)
     notices = [f"{training.strategy} -> {strategy}: {problem.key} = {problem.given}: {problem.message}" for problem in why]
@@ -92,7 +91,7 @@ def resolve(training: Training, region: str, file: str = "", root: Path | None =
         notices.append(f"training.hyperparameters.backend: smddp -> {backend}, because {contract.label} runs without smddp")
     notices += _image_notices(training)
     notices += notices_of(training, region, contract, swapped)
-    script = _entry_point(training, strategy)
+    script = source_code.script_of(training, strategy)
     keys = _hyperparameters(training, region, contract, script)
     return Launch(contract, training.framework, script, *_images(training, region), keys, tuple(notices), backend)
 
@@ -102,13 +101,6 @@ def _backend(training: Training) -> str | None:
     if training.framework is not Framework.PYTORCH or training.strategy not in SMDDP or training.hyperparameters.get("backend") != "smddp":
         return None
     return "nccl" if tables.has_gpus(training.instance_type) else "gloo"
-
-
-def _entry_point(training: Training, strategy: Strategy) -> str:
-    """The script of the strategy that runs, unless the environment names another than ours for the strategy that was chosen."""
-    own = defaults(training.framework, training.strategy).entry_point
-    named = "entry_point" in training.model_fields_set and not (source_code.is_ours(training) and training.entry_point == own)
-    return training.entry_point if named or strategy is training.strategy else defaults(training.framework, strategy).entry_point
 
 
 def _hyperparameters(training: Training, region: str, contract: Contract, script: str) -> dict[str, str]:

@@ -53,7 +53,9 @@ def refusals(region: str = "us-east-1", **keys: Any) -> list[str]:
 @pytest.mark.parametrize(("case", "keys"), SDK_CASES)
 def test_hyperparameters_equal_what_sdk_v2_emits(case: str, keys: dict[str, Any]) -> None:
     own: dict[str, HyperparameterValue] = {"epochs": 2, "batch-size": 256, "learning-rate": 0.003, "optimizer": "adam"}
-    ours = launch(**{"entry_point": "train.py", **keys}).for_job("s3://code/sourcedir.tar.gz", "job-1", own, "s3://artifacts/training")
+    ours = launch(**{"entry_point": "train.py", "source_dir": "mine", **keys}).for_job(
+        "s3://code/sourcedir.tar.gz", "job-1", own, "s3://artifacts/training"
+    )
     assert ours == golden("sdk_v2")["cases"][case]["hyperparameters"]
 
 
