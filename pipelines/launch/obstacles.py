@@ -12,7 +12,7 @@ from config.settings import Collective, Framework, Launcher, Strategy, Training
 from config.strategies import defaults, strategies_of, strategies_with_script
 from pipelines.launch import built_image, own_image, tables
 from pipelines.launch.availability import SMDDP, fallbacks_of, is_former
-from pipelines.launch.contract import OPTIMIZE_SDP, Contract, SmddpAllGather, SmddpAllReduce
+from pipelines.launch.contract import OPTIMIZE_SDP, Contract, SmddpAllGather, SmddpAllGatherByMpirun, SmddpAllReduce
 from pipelines.launch.mpi_options import mistakes_in
 from pipelines.launch.source_code import REQUIREMENTS, SourceCode, is_ours, script_of
 
@@ -56,7 +56,7 @@ def in_options(training: Training, contract: Contract, swapped: bool) -> Iterato
     """Options that do not do what they look like, or that nothing reads; of a swapped strategy the latter are notices."""
     key, options = "training.custom_mpi_options", training.custom_mpi_options
     if contract.launcher == "mpirun":
-        for message, advice in mistakes_in(options):
+        for message, advice in mistakes_in(options, _passed(training, contract)):
             yield Problem(key, message, advice, options)
     elif options and not swapped:
         message = f"is only read by mpirun, and {contract.label} is started by {contract.launcher}"
@@ -69,6 +69,13 @@ def in_options(training: Training, contract: Contract, swapped: bool) -> Iterato
         message = f"is only read by mpirun and torchrun, and {contract.label} is started by {contract.launcher}"
         yield Problem("training.processes_per_host", message, "remove it", training.processes_per_host)
     yield from _hidden_smddp(training, contract)
+
+
+def _passed(training: Training, contract: Contract) -> tuple[str, ...]:
+    """The variables that mpirun is given whatever `custom_mpi_options` say."""
+    runner = "smddp" if isinstance(contract, SmddpAllReduce) else "horovod"
+    ours = (OPTIMIZE_SDP,) if isinstance(contract, SmddpAllGatherByMpirun) else ()
+    return (*tables.passed_by_toolkit(runner, training.instance_type), *ours)
 
 
 def _collective_problems(training: Training) -> Iterator[Problem]:

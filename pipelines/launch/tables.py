@@ -90,8 +90,10 @@ class Mpirun:
     """Option that cannot be given to what it would do, and what to do instead."""
     variables: Mapping[str, str | None]
     """Environment variables that the toolkit passes, with their values; None where only the job knows."""
-    smddp_variables: tuple[str, ...]
-    """Those that it passes to smddp's ranks only."""
+    runner_variables: Mapping[str, tuple[str, ...]]
+    """Those that one of its runners (smddp, horovod) passes alone, as shell patterns."""
+    instance_variables: Mapping[str, tuple[str, ...]]
+    """Those that it passes on one instance type."""
     parameters: Mapping[str, str | None]
     """MCA parameters, likewise."""
 
@@ -205,7 +207,16 @@ def mpirun() -> Mpirun:
     table = _table("mpirun")
     words = {name: count for count, names in table["words"].items() for name in names.split()}
     refused = {name: (row["what"], row["instead"]) for row in table["refused"] for name in row["names"].split()}
-    return Mpirun(words, refused, table["variables"], tuple(table["smddp_variables"]), table["parameters"])
+    runners = {name: tuple(names) for name, names in table["runner_variables"].items()}
+    rows = [(each, name) for row in table["instance_variables"] for each in row["types"].split() for name in row["names"]]
+    instances = {each: tuple(name for other, name in rows if other == each) for each, _ in rows}
+    return Mpirun(words, refused, table["variables"], runners, instances, table["parameters"])
+
+
+def passed_by_toolkit(runner: str, instance_type: str) -> tuple[str, ...]:
+    """Environment variables, as shell patterns, that the toolkit's `runner` (smddp, horovod) gives mpirun on this instance type."""
+    table = mpirun()
+    return (*table.variables, *table.runner_variables[runner], *table.instance_variables.get(instance_type, ()))
 
 
 def ordered(version: str) -> tuple[int, ...]:

@@ -157,6 +157,14 @@ def test_an_image_of_another_region_is_a_notice() -> None:
             {"collective": Collective.ALLGATHER, "framework_version": "2.0.0"},
             "smddp 1.8.0 in the image of 2.0.0 has no AllGather for FSDP; these have: 2.0.1, 2.1.0, 2.2.0, 2.3.0, 2.4.0, 2.5.1",
         ),
+        (
+            {
+                "collective": Collective.ALLGATHER,
+                "launcher": Launcher.MPIRUN,
+                "custom_mpi_options": "-x SMDATAPARALLEL_OPTIMIZE_SDP=true",
+            },
+            "is the second one: collective: allgather with launcher: mpirun passes it already; remove it",
+        ),
         ({"launcher": Launcher.TORCHRUN}, "smddp's AllReduce is started by mpirun only; remove it, or set collective: allgather"),
         (
             {"environment": {"SMDATAPARALLEL_OPTIMIZE_SDP": "true"}},
