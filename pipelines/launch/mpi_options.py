@@ -7,6 +7,7 @@ of the toolkit's own mpirun line, before the program; so a word that no option t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from fnmatch import fnmatchcase
 
@@ -21,6 +22,9 @@ _HELP = "--help"
 _LEVELS = ("VERSION", "WARN", "INFO", "ABORT", "TRACE")  # NCCL user guide, environment variables
 
 _ENV_LIST = ("mca_base_env_list", "mca_base_env_list_delimiter")
+_SHELL = re.compile(r"^(\d?[<>]|[|&;])|\$[A-Za-z_({]")
+_SINGLE_DASH = re.compile(r"^-[A-Za-z]*[A-Z]")
+"""Open MPI's options of several letters are in small letters, so with one dash this is none, whatever follows."""
 _UNKNOWN = 1  # of an option that is not in the table, one word may be its value
 
 
@@ -31,8 +35,13 @@ def mistakes_in(options: str, passed: Collection[str]) -> Iterator[Mistake]:
         return  # where the words end is then not what was meant
     if any(character in options for character in "\n\r\t"):
         yield "contains a line break or a tab", "write it on one line, with spaces"
+    if shell := next((word for word in options.split() if _SHELL.search(word)), None):
+        yield f"`{shell}` is passed on as it is: no shell reads the line", "write plain options and values"
+        return
     for option, values, count in _split(options):
         yield from _mistakes_of(option, values, count, passed)
+        if _is_program(option):
+            return  # and the rest would be the program's arguments
 
 
 def variables_in(options: str) -> dict[str, str]:
@@ -61,7 +70,7 @@ def _words_of(option: str) -> int:
 
 def _mistakes_of(option: str, values: list[str], count: int, passed: Collection[str]) -> Iterator[Mistake]:
     name, _, value = option.partition("=")
-    if not option.startswith("-") or not _bare(option):
+    if _is_program(option):
         what = f"`{option}` belongs to no option before it: mpirun would run it as the program"
         yield what, "write values without white space, and options with their dashes"
     elif name == _TOOLKIT_OPTION:
@@ -70,6 +79,9 @@ def _mistakes_of(option: str, values: list[str], count: int, passed: Collection[
         yield f"`{name}` is taken for {_TOOLKIT_OPTION}, of which it is a prefix, and never reaches mpirun", "spell the option out"
     elif _is_prefix(name, _HELP) or name == _HELP or option.startswith("-h"):
         yield f"`{name}` is taken for a call for the toolkit's own help, and the job ends without training", "leave it out"
+    elif _is_no_option(name):
+        instead = f"write {_TOOLKIT_OPTION} LEVEL, with two dashes" if _bare(name) == _bare(_TOOLKIT_OPTION) else "write `-x NAME=value`"
+        yield f"mpirun has no option `{name}`", instead
     elif refusal := tables.mpirun().refused.get(_bare(option)):
         yield f"`{name}` {refusal[0]}", refusal[1]
     elif _bare(option) == "x":
@@ -111,6 +123,15 @@ def _parameter_mistakes(name: str, value: str) -> Iterator[Mistake]:
     elif name in own and own[name] != value:
         whose = f"{name} {own[name]}" if own[name] else name
         yield f"the toolkit passes `-mca {whose}` itself, and mpirun does not take two values of one parameter", "leave it out"
+
+
+def _is_program(option: str) -> bool:
+    return not option.startswith("-") or not _bare(option)
+
+
+def _is_no_option(name: str) -> bool:
+    known = (*tables.mpirun().words, *tables.mpirun().refused)
+    return _SINGLE_DASH.match(name) is not None and _bare(name) not in known and len(_bare(name)) > 1
 
 
 def _bare(option: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from config.settings import Collective, Framework, Strategy, Training
 from pipelines.launch import own_image, tables
 from pipelines.launch.availability import has_horovod
-from pipelines.launch.contract import Contract, Horovod, Mirrored, ParameterServer, SmddpAllGather, SmddpAllReduce
+from pipelines.launch.contract import Contract, Horovod, Mirrored, MultiWorkerMirrored, ParameterServer, SmddpAllGather, SmddpAllReduce
 from pipelines.launch.obstacles import STARTS_RANKS
 
 BY_PYTORCH = ("NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT")
@@ -23,6 +23,8 @@ def notices_of(training: Training, region: str, contract: Contract, swapped: boo
         yield from _smddp_notices(training, contract)
     if isinstance(contract, Horovod) and not has_horovod(training):
         yield "horovod in requirements.txt is compiled on every instance at the start: that needs a compiler and a way to a package index"
+    if isinstance(contract, MultiWorkerMirrored) and training.instance_count == 1:
+        yield "training.instance_count is 1: multi_worker_mirrored runs, but it is made for several; strategy: mirrored needs no cluster"
     if isinstance(contract, ParameterServer | Mirrored):
         yield from _device_notices(training, contract)
     yield from _image_notices(training)

@@ -42,6 +42,12 @@ def test_smddp_on_p5_is_one_line_that_says_what_can_run() -> None:
     assert [name for name in wanted if name not in line] == []
 
 
+def test_an_arm_type_that_sagemaker_does_not_have_is_one_line() -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(changed(training={"instance_type": "ml.g5g.xlarge"}))
+    assert len(str(caught.value).splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("section", "instance_type", "nearest"),
     [

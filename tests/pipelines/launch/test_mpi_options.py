@@ -21,6 +21,7 @@ WORKING = [
     "-mca btl_vader_single_copy_mechanism none --mca rmaps_base_verbose 5",
     "--an-option-of-tomorrow value -output-filename out",
     "-x SMDATAPARALLEL_SOMETHING=1",
+    "-x A=a|b;c",
 ]
 
 
@@ -60,6 +61,12 @@ def test_options_that_look_like_help_would_end_the_job_and_are_refused(options: 
         ("-x A=b c", "`c` belongs to no option before it: mpirun would run it as the program", "write values without white space"),
         ("train.py", "`train.py` belongs to no option before it", "options with their dashes"),
         ("-verbose train.py", "`train.py` belongs to no option before it", "options with their dashes"),
+        ("-verbose train.py more and more", "`train.py` belongs to no option before it", "options with their dashes"),
+        ("-verbose | tee x", "`|` is passed on as it is: no shell reads the line", "write plain options and values"),
+        ("-x A=1 2>&1", "`2>&1` is passed on as it is", "write plain options and values"),
+        ("-x A=$HOME", "`A=$HOME` is passed on as it is", "write plain options and values"),
+        ("-NCCL_DEBUG WARN", "mpirun has no option `-NCCL_DEBUG`", "write --NCCL_DEBUG LEVEL, with two dashes"),
+        ("-xA=1", "mpirun has no option `-xA`", "write `-x NAME=value`"),
         ("-verbose --", "`--` belongs to no option before it", "options with their dashes"),
         ("-np 4", "`-np` is what the toolkit passes itself, from the number of instances", "training.processes_per_host"),
         ("--n 4", "`--n` is what the toolkit passes itself", "training.processes_per_host"),
