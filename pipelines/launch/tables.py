@@ -255,6 +255,12 @@ def gpus(instance_type: str) -> Gpus | None:
     return Gpus(**row) if row else None
 
 
+@cache
+def gpu_count(instance_type: str) -> int | None:
+    """How many GPUs a node of this type has; None where it has none or nobody says."""
+    return next((count for count, names in _table("instances")["gpu_counts"].items() if instance_type in names.split()), None)
+
+
 def has_other_accelerators(instance_type: str) -> bool:
     """Trainium, Inferentia or Gaudi: PyTorch for them is another build."""
     return _is_in("other_accelerator_families", instance_type)

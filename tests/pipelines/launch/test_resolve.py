@@ -214,6 +214,19 @@ def test_ranks_that_aws_does_not_document_for_smddp_are_a_notice() -> None:
     assert launch(processes_per_host=4).notices[0].endswith("starts 4 ranks on each instance; AWS documents smddp with one per GPU")
 
 
+@pytest.mark.parametrize("strategy", [Strategy.SMDDP, Strategy.TORCHRUN, Strategy.HOROVOD])
+def test_more_ranks_than_gpus_are_one_notice(strategy: Strategy) -> None:
+    said = [line for line in launch(strategy=strategy, processes_per_host=9).notices if "processes_per_host" in line]
+    assert said == [
+        "training.processes_per_host: 9 ranks share the 8 GPUs of each ml.p4d.24xlarge; NCCL takes one rank per GPU",
+    ]
+
+
+@pytest.mark.parametrize("keys", [{"processes_per_host": 8}, {"processes_per_host": 9, "instance_type": "ml.m5.xlarge"}])
+def test_as_many_ranks_as_gpus_and_ranks_on_cpus_are_no_news(keys: dict[str, Any]) -> None:
+    assert launch(strategy=Strategy.TORCHRUN, **keys).notices == ()
+
+
 @pytest.mark.parametrize(
     ("keys", "names"),
     [
