@@ -6,11 +6,12 @@ What is offered instead has been asked everything first: whoever follows the adv
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 from config.errors import Problem
 from config.settings import Collective, Launcher, Strategy, Training
-from pipelines.launch import obstacles
-from pipelines.launch.availability import FALLBACKS, blocking, fallbacks_of
+from pipelines.launch import obstacles, tables
+from pipelines.launch.availability import FALLBACKS, SMDDP, blocking, fallbacks_of
 from pipelines.launch.contract import (
     Contract,
     Horovod,
@@ -80,10 +81,23 @@ def _instead(training: Training, region: str, code: SourceCode, others: list[Pro
         able = [each for each in FALLBACKS[training.framework] if _runs(_with(training, key, each), each, region, code, others)]
         if able:
             offers.append(f"training.{key}: {' or '.join(able)}")
+    if training.strategy in SMDDP and not offers:
+        offers = _with_another_version(training, region, code, others)
     return f", or set {', or '.join(offers)}" if offers else ""
 
 
-def _with(training: Training, key: str, value: Strategy) -> Training:
+def _with_another_version(training: Training, region: str, code: SourceCode, others: list[Problem]) -> list[str]:
+    """The first later version of AWS's images with which another strategy runs; none for an image of the user's own."""
+    given, images = tables.ordered(training.framework_version), tables.image_tags(training.framework)
+    is_aws = training.image_uri is None and training.build_image is None
+    later = [version for version in images if is_aws and tables.ordered(version) > given]
+    for version, each in product(later, FALLBACKS[training.framework]):
+        if _runs(_with(_with(training, "framework_version", version), "strategy", each), each, region, code, others):
+            return [f"training.framework_version: {version} with training.strategy: {each}"]
+    return []
+
+
+def _with(training: Training, key: str, value: str) -> Training:
     """As if the file said so; what it leaves out follows."""
     return Training.model_validate({**training.model_dump(exclude_unset=True), key: value})
 

@@ -40,6 +40,11 @@ def refused(keys: dict[str, Any]) -> list[str]:
     return []
 
 
+def versions(line: str) -> Iterator[dict[str, str]]:
+    for version, name in re.findall(r"training\.framework_version: ([\d.]+) with training\.strategy: (\w+)", line):
+        yield {"framework_version": version, "strategy": name}
+
+
 def offers(line: str) -> Iterator[tuple[str, str]]:
     for kind, names in re.findall(r"training\.(strategy|fallback): (\w+(?: or \w+)*)", line):
         yield from ((kind, name) for name in names.split(" or "))
@@ -51,11 +56,14 @@ def test_every_offer_of_a_grid_is_accepted_once_what_has_nothing_to_do_with_it_i
     for version, instance_type, strategy, more in product(VERSIONS[framework], TYPES, STRATEGIES[framework], MORE):
         keys = {"framework": framework, "framework_version": version, "instance_type": instance_type, "strategy": strategy, **more}
         lines = refused({**keys, "instance_count": 2 if strategy != "mirrored" else 1})
-        for kind, name in {offer for line in lines for offer in offers(line)}:
+        others = [line for line in lines if not list(offers(line))]
+        for change in [
+            *(dict([offer]) for line in lines for offer in offers(line) if not list(versions(line))),
+            *versions(" ".join(lines)),
+        ]:
             found += 1
-            again = refused({**keys, "instance_count": 2, kind: name})
-            others = [line for line in lines if not list(offers(line))]
-            assert [line for line in again if line not in others] == [], (keys, kind, name)
+            again = refused({**keys, "instance_count": 2, **change})
+            assert [line for line in again if line not in others] == [], (keys, change)
     assert found > 100
 
 
@@ -66,9 +74,9 @@ def test_horovod_is_not_offered_where_the_image_lacks_it(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.11.0", "1.12.1"])
-def test_where_no_strategy_is_left_a_type_or_a_version_is(version: str) -> None:
+def test_where_no_strategy_is_left_another_version_is_offered(version: str) -> None:
     (line,) = refused({"framework_version": version, "instance_type": "ml.g5.12xlarge", "source_dir": "mine"})
-    assert line.endswith("(AllReduce only); choose one of them")
+    assert line.endswith("choose one of them, or set training.framework_version: 1.13.1 with training.strategy: torchrun")
 
 
 REGISTRY = "763104351884.dkr.ecr.us-east-1.amazonaws.com"
