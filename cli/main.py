@@ -95,7 +95,7 @@ def _is_valid(workspace: Workspace, name: str) -> bool:
     click.echo(f"{environment_file(name)}: ok ({training.strategy} on {training.instance_count} x {training.instance_type})")
     for notice in notices:
         click.echo(f"{environment_file(name)}: notice: {notice}")
-    for warning in warnings_of(training, datetime.datetime.now(tz=datetime.UTC).date()):
+    for warning in warnings_of(training, datetime.datetime.now(tz=datetime.UTC).date(), workspace.root):
         click.echo(f"{environment_file(name)}: warning: {warning}")
     return True
 

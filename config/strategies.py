@@ -39,6 +39,11 @@ def defaults(framework: str, strategy: str) -> Defaults:
     )
 
 
+def strategies_with_script(framework: str, script: str) -> tuple[str, ...]:
+    """The strategies of `framework` whose shipped script this is."""
+    return tuple(name for name in strategies_of(framework) if defaults(framework, name).entry_point == script)
+
+
 def strategies_of(framework: str) -> tuple[str, ...]:
     """The strategies that `framework` can be distributed with."""
     return tuple(_table()[framework]["strategies"])

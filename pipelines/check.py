@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,8 @@ def check(environment: Environment, root: Path | None = None, strategy: str | No
     """
     file = environment_file(environment.name)
     where = places(environment.name, root, strategy) if root else {}
-    problems = [*_unknown_instance_types(environment), *_other_architectures(environment), *capacity.problems(environment)]
+    unknown = list(_unknown_instance_types(environment))
+    problems = [*unknown, *_other_architectures(environment, {problem.key for problem in unknown}), *capacity.problems(environment)]
     problems += fabric.problems(environment.training)
     problems += _missing_scripts(environment, root, environment.training.entry_point)
     if problems:
@@ -86,12 +87,14 @@ def _on_cpu_images(environment: Environment) -> Iterator[tuple[str, str]]:
     yield "endpoint", environment.endpoint.instance_type
 
 
-def _other_architectures(environment: Environment) -> Iterator[Problem]:
+def _other_architectures(environment: Environment, unknown: Collection[str]) -> Iterator[Problem]:
     """AWS's images are built for x86 and for GPUs: elsewhere the container would not start, or not see the accelerator."""
     sections = dict(_on_cpu_images(environment))
     if environment.training.image_uri is None:
         sections["training"] = environment.training.instance_type
     for section, instance_type in sections.items():
+        if f"{section}.instance_type" in unknown:
+            continue
         if tables.is_arm(instance_type) or tables.has_other_accelerators(instance_type):
             kind = "an Arm processor" if tables.is_arm(instance_type) else "accelerators that are no GPUs"
             message = f"has {kind}, for which the images in pipelines/launch/images.yaml are not made"

@@ -12,6 +12,7 @@ import yaml
 
 from config.errors import Problem
 from config.settings import Framework, Training
+from pipelines.launch.mpi_options import variables_in
 
 PROVIDER = "FI_PROVIDER"
 REQUIRE = "SHOAL_REQUIRE_EFA"
@@ -61,15 +62,21 @@ def problems(training: Training) -> Iterator[Problem]:
         message = f"{training.instance_type} has no EFA; instance types with EFA are {some} and {len(efa_instance_types()) - 3} others"
         related = ("training.instance_type",)
         yield Problem("training.require_efa", message, "choose one of them, or leave require_efa out", True, related)
-    elif training.environment.get(PROVIDER, "efa") != "efa":
-        message = (
-            f"training.environment.{PROVIDER} = {training.environment[PROVIDER]} keeps the traffic off EFA, so the job would always fail"
-        )
-        related = (f"training.environment.{PROVIDER}",)
-        yield Problem("training.require_efa", message, f"remove {PROVIDER}, or leave require_efa out", True, related)
+    elif other := _other_provider(training):
+        key, shown = other
+        message = f"{shown} keeps the traffic off EFA, so the job would always fail"
+        yield Problem("training.require_efa", message, f"remove {PROVIDER}, or leave require_efa out", True, (key,))
     elif training.framework is Framework.TENSORFLOW:
         message = "the TensorFlow scripts do not look which network they use, so nothing would be required"
         yield Problem("training.require_efa", message, "leave it out, or train with PyTorch", True, ("training.framework",))
+
+
+def _other_provider(training: Training) -> tuple[str, str] | None:
+    """Where another provider than EFA's is asked for: the key, and how it stands there."""
+    asked, passed = training.environment.get(PROVIDER, "efa"), variables_in(training.custom_mpi_options).get(PROVIDER, "efa")
+    if asked != "efa":
+        return f"training.environment.{PROVIDER}", f"training.environment.{PROVIDER} = {asked}"
+    return ("training.custom_mpi_options", f"training.custom_mpi_options -x {PROVIDER}={passed}") if passed != "efa" else None
 
 
 def notices(training: Training) -> Iterator[str]:

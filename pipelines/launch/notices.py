@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from config.settings import Collective, Framework, Strategy, Training
 from pipelines.launch import own_image, tables
 from pipelines.launch.availability import has_horovod
-from pipelines.launch.contract import Contract, Horovod, Mirrored, ParameterServer, SmddpAllGather, SmddpAllReduce
+from pipelines.launch.contract import Contract, Horovod, Mirrored, MultiWorkerMirrored, ParameterServer, SmddpAllGather, SmddpAllReduce
 from pipelines.launch.obstacles import STARTS_RANKS
 
 BY_PYTORCH = ("NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT")
@@ -19,10 +19,18 @@ def notices_of(training: Training, region: str, contract: Contract, swapped: boo
     yield from own_image.notices_of(training, region, contract.label)
     yield from _unread(training, contract, swapped)
     yield from _overwritten(training, contract)
+    if contract.launcher in STARTS_RANKS and _share_gpus(training):
+        gpus = tables.gpu_count(training.instance_type)
+        yield (
+            f"training.processes_per_host: {training.processes_per_host} ranks share the {gpus} GPUs of each {training.instance_type}; "
+            "NCCL takes one rank per GPU"
+        )
     if isinstance(contract, SmddpAllReduce | SmddpAllGather):
         yield from _smddp_notices(training, contract)
     if isinstance(contract, Horovod) and not has_horovod(training):
         yield "horovod in requirements.txt is compiled on every instance at the start: that needs a compiler and a way to a package index"
+    if isinstance(contract, MultiWorkerMirrored) and training.instance_count == 1:
+        yield "training.instance_count is 1: multi_worker_mirrored runs, but it is made for several; strategy: mirrored needs no cluster"
     if isinstance(contract, ParameterServer | Mirrored):
         yield from _device_notices(training, contract)
     yield from _image_notices(training)
@@ -60,8 +68,13 @@ def _smddp_notices(training: Training, contract: SmddpAllReduce | SmddpAllGather
         yield f"training.framework_version: {release.notice}"
     if training.instance_count == 1:
         yield "training.instance_count is 1: smddp runs, but it is made for traffic between nodes and gains nothing on one"
-    if count:
+    if count and not _share_gpus(training):
         yield f"training.processes_per_host: the toolkit starts {count} ranks on each instance; AWS documents smddp with one per GPU"
+
+
+def _share_gpus(training: Training) -> bool:
+    gpus = tables.gpu_count(training.instance_type)
+    return gpus is not None and (training.processes_per_host or 0) > gpus
 
 
 def _device_notices(training: Training, contract: Contract) -> Iterator[str]:

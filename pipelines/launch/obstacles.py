@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 from config.errors import Problem
 from config.settings import Collective, Framework, Launcher, Strategy, Training
-from config.strategies import strategies_of
+from config.strategies import defaults, strategies_of, strategies_with_script
 from pipelines.launch import built_image, own_image, tables
-from pipelines.launch.availability import SMDDP, fallbacks_of
-from pipelines.launch.contract import OPTIMIZE_SDP, Contract
+from pipelines.launch.availability import SMDDP, fallbacks_of, is_former
+from pipelines.launch.contract import OPTIMIZE_SDP, Contract, SmddpAllGather, SmddpAllGatherByMpirun, SmddpAllReduce
 from pipelines.launch.mpi_options import mistakes_in
-from pipelines.launch.source_code import REQUIREMENTS, SourceCode, is_ours
+from pipelines.launch.source_code import REQUIREMENTS, SourceCode, is_ours, script_of
 
 MAX_VALUE = 2500  # botocore, sagemaker HyperParameterValue
 STARTS_RANKS = ("mpirun", "torchrun")
@@ -27,15 +27,17 @@ def in_strategy(training: Training, strategy: Strategy) -> Iterator[Problem]:
     if training.strategy not in allowed:
         message = f"is not a strategy of {training.framework}; these are: {', '.join(allowed)}"
         yield Problem("training.strategy", message, "choose one of them, or another framework", str(training.strategy))
+        return
     yield from _collective_problems(training)
     yield from _fallback_problems(training)
     yield from _host_problems(training, strategy)
+    yield from _script_problems(training, strategy)
 
 
-def in_images(training: Training, region: str, code: SourceCode) -> Iterator[Problem]:
+def in_images(training: Training, strategy: Strategy, region: str, code: SourceCode) -> Iterator[Problem]:
     """What is wrong with the images, whatever runs in them. A version without a row is none where `image_uri` names the image."""
     if training.image_uri is None:
-        yield from _version_problems(training)
+        yield from _version_problems(training, strategy)
     row = tables.image_tags(training.framework).get(training.framework_version)
     lacking = row is not None and row.missing and not own_image.is_unknown(training)
     if row and lacking and is_ours(training) and not code.installs(row.missing):
@@ -54,7 +56,7 @@ def in_options(training: Training, contract: Contract, swapped: bool) -> Iterato
     """Options that do not do what they look like, or that nothing reads; of a swapped strategy the latter are notices."""
     key, options = "training.custom_mpi_options", training.custom_mpi_options
     if contract.launcher == "mpirun":
-        for message, advice in mistakes_in(options):
+        for message, advice in mistakes_in(options, _passed(training, contract)):
             yield Problem(key, message, advice, options)
     elif options and not swapped:
         message = f"is only read by mpirun, and {contract.label} is started by {contract.launcher}"
@@ -69,6 +71,13 @@ def in_options(training: Training, contract: Contract, swapped: bool) -> Iterato
     yield from _hidden_smddp(training, contract)
 
 
+def _passed(training: Training, contract: Contract) -> tuple[str, ...]:
+    """The variables that mpirun is given whatever `custom_mpi_options` say."""
+    runner = "smddp" if isinstance(contract, SmddpAllReduce) else "horovod"
+    ours = (OPTIMIZE_SDP,) if isinstance(contract, SmddpAllGatherByMpirun) else ()
+    return (*tables.passed_by_toolkit(runner, training.instance_type), *ours)
+
+
 def _collective_problems(training: Training) -> Iterator[Problem]:
     is_smddp = (training.framework, training.strategy) == (Framework.PYTORCH, Strategy.SMDDP)
     if training.collective is Collective.ALLGATHER and training.strategy in SMDDP and not is_smddp:
@@ -80,7 +89,7 @@ def _collective_problems(training: Training) -> Iterator[Problem]:
         yield Problem("training.launcher", message, "remove it, or set collective: allgather", str(training.launcher))
 
 
-def _version_problems(training: Training) -> Iterator[Problem]:
+def _version_problems(training: Training, strategy: Strategy) -> Iterator[Problem]:
     """Without a row there is no image to choose; with one, ours needs a Python that is new enough."""
     framework, version, ours = training.framework, training.framework_version, is_ours(training)
     least, python = tables.least_python(framework), tables.python_of(framework, version)
@@ -90,7 +99,7 @@ def _version_problems(training: Training) -> Iterator[Problem]:
     if ours and python and tables.ordered(python) < tables.ordered(least):
         message = f"AWS's image of it has Python {python}, and {training.source_dir} needs {least}; known: {', '.join(able)}"
         yield Problem(_VERSION, message, f"{advice}, or name a source_dir of your own", version)
-    elif version not in rows:
+    elif version not in rows and not (strategy in SMDDP and is_former(training)):
         message = f"is not in the table of images; known: {', '.join(able)}"
         yield Problem(_VERSION, message, f"{advice}, or name an image of it in training.image_uri", version)
 
@@ -115,11 +124,23 @@ def _hidden_smddp(training: Training, contract: Contract) -> Iterator[Problem]:
     if (given := training.environment.get(OPTIMIZE_SDP)) is not None:
         message = "is what collective: allgather with launcher: mpirun sets, on every rank"
         yield Problem(f"training.environment.{OPTIMIZE_SDP}", message, "remove it, and set those two", given)
-    elsewhere = training.framework is Framework.PYTORCH and training.strategy not in SMDDP
-    if training.hyperparameters.get("backend") == "smddp" and elsewhere:
+    if training.framework is Framework.PYTORCH:
+        yield from _backend_problems(training, contract)
+
+
+def _backend_problems(training: Training, contract: Contract) -> Iterator[Problem]:
+    """The script's own option against the strategy that starts it."""
+    key, backend = "training.hyperparameters.backend", training.hyperparameters.get("backend")
+    if backend == "smddp" and training.strategy not in SMDDP:
         message = f"asks for smddp, and {contract.label} is started without its checks"
         advice = "set strategy: smddp with collective: allgather, or another backend"
-        yield Problem("training.hyperparameters.backend", message, advice, "smddp")
+        yield Problem(key, message, advice, backend)
+    elif backend in ("nccl", "gloo") and isinstance(contract, SmddpAllReduce | SmddpAllGather):
+        message = f"keeps the script off smddp, which {contract.label} is paid for"
+        yield Problem(key, message, "remove it, set backend: smddp, or strategy: torchrun", backend)
+    elif backend == "nccl" and not tables.has_gpus(training.instance_type):
+        message = f"needs GPUs, and {training.instance_type} has none"
+        yield Problem(key, message, "use gloo, or remove it", backend)
 
 
 def _fallback_problems(training: Training) -> Iterator[Problem]:
@@ -132,6 +153,15 @@ def _fallback_problems(training: Training) -> Iterator[Problem]:
     elif fallback not in allowed:
         message = f"must be one that can run where {training.strategy} cannot; for {training.framework}: {', '.join(allowed)}"
         yield Problem("training.fallback", message, f"use {allowed[0]}, or remove it", str(fallback))
+
+
+def _script_problems(training: Training, strategy: Strategy) -> Iterator[Problem]:
+    """A shipped script that was written for another strategy: started by this one, it would train alone, or not at all."""
+    script, own = script_of(training, strategy), defaults(training.framework, strategy).entry_point
+    others = strategies_with_script(training.framework, script)
+    if is_ours(training) and others and script != own:
+        message = f"is {training.source_dir}'s script for {' and '.join(others)}; for {strategy} it is {own}"
+        yield Problem("training.entry_point", message, f"remove it, or set strategy: {others[0]}", script)
 
 
 def _host_problems(training: Training, strategy: Strategy) -> Iterator[Problem]:

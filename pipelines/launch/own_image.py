@@ -108,7 +108,10 @@ def notices_of(training: Training, region: str, label: str) -> Iterator[str]:
     place = _ECR.match(uri)
     if place and place["region"] != region:
         yield f"{KEY} lies in {place['region']}, but the job runs in {region}"
-    if not (_is_from_aws(uri) and tables.starts_toolkit(_repository(uri))):
+    starts_toolkit = _is_from_aws(uri) and tables.starts_toolkit(_repository(uri))
+    if starts_toolkit and aws_image(training) is None:
+        yield f"{KEY} names AWS's image without a tag that says its version: nothing here can check that it is {training.framework_version}"
+    if not starts_toolkit:
         yield f"{KEY} replaces AWS's image: nothing here can check what is in it"
         yield (
             f"{KEY} must set SAGEMAKER_TRAINING_MODULE=sagemaker_{training.framework}_container.training:main in its environment: "

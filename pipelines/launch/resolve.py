@@ -10,24 +10,12 @@ from pathlib import Path
 from config.errors import LaunchError
 from config.hyperparameters import HyperparameterValue
 from config.rules import MAX_HYPERPARAMETERS
-from config.settings import Collective, Framework, Launcher, Strategy, Training
-from config.strategies import defaults
-from pipelines.launch import obstacles, source_code, tables
-from pipelines.launch.availability import SMDDP, blocking, fallbacks_of
-from pipelines.launch.contract import (
-    Contract,
-    Horovod,
-    Mirrored,
-    MultiWorkerMirrored,
-    ParameterServer,
-    PytorchDdp,
-    SingleProcess,
-    SmddpAllGather,
-    SmddpAllGatherByMpirun,
-    SmddpAllReduce,
-    Torchrun,
-)
+from config.settings import Framework, Training
+from pipelines.launch import source_code, tables
+from pipelines.launch.availability import SMDDP
+from pipelines.launch.contract import Contract, Horovod
 from pipelines.launch.notices import notices_of
+from pipelines.launch.refusals import chosen, contract_of, problems_of
 
 CONTAINER_MODEL_DIR = "/opt/ml/model"
 
@@ -91,19 +79,11 @@ def resolve(training: Training, region: str, file: str = "", root: Path | None =
 
     `root` is the repository, in which `source_dir` may have a requirements.txt that mends what an image lacks.
     """
-    code = source_code.read(root, training.source_dir)
-    notices: list[str] = []
-    strategy, problems = training.strategy, list(blocking(training, training.strategy, code))
-    if problems and training.fallback in fallbacks_of(training):
-        strategy = training.fallback
-        notices += [f"{training.strategy} -> {strategy}: {problem.key} = {problem.given}: {problem.message}" for problem in problems]
-        problems = list(blocking(training, strategy, code))
-    contract, swapped = _contract(training, strategy), strategy is not training.strategy
-    problems += [
-        *obstacles.in_strategy(training, strategy),
-        *obstacles.in_images(training, region, code),
-        *obstacles.in_options(training, contract, swapped),
-    ]
+    code = source_code.read(root, training)
+    strategy, why = chosen(training, code)
+    problems = problems_of(training, region, code)
+    notices = [f"{training.strategy} -> {strategy}: {problem.key} = {problem.given}: {problem.message}" for problem in why]
+    contract, swapped = contract_of(training, strategy), strategy is not training.strategy
     if problems:
         raise LaunchError(file, problems)
     backend = _backend(training) if swapped else None
@@ -111,26 +91,9 @@ def resolve(training: Training, region: str, file: str = "", root: Path | None =
         notices.append(f"training.hyperparameters.backend: smddp -> {backend}, because {contract.label} runs without smddp")
     notices += _image_notices(training)
     notices += notices_of(training, region, contract, swapped)
-    script = _entry_point(training, strategy)
+    script = source_code.script_of(training, strategy)
     keys = _hyperparameters(training, region, contract, script)
     return Launch(contract, training.framework, script, *_images(training, region), keys, tuple(notices), backend)
-
-
-def _contract(training: Training, strategy: Strategy) -> Contract:
-    options, ranks = training.custom_mpi_options, training.processes_per_host
-    if strategy is Strategy.SMDDP and training.collective is Collective.ALLGATHER:
-        return SmddpAllGatherByMpirun(options, ranks) if training.launcher is Launcher.MPIRUN else SmddpAllGather(ranks)
-    contracts: dict[Strategy, Contract] = {
-        Strategy.SMDDP: SmddpAllReduce(options, ranks),
-        Strategy.PYTORCHDDP: PytorchDdp(options, ranks),
-        Strategy.TORCHRUN: Torchrun(ranks),
-        Strategy.HOROVOD: Horovod(options, ranks),
-        Strategy.PARAMETER_SERVER: ParameterServer(),
-        Strategy.MULTI_WORKER_MIRRORED: MultiWorkerMirrored(),
-        Strategy.MIRRORED: Mirrored(),
-        Strategy.NONE: SingleProcess(),
-    }
-    return contracts[strategy]
 
 
 def _backend(training: Training) -> str | None:
@@ -138,13 +101,6 @@ def _backend(training: Training) -> str | None:
     if training.framework is not Framework.PYTORCH or training.strategy not in SMDDP or training.hyperparameters.get("backend") != "smddp":
         return None
     return "nccl" if tables.has_gpus(training.instance_type) else "gloo"
-
-
-def _entry_point(training: Training, strategy: Strategy) -> str:
-    """The script of the strategy that runs, unless the environment names another than ours for the strategy that was chosen."""
-    own = defaults(training.framework, training.strategy).entry_point
-    named = "entry_point" in training.model_fields_set and not (source_code.is_ours(training) and training.entry_point == own)
-    return training.entry_point if named or strategy is training.strategy else defaults(training.framework, strategy).entry_point
 
 
 def _hyperparameters(training: Training, region: str, contract: Contract, script: str) -> dict[str, str]:

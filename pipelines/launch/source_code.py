@@ -1,4 +1,4 @@
-"""A source folder in; what it tells the training toolkit beyond its scripts out: packages to install, and whether it is one itself."""
+"""A training section and the repository in; what its source folder and its recipe say beyond their scripts out, and which script runs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from config.settings import Training
+from config.settings import Strategy, Training
 from config.strategies import defaults
+from pipelines.launch import recipes
 
 REQUIREMENTS = "requirements.txt"
 SETUP = "setup.py"
@@ -23,23 +24,43 @@ class SourceCode:
     is_package: bool = False
     """Whether setup.py is in it: the toolkit then installs it and starts a module."""
 
+    recipe: str | None = None
+    """Every line of the recipe of `training.build_image` that is no comment; None where there is none at hand."""
+
     def installs(self, requirement: str) -> bool:
         """Whether the package that `requirement` (`tf_keras~=2.21.0`) names is in requirements.txt."""
         return bool(_names(requirement) & self.requirements)
 
 
-def read(root: Path | None, source_dir: str) -> SourceCode:
-    """The folder `source_dir` of the repository at `root`; an empty one if there is none."""
-    if root is None or not (root / source_dir).is_dir():
+def read(root: Path | None, training: Training) -> SourceCode:
+    """What `training` names of the repository at `root`; empty if there is none."""
+    if root is None:
         return SourceCode()
-    requirements = root / source_dir / REQUIREMENTS
+    folder = root / training.source_dir
+    requirements = folder / REQUIREMENTS
     text = requirements.read_text(encoding="utf-8", errors="replace") if requirements.is_file() else ""
-    return SourceCode(_names(text), (root / source_dir / SETUP).is_file())
+    return SourceCode(_names(text), (folder / SETUP).is_file(), _recipe(root, training))
+
+
+def script_of(training: Training, strategy: Strategy) -> str:
+    """The script of the strategy that runs, unless the environment names another than ours for the strategy that was chosen."""
+    own = defaults(training.framework, training.strategy).entry_point
+    named = "entry_point" in training.model_fields_set and not (is_ours(training) and training.entry_point == own)
+    return training.entry_point if named or strategy is training.strategy else defaults(training.framework, strategy).entry_point
 
 
 def is_ours(training: Training) -> bool:
     """Whether `source_dir` is this project's own, whose needs are known."""
     return PurePosixPath(training.source_dir) == PurePosixPath(defaults(training.framework, training.strategy).source_dir)
+
+
+def _recipe(root: Path, training: Training) -> str | None:
+    """A recipe that is in the table is a folder of the repository; any other is refused elsewhere."""
+    folder = root / recipes.FOLDER / (training.build_image or "")
+    if training.build_image not in recipes.names() or not folder.is_dir():
+        return None
+    texts = (path.read_text(encoding="utf-8", errors="replace") for path in sorted(folder.rglob("*")) if path.is_file())
+    return "\n".join(line for text in texts for line in text.splitlines() if not line.lstrip().startswith("#"))
 
 
 def _names(text: str) -> frozenset[str]:

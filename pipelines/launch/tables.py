@@ -90,8 +90,10 @@ class Mpirun:
     """Option that cannot be given to what it would do, and what to do instead."""
     variables: Mapping[str, str | None]
     """Environment variables that the toolkit passes, with their values; None where only the job knows."""
-    smddp_variables: tuple[str, ...]
-    """Those that it passes to smddp's ranks only."""
+    runner_variables: Mapping[str, tuple[str, ...]]
+    """Those that one of its runners (smddp, horovod) passes alone, as shell patterns."""
+    instance_variables: Mapping[str, tuple[str, ...]]
+    """Those that it passes on one instance type."""
     parameters: Mapping[str, str | None]
     """MCA parameters, likewise."""
 
@@ -106,6 +108,12 @@ def _table(name: str) -> dict[str, Any]:
 def smddp_releases(framework: str) -> dict[str, SmddpRelease]:
     """Framework version to the smddp release in its image; versions without smddp have no entry."""
     return {version: SmddpRelease(**row) for version, row in _table("smddp")[framework].items()}
+
+
+def former_smddp_releases(framework: str) -> dict[str, str]:
+    """Framework version, older than those of `smddp_releases`, to which page of AWS's last named which smddp for it."""
+    rows = _table("smddp")["former_releases"][framework].items()
+    return {version: f"{row['until']}: version {row['smddp_version']}" for version, row in rows}
 
 
 def smddp_allgather_since() -> str:
@@ -199,7 +207,16 @@ def mpirun() -> Mpirun:
     table = _table("mpirun")
     words = {name: count for count, names in table["words"].items() for name in names.split()}
     refused = {name: (row["what"], row["instead"]) for row in table["refused"] for name in row["names"].split()}
-    return Mpirun(words, refused, table["variables"], tuple(table["smddp_variables"]), table["parameters"])
+    runners = {name: tuple(names) for name, names in table["runner_variables"].items()}
+    rows = [(each, name) for row in table["instance_variables"] for each in row["types"].split() for name in row["names"]]
+    instances = {each: tuple(name for other, name in rows if other == each) for each, _ in rows}
+    return Mpirun(words, refused, table["variables"], runners, instances, table["parameters"])
+
+
+def passed_by_toolkit(runner: str, instance_type: str) -> tuple[str, ...]:
+    """Environment variables, as shell patterns, that the toolkit's `runner` (smddp, horovod) gives mpirun on this instance type."""
+    table = mpirun()
+    return (*table.variables, *table.runner_variables[runner], *table.instance_variables.get(instance_type, ()))
 
 
 def ordered(version: str) -> tuple[int, ...]:
@@ -236,6 +253,12 @@ def gpus(instance_type: str) -> Gpus | None:
     """What is known of the instance type's GPUs; None if it has none or nothing is."""
     row = _table("instances")["cuda"].get(instance_type.split(".")[1])
     return Gpus(**row) if row else None
+
+
+@cache
+def gpu_count(instance_type: str) -> int | None:
+    """How many GPUs a node of this type has; None where it has none or nobody says."""
+    return next((count for count, names in _table("instances")["gpu_counts"].items() if instance_type in names.split()), None)
 
 
 def has_other_accelerators(instance_type: str) -> bool:

@@ -37,8 +37,15 @@ def test_smddp_on_p5_is_one_line_that_says_what_can_run() -> None:
         check(changed(training={"instance_type": "ml.p5.48xlarge"}))
     (line,) = str(caught.value).splitlines()
     assert line.startswith('environments/golden.yaml: training.instance_type = "ml.p5.48xlarge": smddp cannot run on this instance type')
-    wanted = ("ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.p3dn.24xlarge", "training.strategy: torchrun", "training.fallback: torchrun")
+    wanted = ("ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.p3dn.24xlarge", "training.fallback: torchrun")
+    # Not `strategy: torchrun`: that would be refused for the custom_mpi_options of this file.
     assert [name for name in wanted if name not in line] == []
+
+
+def test_an_arm_type_that_sagemaker_does_not_have_is_one_line() -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(changed(training={"instance_type": "ml.g5g.xlarge"}))
+    assert len(str(caught.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize(

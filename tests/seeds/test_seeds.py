@@ -104,6 +104,26 @@ def test_an_example_that_cannot_run_is_refused_with_the_true_reason(name: str) -
         assert f"training.{wanted}" in line or wanted in line, line
 
 
+@pytest.mark.parametrize(
+    ("name", "image", "title", "smddp"),
+    [
+        ("pytorch-1-8-1-p3dn", "pytorch-training:1.8.1-gpu-py36-cu111-ubuntu18.04", "PyTorch 1.8.1", "1.2.3"),
+        ("pytorch-1-6", None, "PyTorch 1.6.0", "1.0.0"),
+        ("tf-2-4-1-p3dn", "tensorflow-training:2.4.1-gpu-py37-cu110-ubuntu18.04", "TensorFlow 2.4.1", "1.2.0"),
+    ],
+)
+def test_with_a_script_of_that_time_the_reason_is_that_aws_no_longer_lists_its_smddp(
+    name: str, image: str | None, title: str, smddp: str
+) -> None:
+    given = example(name)
+    uri = f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{image}" if image else None
+    changes = {"source_dir": "their_code", "image_uri": uri, "instance_type": "ml.p3dn.24xlarge"}
+    with pytest.raises(ConfigError) as caught:
+        check(given.model_copy(update={"training": given.training.model_copy(update=changes)}))
+    (line,) = str(caught.value).splitlines()
+    assert f"AWS's page no longer lists smddp for {title} (AWS's guide of 2023: version {smddp}); it lists it for: " in line
+
+
 def test_what_torchrun_replaces_is_told() -> None:
     notices = check(example("fallback"))
     assert any(notice.startswith("smddp -> torchrun: training.instance_type = ml.p3.16xlarge") for notice in notices)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from config.settings import Training
-from pipelines.launch import recipes
+from config.errors import LaunchError
+from config.settings import Framework, Strategy, Training
+from pipelines.launch import Horovod, recipes, resolve
 from pipelines.launch.built_image import problems_of
 from pipelines.launch.recipes import content_tag
 
@@ -37,6 +38,24 @@ def test_every_recipe_can_be_trained_with(name: str) -> None:
         {"framework": recipe.framework, "framework_version": recipe.framework_version, "build_image": name}, strict=False
     )
     assert list(problems_of(training)) == []
+
+
+@pytest.mark.parametrize("name", ["pytorch-smddp", "own-container"])
+def test_horovod_is_refused_with_a_recipe_that_has_none(name: str) -> None:
+    training = Training(strategy=Strategy.HOROVOD, framework_version="2.3.0", build_image=name)
+    with pytest.raises(LaunchError, match=f'build_image = "{name}": the recipe does not install Horovod'):
+        resolve(training, "us-east-1", root=ROOT)
+
+
+def test_horovod_runs_with_a_recipe_that_extends_an_image_with_it() -> None:
+    keys: dict[str, Any] = {"framework": Framework.TENSORFLOW, "framework_version": "2.11.0", "build_image": "tensorflow-smddp"}
+    assert type(resolve(Training(strategy=Strategy.HOROVOD, **keys), "us-east-1", root=ROOT).contract) is Horovod
+
+
+def test_horovod_runs_with_a_recipe_that_installs_it(repository: Path) -> None:
+    (repository / "images" / "pytorch-smddp" / "requirements.txt").write_text("horovod==0.28.1\n", encoding="utf-8")
+    training = Training(strategy=Strategy.HOROVOD, framework_version="2.3.0", build_image="pytorch-smddp")
+    assert type(resolve(training, "us-east-1", root=repository).contract) is Horovod
 
 
 @pytest.fixture

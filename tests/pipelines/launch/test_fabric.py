@@ -80,6 +80,10 @@ def test_what_is_told_is_what_the_script_reads() -> None:
             Training(require_efa=True, environment={"FI_PROVIDER": "tcp"}),
             "training.environment.FI_PROVIDER = tcp keeps the traffic off EFA",
         ),
+        (
+            Training(require_efa=True, custom_mpi_options="-verbose -x FI_PROVIDER=tcp"),
+            "training.custom_mpi_options -x FI_PROVIDER=tcp keeps the traffic off EFA",
+        ),
         (Training(require_efa=True, framework=Framework.TENSORFLOW), "the TensorFlow scripts do not look"),
     ],
 )

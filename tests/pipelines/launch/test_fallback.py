@@ -70,6 +70,9 @@ def test_pytorchddp_falls_back_as_smddp_does() -> None:
         ({**TENSORFLOW, "fallback": Strategy.TORCHRUN}, "for tensorflow: horovod, multi_worker_mirrored; use horovod, or remove it"),
         ({"fallback": Strategy.PARAMETER_SERVER}, "must be one that can run where smddp cannot; for pytorch: torchrun; use torchrun"),
         ({"strategy": Strategy.TORCHRUN, "fallback": Strategy.TORCHRUN}, "torchrun needs no fallback; remove it"),
+        ({"strategy": Strategy.NONE, "fallback": Strategy.TORCHRUN}, "none needs no fallback; remove it"),
+        ({**TENSORFLOW, "instance_count": 1, "strategy": Strategy.MIRRORED, "fallback": Strategy.HOROVOD}, "mirrored needs no fallback"),
+        ({**TENSORFLOW, "strategy": Strategy.PARAMETER_SERVER, "fallback": Strategy.HOROVOD}, "parameter_server needs no fallback"),
     ],
 )
 def test_what_would_run_is_in_the_error(keys: dict[str, Any], line: str) -> None:
@@ -85,7 +88,7 @@ def test_a_fallback_that_cannot_run_either_is_refused_with_the_other_one() -> No
         resolve(Training(**{**TENSORFLOW, "framework_version": "2.19.0"}, fallback=Strategy.HOROVOD), "us-east-1")
     (line,) = str(caught.value).splitlines()
     assert "AWS's GPU image of TensorFlow 2.19.0 does not contain Horovod" in line
-    assert line.endswith("or set training.fallback: multi_worker_mirrored")
+    assert line.endswith("or set training.strategy: multi_worker_mirrored, or training.fallback: multi_worker_mirrored")
 
 
 @pytest.mark.parametrize(("fallback", "count"), [(Strategy.HOROVOD, 2), (Strategy.MULTI_WORKER_MIRRORED, 1)])

@@ -6,7 +6,11 @@ import argparse
 
 import pytest
 
-from pipelines.launch.mpi_options import mistakes_in
+from pipelines.launch import tables
+from pipelines.launch.mpi_options import mistakes_in, variables_in
+
+SMDDP = tables.passed_by_toolkit("smddp", "ml.p4d.24xlarge")
+HOROVOD = tables.passed_by_toolkit("horovod", "ml.p4d.24xlarge")
 
 WORKING = [
     "",
@@ -17,6 +21,7 @@ WORKING = [
     "-mca btl_vader_single_copy_mechanism none --mca rmaps_base_verbose 5",
     "--an-option-of-tomorrow value -output-filename out",
     "-x SMDATAPARALLEL_SOMETHING=1",
+    "-x A=a|b;c",
 ]
 
 
@@ -29,7 +34,7 @@ def reaches_mpirun(options: str) -> list[str]:
 
 @pytest.mark.parametrize("options", WORKING)
 def test_options_that_work_are_accepted(options: str) -> None:
-    assert list(mistakes_in(options)) == []
+    assert list(mistakes_in(options, SMDDP)) == []
 
 
 @pytest.mark.parametrize("options", WORKING)
@@ -44,7 +49,7 @@ def test_accepted_options_reach_mpirun_but_for_the_toolkits_own(options: str) ->
 def test_options_that_look_like_help_would_end_the_job_and_are_refused(options: str) -> None:
     with pytest.raises(SystemExit):
         reaches_mpirun(options)
-    assert "the job ends without training" in next(mistakes_in(options))[0]
+    assert "the job ends without training" in next(mistakes_in(options, SMDDP))[0]
 
 
 @pytest.mark.parametrize(
@@ -56,6 +61,12 @@ def test_options_that_look_like_help_would_end_the_job_and_are_refused(options: 
         ("-x A=b c", "`c` belongs to no option before it: mpirun would run it as the program", "write values without white space"),
         ("train.py", "`train.py` belongs to no option before it", "options with their dashes"),
         ("-verbose train.py", "`train.py` belongs to no option before it", "options with their dashes"),
+        ("-verbose train.py more and more", "`train.py` belongs to no option before it", "options with their dashes"),
+        ("-verbose | tee x", "`|` is passed on as it is: no shell reads the line", "write plain options and values"),
+        ("-x A=1 2>&1", "`2>&1` is passed on as it is", "write plain options and values"),
+        ("-x A=$HOME", "`A=$HOME` is passed on as it is", "write plain options and values"),
+        ("-NCCL_DEBUG WARN", "mpirun has no option `-NCCL_DEBUG`", "write --NCCL_DEBUG LEVEL, with two dashes"),
+        ("-xA=1", "mpirun has no option `-xA`", "write `-x NAME=value`"),
         ("-verbose --", "`--` belongs to no option before it", "options with their dashes"),
         ("-np 4", "`-np` is what the toolkit passes itself, from the number of instances", "training.processes_per_host"),
         ("--n 4", "`--n` is what the toolkit passes itself", "training.processes_per_host"),
@@ -82,6 +93,27 @@ def test_options_that_look_like_help_would_end_the_job_and_are_refused(options: 
     ],
 )
 def test_a_trap_is_named_with_what_to_write(options: str, what: str, instead: str) -> None:
-    ((message, advice),) = mistakes_in(options)
+    ((message, advice),) = mistakes_in(options, SMDDP)
     assert what in message
     assert instead in advice
+
+
+@pytest.mark.parametrize("name", ["FI_PROVIDER", "RDMAV_FORK_SAFE", "NCCL_PROTO", "FI_EFA_USE_DEVICE_RDMA", "SAGEMAKER_INSTANCE_TYPE"])
+def test_what_smddps_runner_passes_on_p4d_cannot_be_given_again(name: str) -> None:
+    ((message, advice),) = mistakes_in(f"-verbose -x {name}=1", SMDDP)
+    assert (message, advice) == (f"`-x {name}` is the second one: the toolkit passes {name} itself", "leave it out")
+
+
+@pytest.mark.parametrize("name", ["FI_PROVIDER", "NCCL_MIN_NRINGS", "NCCL_PROTO", "FI_EFA_USE_DEVICE_RDMA", "SM_HOSTS", "PYTHONPATH"])
+def test_what_the_runner_of_horovod_passes_on_p4d_cannot_be_given_again(name: str) -> None:
+    ((message, _),) = mistakes_in(f"-verbose -x {name}=1", HOROVOD)
+    assert f"the toolkit passes {name} itself" in message
+
+
+@pytest.mark.parametrize("name", ["FI_PROVIDER", "NCCL_PROTO", "RDMAV_FORK_SAFE"])
+def test_elsewhere_a_user_may_set_them(name: str) -> None:
+    assert list(mistakes_in(f"-x {name}=1", tables.passed_by_toolkit("horovod", "ml.g5.12xlarge"))) == []
+
+
+def test_the_variables_that_options_set_are_found() -> None:
+    assert variables_in("-verbose -x A=1 --x B=c=d -x C -map-by slot") == {"A": "1", "B": "c=d"}

@@ -42,6 +42,10 @@ def test_a_strategy_of_the_other_framework_is_refused_with_those_that_can(framew
     assert f'training.strategy = "{name}": is not a strategy of {framework}; these are: smddp' in lines[0]
 
 
+def test_a_strategy_of_the_other_framework_is_one_line_whatever_else_it_would_need() -> None:
+    assert len(refusals(strategy=Strategy.PARAMETER_SERVER, fallback=Strategy.TORCHRUN)) == 1
+
+
 @pytest.mark.parametrize(
     ("keys", "line"),
     [
@@ -240,6 +244,7 @@ def test_a_requirement_brings_legacy_keras_and_scripts_of_ones_own_need_none(tmp
     ("keys", "notice"),
     [
         ({"strategy": Strategy.MIRRORED, "instance_type": "ml.m5.xlarge"}, "ml.m5.xlarge has none: the replicas share its cores"),
+        ({"strategy": Strategy.MULTI_WORKER_MIRRORED}, "made for several; strategy: mirrored needs no cluster"),
         ({"strategy": Strategy.PARAMETER_SERVER, "instance_count": 3}, "of several GPUs it uses one"),
     ],
 )

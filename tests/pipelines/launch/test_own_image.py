@@ -50,6 +50,11 @@ def test_no_image_has_our_scripts_python_with_a_framework_that_does_not_exist_fo
         notices("mine/image:1", framework_version="1.8.1")
 
 
+def test_an_image_of_aws_by_digest_is_a_notice() -> None:
+    (line,) = notices(f"{REGISTRY}/pytorch-training@sha256:{'0' * 64}", framework_version="2.1.0")
+    assert line.endswith("names AWS's image without a tag that says its version: nothing here can check that it is 2.1.0")
+
+
 def test_the_module_is_that_of_the_framework() -> None:
     assert "sagemaker_tensorflow_container.training:main" in notices("mine/image:1", framework=Framework.TENSORFLOW)[1]
 

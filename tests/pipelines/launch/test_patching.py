@@ -35,6 +35,12 @@ def test_other_strategies_are_shown_every_patched_version() -> None:
     assert line.endswith("patched: 2.6.0, 2.7.1, 2.8.0, 2.9.0, 2.10.0")
 
 
+def test_after_a_swap_the_warning_speaks_of_what_runs() -> None:
+    swapped = Training(instance_type="ml.p5.48xlarge", fallback=Strategy.TORCHRUN)
+    (line,) = warnings_of(swapped, datetime.date(2025, 12, 1))
+    assert line.endswith("patched: 2.6.0, 2.7.1, 2.8.0, 2.9.0, 2.10.0")
+
+
 @pytest.mark.parametrize(
     ("framework", "version", "last"),
     [

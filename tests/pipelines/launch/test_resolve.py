@@ -53,7 +53,9 @@ def refusals(region: str = "us-east-1", **keys: Any) -> list[str]:
 @pytest.mark.parametrize(("case", "keys"), SDK_CASES)
 def test_hyperparameters_equal_what_sdk_v2_emits(case: str, keys: dict[str, Any]) -> None:
     own: dict[str, HyperparameterValue] = {"epochs": 2, "batch-size": 256, "learning-rate": 0.003, "optimizer": "adam"}
-    ours = launch(**{"entry_point": "train.py", **keys}).for_job("s3://code/sourcedir.tar.gz", "job-1", own, "s3://artifacts/training")
+    ours = launch(**{"entry_point": "train.py", "source_dir": "mine", **keys}).for_job(
+        "s3://code/sourcedir.tar.gz", "job-1", own, "s3://artifacts/training"
+    )
     assert ours == golden("sdk_v2")["cases"][case]["hyperparameters"]
 
 
@@ -155,6 +157,14 @@ def test_an_image_of_another_region_is_a_notice() -> None:
             {"collective": Collective.ALLGATHER, "framework_version": "2.0.0"},
             "smddp 1.8.0 in the image of 2.0.0 has no AllGather for FSDP; these have: 2.0.1, 2.1.0, 2.2.0, 2.3.0, 2.4.0, 2.5.1",
         ),
+        (
+            {
+                "collective": Collective.ALLGATHER,
+                "launcher": Launcher.MPIRUN,
+                "custom_mpi_options": "-x SMDATAPARALLEL_OPTIMIZE_SDP=true",
+            },
+            "is the second one: collective: allgather with launcher: mpirun passes it already; remove it",
+        ),
         ({"launcher": Launcher.TORCHRUN}, "smddp's AllReduce is started by mpirun only; remove it, or set collective: allgather"),
         (
             {"environment": {"SMDATAPARALLEL_OPTIMIZE_SDP": "true"}},
@@ -202,6 +212,19 @@ def test_a_launcher_that_nothing_reads_is_a_notice() -> None:
 
 def test_ranks_that_aws_does_not_document_for_smddp_are_a_notice() -> None:
     assert launch(processes_per_host=4).notices[0].endswith("starts 4 ranks on each instance; AWS documents smddp with one per GPU")
+
+
+@pytest.mark.parametrize("strategy", [Strategy.SMDDP, Strategy.TORCHRUN, Strategy.HOROVOD])
+def test_more_ranks_than_gpus_are_one_notice(strategy: Strategy) -> None:
+    said = [line for line in launch(strategy=strategy, processes_per_host=9).notices if "processes_per_host" in line]
+    assert said == [
+        "training.processes_per_host: 9 ranks share the 8 GPUs of each ml.p4d.24xlarge; NCCL takes one rank per GPU",
+    ]
+
+
+@pytest.mark.parametrize("keys", [{"processes_per_host": 8}, {"processes_per_host": 9, "instance_type": "ml.m5.xlarge"}])
+def test_as_many_ranks_as_gpus_and_ranks_on_cpus_are_no_news(keys: dict[str, Any]) -> None:
+    assert launch(strategy=Strategy.TORCHRUN, **keys).notices == ()
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,19 @@ def test_every_smddp_release_has_an_image_and_a_source(framework: Framework) -> 
 
 
 @pytest.mark.parametrize("framework", list(Framework))
+def test_every_former_release_of_smddp_is_before_the_first_row_and_has_its_page(framework: Framework) -> None:
+    former, first = tables.former_smddp_releases(framework), next(iter(tables.smddp_releases(framework)))
+    assert [version for version in former if tables.ordered(version) >= tables.ordered(first)] == []
+    assert all(re.fullmatch(r"AWS's guide of 2023: version [\d.]+", said) for said in former.values())
+
+
+def test_every_type_whose_gpus_are_counted_has_gpus() -> None:
+    counted = [name for name in shapes.instance_types("TrainingInstanceType") if tables.gpu_count(name)]
+    assert len(counted) == 23
+    assert all(tables.has_gpus(name) for name in counted)
+
+
+@pytest.mark.parametrize("framework", list(Framework))
 def test_training_tags_name_their_own_version_and_are_full(framework: Framework) -> None:
     tags = [(version, tag) for version, row in tables.image_tags(framework).items() for tag in (row.training_gpu, row.training_cpu)]
     assert [tag for version, tag in tags if not FULL.match(tag) or not tag.startswith(f"{version}-")] == []

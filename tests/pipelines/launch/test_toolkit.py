@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,24 +25,26 @@ PAGES = ROOT / "docs" / "strategies"
 PROGRAM = Path(__file__).with_name("toolkit_program.py")
 NAMES = strategy_names(ROOT)
 P4D = "ml.p4d.24xlarge"
-BY_INSTANCE = {"FI_PROVIDER", "NCCL_PROTO", "FI_EFA_USE_DEVICE_RDMA"}
-"""Variables that the toolkit passes on some instance types only: elsewhere a user may set them."""
+P3DN = "ml.p3dn.24xlarge"
 
 
 MORE: dict[str, tuple[str, dict[str, Any]]] = {
     "the second host of torchrun": ("torchrun", {"host": "algo-2"}),
     "torchrun on one host": ("torchrun", {"hosts": ["algo-1"]}),
     "smddp on one host": ("smddp", {"hosts": ["algo-1"]}),
+    f"smddp on {P3DN}": ("smddp", {"instance_type": P3DN}),
+    f"smddp on one host on {P3DN}": ("smddp", {"hosts": ["algo-1"], "instance_type": P3DN}),
+    f"horovod on {P3DN}": ("horovod", {"instance_type": P3DN}),
 }
 """What the pages say in words of other hosts: what it is, overlay, what is different."""
 
 
-def job(name: str) -> dict[str, Any]:
+def job(name: str, instance_type: str = P4D, **changes: Any) -> dict[str, Any]:
     """The overlay laid over dev: with as many p4d.24xlarge as the page shows, and epochs alone of the script's own."""
     environment = load_environment("dev", ROOT, name)
     training, hosts = environment.training, tables.strategy(environment.training.strategy).hosts
     count = max(training.instance_count, 2 if hosts.most is None else 1)
-    training = training.model_copy(update={"instance_type": P4D, "instance_count": count})
+    training = training.model_copy(update={"instance_type": instance_type, "instance_count": count})
     own: dict[str, HyperparameterValue] = {
         key: training.hyperparameters[key] for key in ("backend", "epochs") if key in training.hyperparameters
     }
@@ -51,7 +54,8 @@ def job(name: str) -> dict[str, Any]:
         "hyperparameters": sent,
         "hosts": names,
         "host": names[min(1, count - 1)] if _has_tf_config(name) else names[0],
-        "instance_type": P4D,
+        "instance_type": instance_type,
+        **changes,
     }
 
 
@@ -75,7 +79,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, dict[str, An
         variables = {"PATH": f"{python.parent}:{os.defpath}", "SAGEMAKER_BASE_DIR": str(folder / "ml"), "FOUND": str(folder / "found.json")}
         (folder / "ml").mkdir()
         more = MORE if framework == "pytorch" else {}
-        given = json.dumps([*(job(name) for name in names), *(job(name) | changes for name, changes in more.values())])
+        given = json.dumps([*(job(name) for name in names), *(job(name, **changes) for name, changes in more.values())])
         subprocess.run([python, PROGRAM, framework], input=given, env=variables, text=True, capture_output=True, check=True)
         found |= zip([*names, *more], json.loads((folder / "found.json").read_text(encoding="utf-8")), strict=True)
     return found
@@ -117,17 +121,23 @@ def test_the_other_strategies_get_no_cluster(built: Mapping[str, dict[str, Any]]
     assert {name for name in NAMES if built[name]["tf_config"]} == {name for name in NAMES if _has_tf_config(name)}
 
 
-@pytest.mark.parametrize("kind", ["variables", "parameters"])
-def test_what_both_mpi_runners_pass_is_what_the_table_of_traps_says(built: Mapping[str, dict[str, Any]], kind: str) -> None:
-    own = tables.mpirun().variables if kind == "variables" else tables.mpirun().parameters
-    both = [passed(built[name]["command"], kind) for name in ("smddp", "horovod")]
-    assert set(both[0]) & set(both[1]) - BY_INSTANCE == set(own)
+def test_the_parameters_that_both_mpi_runners_pass_are_those_of_the_table_of_traps(built: Mapping[str, dict[str, Any]]) -> None:
+    own = tables.mpirun().parameters
+    both = [passed(built[name]["command"], "parameters") for name in ("smddp", "horovod")]
+    assert set(both[0]) & set(both[1]) == set(own)
     assert [name for name, value in own.items() if value and {each[name] for each in both} != {value}] == []
 
 
-def test_what_smddps_runner_passes_of_the_librarys_own_is_what_the_table_says(built: Mapping[str, dict[str, Any]]) -> None:
-    found = {name for case in ("smddp", "smddp on one host") for name in passed(built[case]["command"], "variables")}
-    assert {name for name in found if name.startswith("SMDATAPARALLEL_")} == set(tables.mpirun().smddp_variables)
+@pytest.mark.parametrize(("runner", "cases"), [("smddp", ("smddp", "smddp on one host")), ("horovod", ("horovod",))])
+@pytest.mark.parametrize("kind", [P4D, P3DN])
+def test_the_variables_that_a_runner_passes_are_those_of_the_table_of_traps(
+    built: Mapping[str, dict[str, Any]], runner: str, cases: tuple[str, ...], kind: str
+) -> None:
+    suffix = "" if kind == P4D else f" on {kind}"
+    found = {name for case in cases for name in passed(built[case + suffix]["command"], "variables")}
+    table = tables.passed_by_toolkit(runner, kind)
+    assert [name for name in found if not any(fnmatchcase(name, pattern) for pattern in table)] == []
+    assert [pattern for pattern in table if not any(fnmatchcase(name, pattern) for name in found)] == []
 
 
 def passed(command: list[str], kind: str) -> dict[str, str]:
