@@ -29,7 +29,7 @@ MAX_ENVIRONMENT_VALUE = 512
 _PLACEHOLDER_ACCOUNT = re.compile(r"^(\d)\1{3}(\d)\2{3}(\d)\3{3}$|^123456789012$")
 _VARIABLE_NAME = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
 _HYPERPARAMETER_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9]*([-_.][A-Za-z0-9]+)*$")
-_RESERVED_VARIABLES = ("SM_", "SAGEMAKER_", "AWS_")
+_RESERVED_VARIABLES = ("SM_", "SAGEMAKER_", "AWS_", "SHOAL_")
 
 
 def is_placeholder_account(account: str) -> bool:
@@ -127,7 +127,8 @@ def _container_environment(environment: Environment) -> Iterator[Problem]:
         if not _VARIABLE_NAME.match(name):
             yield Problem(f"{section}.{name}", "a variable's name is letters, digits and _, no digit first", "rename it", value)
         if name.startswith(_RESERVED_VARIABLES):
-            yield Problem(f"{section}.{name}", "the platform sets variables that start with SM_, SAGEMAKER_ and AWS_", "remove it", value)
+            message = "variables that start with SM_, SAGEMAKER_ and AWS_ are the platform's, those with SHOAL_ Shoal's own"
+            yield Problem(f"{section}.{name}", message, "remove it, or rename it", value)
         if len(value) > MAX_ENVIRONMENT_VALUE:
             message = f"has {len(value)} characters; SageMaker allows {MAX_ENVIRONMENT_VALUE}"
             yield Problem(f"{section}.{name}", message, "put it into a file of source_dir", value)

@@ -12,10 +12,15 @@ import yaml
 
 from config.errors import Problem
 from config.settings import Framework, Training
+from config.strategies import defaults
 
 PROVIDER = "FI_PROVIDER"
 REQUIRE = "SHOAL_REQUIRE_EFA"
 """What training_code/pytorch/fabric.py reads."""
+LOG = "NCCL_DEBUG_FILE"
+_NETWORK = "NCCL_NET"
+_NETWORKS = ("AWS Libfabric", "Libfabric", "OFI")
+"""Names of aws-ofi-nccl's network, over the years; NCCL compares without case."""
 
 
 @cache
@@ -47,9 +52,9 @@ def variables(instance_type: str) -> dict[str, str]:
 
 
 def environment(training: Training) -> dict[str, str]:
-    """The training container's environment: what EFA needs, and over it what the environment file says."""
+    """The training container's environment: what EFA needs, over it what the environment file says, and last what is required."""
     required = {REQUIRE: "1"} if training.require_efa else {}
-    return variables(training.instance_type) | required | training.environment
+    return variables(training.instance_type) | training.environment | required
 
 
 def problems(training: Training) -> Iterator[Problem]:
@@ -61,15 +66,29 @@ def problems(training: Training) -> Iterator[Problem]:
         message = f"{training.instance_type} has no EFA; instance types with EFA are {some} and {len(efa_instance_types()) - 3} others"
         related = ("training.instance_type",)
         yield Problem("training.require_efa", message, "choose one of them, or leave require_efa out", True, related)
-    elif training.environment.get(PROVIDER, "efa") != "efa":
-        message = (
-            f"training.environment.{PROVIDER} = {training.environment[PROVIDER]} keeps the traffic off EFA, so the job would always fail"
-        )
-        related = (f"training.environment.{PROVIDER}",)
-        yield Problem("training.require_efa", message, f"remove {PROVIDER}, or leave require_efa out", True, related)
     elif training.framework is Framework.TENSORFLOW:
         message = "the TensorFlow scripts do not look which network they use, so nothing would be required"
         yield Problem("training.require_efa", message, "leave it out, or train with PyTorch", True, ("training.framework",))
+    else:
+        yield from _opposed(training.environment)
+
+
+def _opposed(given: Mapping[str, str]) -> Iterator[Problem]:
+    """Variables of the environment file with which no job could prove that it uses EFA."""
+    off = "keeps the traffic off EFA, so the job would always fail"
+    reasons = {
+        PROVIDER: (given.get(PROVIDER, "efa") != "efa", off, f"remove {PROVIDER}"),
+        _NETWORK: (given.get(_NETWORK, "OFI").lower() not in map(str.lower, _NETWORKS), off, f"remove {_NETWORK}"),
+        LOG: (
+            "%p" not in given.get(LOG, "%p"),
+            "is the same for all processes, and each must read what its own NCCL says",
+            f"remove {LOG}, write %p into it as in /tmp/nccl.%h.%p.log",
+        ),
+    }
+    for name, (is_wrong, why, advice) in reasons.items():
+        if is_wrong:
+            message, related = f"training.environment.{name} = {given[name]} {why}", (f"training.environment.{name}",)
+            yield Problem("training.require_efa", message, f"{advice}, or leave require_efa out", True, related)
 
 
 def notices(training: Training) -> Iterator[str]:
@@ -79,6 +98,11 @@ def notices(training: Training) -> Iterator[str]:
         yield f"training.environment.{name} = {given} replaces {value}, which {training.instance_type} needs for its traffic to go over EFA"
     if training.environment.get(PROVIDER) == "efa" and not has_efa(training.instance_type):
         yield f"training.environment.{PROVIDER} = efa: {training.instance_type} has no EFA, so libfabric would find no provider"
+    if training.require_efa and training.source_dir != defaults(training.framework, training.strategy).source_dir:
+        yield (
+            f"training.require_efa: nothing is required unless the script in {training.source_dir} calls fabric.prove, as "
+            "training_code/pytorch/train.py does"
+        )
 
 
 def _overruled(needed: Mapping[str, str], given: Mapping[str, str]) -> Iterator[tuple[str, str]]:

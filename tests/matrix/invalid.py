@@ -74,7 +74,7 @@ CASES: tuple[Wrong, ...] = (
     Wrong({"training": {"strategy": "none", "instance_count": 2}}, "training.instance_count = 2", "1"),
     Wrong({"training": {**TF, "strategy": "mirrored", "instance_count": 2}}, "training.instance_count = 2", "1"),
     Wrong({"training": {**TF, "strategy": "parameter_server", "instance_count": 1}}, "training.instance_count = 1", "2"),
-    Wrong({"training": {"processes_per_host": 8}}, "training.processes_per_host = 8", "horovod"),
+    Wrong({"training": {"strategy": "none", "processes_per_host": 8}}, "training.processes_per_host = 8", "mpirun and torchrun"),
     Wrong({"training": {"custom_mpi_options": '-x A="b c"'}}, "training.custom_mpi_options", "without white space"),
     Wrong({"training": {"custom_mpi_options": "-x NCCL_DEBUG=WARN"}}, "training.custom_mpi_options", "--NCCL_DEBUG WARN"),
     Wrong({"training": {"strategy": "torchrun", "custom_mpi_options": "-v"}}, 'training.custom_mpi_options = "-v"', "smddp"),
@@ -83,6 +83,13 @@ CASES: tuple[Wrong, ...] = (
         {"training": {"require_efa": True, "strategy": "none", "instance_type": "ml.m5.xlarge"}}, "training.require_efa = true", "ml.p4d"
     ),
     Wrong({"training": {"require_efa": True, "environment": {"FI_PROVIDER": "tcp"}}}, "training.require_efa = true", "remove FI_PROVIDER"),
+    Wrong({"training": {"require_efa": True, "environment": {"NCCL_NET": "Socket"}}}, "training.require_efa = true", "remove NCCL_NET"),
+    Wrong({"training": {"require_efa": True, "environment": {"NCCL_DEBUG_FILE": "/dev/stdout"}}}, "training.require_efa = true", "%p"),
+    Wrong(
+        {"training": {"require_efa": True, "environment": {"SHOAL_REQUIRE_EFA": "0"}}},
+        'training.environment.SHOAL_REQUIRE_EFA = "0"',
+        "Shoal's own",
+    ),
     Wrong({"training": {**TF, "require_efa": True}}, "training.require_efa = true", "PyTorch"),
     Wrong({"training": BIG | {"instance_count": 128}, "network": {"cidr": "10.20.0.0/20"}}, "training.instance_count = 128", "at most"),
     Wrong({"training": {"other_instance_types": ["ml.p5.48xlarge"]}}, "training.other_instance_types", "ml.p5.48xlarge"),
