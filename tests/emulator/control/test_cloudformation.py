@@ -220,10 +220,11 @@ def test_a_budget_and_who_hears_of_it_live_with_the_stack(account: Account) -> N
         details = {"BudgetName": budget, "BudgetType": "COST", "TimeUnit": "MONTHLY", "BudgetLimit": {"Amount": amount, "Unit": "USD"}}
         notice = {"NotificationType": "ACTUAL", "ComparisonOperator": "GREATER_THAN", "Threshold": 80}
         heard = [{"Notification": notice, "Subscribers": [{"SubscriptionType": "SNS", "Address": {"Ref": "Topic"}}]}]
+        given = {"Budget": details, "NotificationsWithSubscribers": heard, "ResourceTags": [{"Key": "team", "Value": "a"}]}
         return {
             "Topic": topic,
             "Mail": {"Type": "AWS::SNS::Subscription", "Properties": subscription},
-            "Budget": {"Type": "AWS::Budgets::Budget", "Properties": {"Budget": details, "NotificationsWithSubscribers": heard}},
+            "Budget": {"Type": "AWS::Budgets::Budget", "Properties": given},
         }
 
     def limit() -> float:
