@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from config import file_system_rules, network_rules, region_rules, release_rules, schedule_rules
@@ -47,6 +48,7 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
         *region_rules.RULES,
         *release_rules.RULES,
         *schedule_rules.RULES,
+        _alerts,
         _spot,
         _hyperparameters,
         _container_environment,
@@ -78,6 +80,14 @@ def _name_lengths(environment: Environment) -> Iterator[Problem]:
             message = f"the {kind} name {name} would have {len(name)} characters; at most {limit} are allowed"
             advice = f"shorten `project` or `name` by {len(name) - limit}"
             yield Problem("project", message, advice, environment.project, related=("name", "region", "account"))
+
+
+def _alerts(environment: Environment) -> Iterator[Problem]:
+    """One subscription for each address; the second would be a resource that is there already."""
+    given = environment.observability.alert_emails
+    for address, count in Counter(map(str.lower, given)).items():
+        if count > 1:
+            yield Problem("observability.alert_emails", f"names {address} {count} times", "name each address once", list(given))
 
 
 def _spot(environment: Environment) -> Iterator[Problem]:
