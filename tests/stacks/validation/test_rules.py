@@ -155,6 +155,6 @@ def test_a_role_is_passed_by_its_name_to_one_service(statement: dict[str, Any], 
     document = {"PolicyDocument": {"Statement": {"Effect": "Allow", **statement}}}
     found = list(identities.check(template(Policy={"Type": "AWS::IAM::Policy", "Properties": document})))
     assert [finding.rule for finding in found] == [identities.PASS] * count
-    trust = {"AssumeRolePolicyDocument": {"Statement": []}}
+    trust: dict[str, Any] = {"AssumeRolePolicyDocument": {"Statement": []}}
     role = {"Type": "AWS::IAM::Role", "Properties": {**trust, "Policies": [{"PolicyName": "inline", **document}]}}
     assert [finding.rule for finding in identities.check(template(Role=role))] == [identities.PASS] * count
