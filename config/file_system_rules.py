@@ -14,6 +14,7 @@ from config.settings import Environment, InputMode
 
 THROUGHPUTS = (125, 250, 500, 1000)  # of PERSISTENT_2, SSD
 SMALLEST_GIB, STEP_GIB = 1200, 2400
+LARGEST_GIB = 1_200_000  # Shoal's own limit: so many take 1001 addresses, half of a training subnet of the smallest VPC
 
 
 def _presence(environment: Environment) -> Iterator[Problem]:
@@ -30,7 +31,10 @@ def _capacity(environment: Environment) -> Iterator[Problem]:
     if environment.file_system is None:
         return
     given = environment.file_system.storage_capacity_gib
-    if given != SMALLEST_GIB and given % STEP_GIB:
+    if given > LARGEST_GIB:
+        message = f"is more than {LARGEST_GIB} (1.1 PiB), the most that is allowed here: each 1200 GiB may take an address in the subnet"
+        yield Problem("file_system.storage_capacity_gib", message, "use less", given)
+    elif given != SMALLEST_GIB and given % STEP_GIB:
         below = max(SMALLEST_GIB, given - given % STEP_GIB)
         message = f"must be {SMALLEST_GIB}, {STEP_GIB}, or a multiple of {STEP_GIB}"
         advice = f"use {below} or {given - given % STEP_GIB + STEP_GIB}"

@@ -10,6 +10,7 @@ from config.errors import Problem
 from config.regions import az_id_prefixes, region_of_az_id
 from config.settings import Environment
 
+_PRIVATE = tuple(map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))  # RFC 1918
 _SUBNETS = "network.existing.hosting_subnet_ids"
 
 
@@ -35,7 +36,7 @@ def _addresses(environment: Environment) -> Iterator[Problem]:
     except ValueError as error:
         yield Problem("network.cidr", f"is not an address range: {error}", "write it as in 10.20.0.0/16", cidr)
         return
-    if not network.is_private:
+    if not any(network.subnet_of(private) for private in _PRIVATE):
         yield Problem("network.cidr", "is not a private range", "use one inside 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16", cidr)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from config import file_system_rules, network_rules, region_rules, release_rules, schedule_rules
@@ -29,7 +30,7 @@ MAX_ENVIRONMENT_VALUE = 512
 _PLACEHOLDER_ACCOUNT = re.compile(r"^(\d)\1{3}(\d)\2{3}(\d)\3{3}$|^123456789012$")
 _VARIABLE_NAME = re.compile(r"^[a-zA-Z_][a-zA-Z0-9_]*$")
 _HYPERPARAMETER_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9]*([-_.][A-Za-z0-9]+)*$")
-_RESERVED_VARIABLES = ("SM_", "SAGEMAKER_", "AWS_")
+_RESERVED_VARIABLES = ("SM_", "SAGEMAKER_", "AWS_", "SHOAL_")
 
 
 def is_placeholder_account(account: str) -> bool:
@@ -47,6 +48,7 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
         *region_rules.RULES,
         *release_rules.RULES,
         *schedule_rules.RULES,
+        _alerts,
         _spot,
         _hyperparameters,
         _container_environment,
@@ -78,6 +80,14 @@ def _name_lengths(environment: Environment) -> Iterator[Problem]:
             message = f"the {kind} name {name} would have {len(name)} characters; at most {limit} are allowed"
             advice = f"shorten `project` or `name` by {len(name) - limit}"
             yield Problem("project", message, advice, environment.project, related=("name", "region", "account"))
+
+
+def _alerts(environment: Environment) -> Iterator[Problem]:
+    """One subscription for each address; the second would be a resource that is there already."""
+    given = environment.observability.alert_emails
+    for address, count in Counter(map(str.lower, given)).items():
+        if count > 1:
+            yield Problem("observability.alert_emails", f"names {address} {count} times", "name each address once", list(given))
 
 
 def _spot(environment: Environment) -> Iterator[Problem]:
@@ -127,7 +137,8 @@ def _container_environment(environment: Environment) -> Iterator[Problem]:
         if not _VARIABLE_NAME.match(name):
             yield Problem(f"{section}.{name}", "a variable's name is letters, digits and _, no digit first", "rename it", value)
         if name.startswith(_RESERVED_VARIABLES):
-            yield Problem(f"{section}.{name}", "the platform sets variables that start with SM_, SAGEMAKER_ and AWS_", "remove it", value)
+            message = "variables that start with SM_, SAGEMAKER_ and AWS_ are the platform's, those with SHOAL_ Shoal's own"
+            yield Problem(f"{section}.{name}", message, "remove it, or rename it", value)
         if len(value) > MAX_ENVIRONMENT_VALUE:
             message = f"has {len(value)} characters; SageMaker allows {MAX_ENVIRONMENT_VALUE}"
             yield Problem(f"{section}.{name}", message, "put it into a file of source_dir", value)

@@ -23,12 +23,15 @@ _RATE = re.compile(r"rate\((\d+) (minute|hour|day)(s?)\)")
 _CALL = re.compile(r"(cron|at)\(([^()]*)\)")
 _MINUTES = {"minute": 1, "hour": 60, "day": 1440}
 _WEEK_MINUTES = 7 * 1440
+_MAX_RATE_DAYS = 3650
+"""Shoal's own limit: AWS's pages give none, and more is a slip."""
+_DAYS_OF_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def mistakes_in(expression: str, *, takes_at: bool) -> Iterator[str]:
     """What is wrong with `cron(...)`, `rate(...)` or, where it `takes_at`, `at(...)`."""
     if rate := _RATE.fullmatch(expression):
-        yield from _rate_mistakes(int(rate[1]), rate[3] == "s")
+        yield from _rate_mistakes(int(rate[1]), rate[2], rate[3] == "s")
         return
     call = _CALL.fullmatch(expression)
     if call is None or (call[1] == "at" and not takes_at):
@@ -56,11 +59,18 @@ def longest_gap_minutes(expression: str) -> int | None:
     return max(later - earlier for earlier, later in zip(times, [*times[1:], times[0] + _WEEK_MINUTES], strict=True))
 
 
-def _rate_mistakes(value: int, plural: bool) -> Iterator[str]:
+def last_year(expression: str) -> int | None:
+    """The last year in which a right cron expression names a time; None for a rate."""
+    return max(_values(expression.removesuffix(")").split()[5], 1970, 2199, [])) if expression.startswith("cron(") else None
+
+
+def _rate_mistakes(value: int, unit: str, plural: bool) -> Iterator[str]:
     if value == 0:
         yield "the value must be positive"
     elif (value == 1) == plural:
         yield f"write {'one unit without' if value == 1 else 'several units with'} s"
+    elif value * _MINUTES[unit] > _MAX_RATE_DAYS * 1440:
+        yield f"is more than {_MAX_RATE_DAYS} days, the most that is allowed here"
 
 
 def _time_mistakes(text: str) -> Iterator[str]:
@@ -76,10 +86,22 @@ def _cron_mistakes(fields: list[str]) -> Iterator[str]:
         return
     if (fields[2] == "?") == (fields[4] == "?"):
         yield "exactly one of day of month and day of week must be ?"
+    right = True
     for text, (name, low, high, words) in zip(fields, _FIELDS, strict=True):
         wrong = [part for part in text.split(",") if not _is_part(part, name, low, high, words)]
         if wrong:
+            right = False
             yield f"{name} {wrong[0]!r} is not in {low} to {high}{' or ' + words[0] + ' to ' + words[-1] if words else ''}"
+    if right and not _has_days(fields[2], fields[3]):
+        yield f"no month in {fields[3]} has a day in {fields[2]}, so it would never start"
+
+
+def _has_days(days: str, months: str) -> bool:
+    """Whether a day of the month is there in any of the months; with L and W, and where the week decides, always."""
+    if re.search(r"[?LW]", days):
+        return True
+    first = min(_values(days, 1, 31, []))
+    return any(first <= _DAYS_OF_MONTHS[month - 1] for month in _values(months, 1, 12, _MONTHS))
 
 
 def _is_part(part: str, name: str, low: int, high: int, words: list[str]) -> bool:
@@ -89,7 +111,7 @@ def _is_part(part: str, name: str, low: int, high: int, words: list[str]) -> boo
     if name == "day of week" and (part in ("?", "L") or re.fullmatch(r"([1-7]|SUN|MON|TUE|WED|THU|FRI|SAT)(L|#[1-5])", part)):
         return True
     span, slash, step = part.partition("/")
-    if slash and not (step.isdecimal() and int(step) > 0):
+    if slash and not (step.isdecimal() and 0 < int(step) <= high):
         return False
     if span == "*":
         return True

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zoneinfo import available_timezones
 
 from config.errors import Problem
-from config.schedule_expressions import mistakes_in
+from config.schedule_expressions import longest_gap_minutes, mistakes_in
 from config.schedules import MAX_SCHEDULES
 from config.settings import Environment
 
@@ -45,6 +45,18 @@ def _time_zones(environment: Environment) -> Iterator[Problem]:
             yield Problem(f"schedules[{index}].time_zone", message, f"use UTC, or a name such as {near}", schedule.time_zone)
 
 
+def _windows(environment: Environment) -> Iterator[Problem]:
+    """Within a window that is longer than the rate, a start could come after the next one."""
+    for index, schedule in enumerate(environment.schedules):
+        expression, window = f"schedules[{index}].expression", schedule.window_minutes
+        if not schedule.expression.startswith("rate(") or list(mistakes_in(schedule.expression, takes_at=False)):
+            continue
+        every = longest_gap_minutes(schedule.expression)
+        if every is not None and window > every:
+            message = f"is longer than the time between two starts, {every} min"
+            yield Problem(f"schedules[{index}].window_minutes", message, f"use at most {every}", window, (expression,))
+
+
 def _values(environment: Environment) -> Iterator[Problem]:
     for index, schedule in enumerate(environment.schedules):
         for name, value in schedule.parameters.items():
@@ -53,4 +65,4 @@ def _values(environment: Environment) -> Iterator[Problem]:
                 yield Problem(key, f"has {len(str(value))} characters; 1 to {MAX_VALUE} are allowed", "give another value, or none", value)
 
 
-RULES = (_names, _expressions, _time_zones, _values)
+RULES = (_names, _expressions, _time_zones, _windows, _values)

@@ -205,6 +205,7 @@ class Emulator:
         services = {
             **{name: Service({}, guards=guards) for name, guards in refusals.GUARDS.items()},
             "sts": Service(self.identity.operations),
+            "iam": Service({}, guards=self.identity.guards),
             "events": Service(self.events.operations, guards=self.events.guards),
             "lambda": Service({**self.functions.operations, **self.sources.operations, **tagging.operations}, complete=True),
             "cloudformation": Service(self.cloudformation.operations, complete=True),

@@ -7,14 +7,17 @@ type is offered is EC2's word, because SageMaker has no API for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, EndpointConnectionError
 
+from config import file_system_rules
+from config.errors import NOTHING
 from config.names import Names
 from config.settings import Environment
-from lifecycle.errors import refusal
+from lifecycle.errors import error_code, refusal
 from lifecycle.image import Image
 from lifecycle.network_check import Demand, check_network
 from lifecycle.target import Target
@@ -23,6 +26,9 @@ LEAST_BOOTSTRAP_VERSION = 6
 """What the templates' own rule asks for (aws-cdk-lib, DefaultStackSynthesizer)."""
 _BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
 _NEVER_OPTED_OUT = ("opt-in-not-required", "opted-in")
+_WHERE_A_REGION_IS_OFF = ("InvalidClientTokenId", "OptInRequired", "RegionDisabledException", "UnrecognizedClientException")
+"""A region that the account has not enabled knows none of its credentials (IAM user guide, "Manage AWS STS in an AWS Region"; STS API
+reference, RegionDisabledException)."""
 
 
 class State(StrEnum):
@@ -91,7 +97,16 @@ class Doctor:
             return list(ask())
         except (ClientError, BotoCoreError) as error:
             state = State.FAILED if question == "credentials" else State.UNKNOWN
-            return [Finding(question, state, refusal(error), "log in to the account, with a role that may read")]
+            return [Finding(question, state, refusal(error), self._way_in(error))]
+
+    def _way_in(self, error: ClientError | BotoCoreError) -> str:
+        """What to do where AWS did not answer. Good credentials are refused too, in a region that is not enabled."""
+        region, log_in = self.environment.region, "log in to the account, with a role that may read"
+        if isinstance(error, ClientError) and error_code(error) in _WHERE_A_REGION_IS_OFF:
+            return f"{log_in}; if you did, {region} may not be enabled for the account: enable it, or choose another region"
+        if isinstance(error, ConnectTimeoutError | EndpointConnectionError):
+            return f"see whether this machine reaches AWS in {region}: name service, proxy, firewall"
+        return log_in
 
     def _credentials(self) -> Iterator[Finding]:
         caller = self.target.client("sts").get_caller_identity()
@@ -137,9 +152,18 @@ class Doctor:
     def _offerings(self) -> Iterator[Finding]:
         network, environment = self.environment.network, self.environment
         wanted = [(environment.training.instance_type, network.training_az_id)]
+        wanted += [(environment.evaluation.instance_type, network.training_az_id)]  # it runs in the training subnet
         wanted += [(environment.endpoint.instance_type, zone) for zone in network.hosting_az_ids]
-        for instance_type, zone in wanted:
+        for instance_type, zone in dict.fromkeys(wanted):
             yield self._offering(instance_type, zone)
+        for instance_type in self._chosen():
+            if (instance_type, network.training_az_id) not in wanted:
+                yield _only_if_chosen(self._offering(instance_type, network.training_az_id))
+
+    def _chosen(self) -> tuple[str, ...]:
+        """Types that train only in an execution whose parameters ask for them."""
+        training = self.environment.training
+        return tuple(each for each in dict.fromkeys(training.other_instance_types) if each != training.instance_type)
 
     def _offering(self, instance_type: str, zone: str) -> Finding:
         filters = [{"Name": "instance-type", "Values": [instance_type.removeprefix("ml.")]}]
@@ -154,24 +178,22 @@ class Doctor:
 
     def _quotas(self) -> Iterator[Finding]:
         pages = self.target.client("service-quotas").get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
-        values = {each["QuotaName"].lower(): each for page in pages for each in page["Quotas"]}
+        quotas = {each["QuotaName"].lower(): each for page in pages for each in page["Quotas"]}
         for name, needed in self._instances().items():
-            quota = values.get(name.lower())
-            if quota is None:
-                yield Finding(f"quota: {name}", State.UNKNOWN, "Service Quotas has no quota of that name", "look in its console")
-            elif quota["Value"] >= needed:
-                yield Finding(f"quota: {name}", State.OK, f"{quota['Value']:g}, and {needed} needed")
-            else:
-                advice = f"aws service-quotas request-service-quota-increase --service-code sagemaker --quota-code {quota['QuotaCode']}"
-                says = f"{quota['Value']:g}, and {needed} needed; an increase takes hours to days"
-                yield Finding(f"quota: {name}", State.FAILED, says, f"{advice} --desired-value {needed}")
+            yield _quota(name, quotas.get(name.lower()), needed)
+        training = self.environment.training
+        for instance_type in self._chosen():
+            name = f"{instance_type} for {self._training_use()}"
+            yield _only_if_chosen(_quota(name, quotas.get(name.lower()), training.instance_count))
+
+    def _training_use(self) -> str:
+        return "spot training job usage" if self.environment.training.spot else "training job usage"
 
     def _instances(self) -> dict[str, int]:
         """Quota name to how many instances of it one execution uses at a time."""
         environment, training = self.environment, self.environment.training
-        use = "spot training job usage" if training.spot else "training job usage"
         return {
-            f"{training.instance_type} for {use}": training.instance_count,
+            f"{training.instance_type} for {self._training_use()}": training.instance_count,
             f"{environment.evaluation.instance_type} for processing job usage": 1,
             f"{environment.endpoint.instance_type} for endpoint usage": environment.endpoint.instance_count,
         }
@@ -206,7 +228,11 @@ class Doctor:
 
     def _file_system(self) -> Iterator[Finding]:
         wanted = self.environment.file_system
-        if wanted is not None:
+        problems = [problem for rule in file_system_rules.RULES for problem in rule(self.environment)]
+        for problem in problems:
+            given = "" if problem.given is NOTHING else f" = {problem.given}"
+            yield Finding("file system", State.FAILED, f"{problem.key}{given}: {problem.message}", problem.advice)
+        if wanted is not None and not problems:
             says = f"{wanted.deployment_type} with {wanted.storage_capacity_gib} GiB is a combination that FSx for Lustre has"
             yield Finding("file system", State.OK, says)
 
@@ -234,6 +260,24 @@ class Doctor:
         else:
             advice = f"deploy, then `shoal data upload {self.environment.name}`"
             yield Finding("dataset", State.WARNING, f"nothing is at {names.dataset_uri} yet", advice)
+
+
+def _quota(name: str, quota: Mapping[str, Any] | None, needed: int) -> Finding:
+    question = f"quota: {name}"
+    if quota is None:
+        return Finding(question, State.UNKNOWN, "Service Quotas has no quota of that name", "look in its console")
+    if quota["Value"] >= needed:
+        return Finding(question, State.OK, f"{quota['Value']:g}, and {needed} needed")
+    advice = f"aws service-quotas request-service-quota-increase --service-code sagemaker --quota-code {quota['QuotaCode']}"
+    says = f"{quota['Value']:g}, and {needed} needed; an increase takes hours to days"
+    return Finding(question, State.FAILED, says, f"{advice} --desired-value {needed}")
+
+
+def _only_if_chosen(finding: Finding) -> Finding:
+    """The finding about one of training.other_instance_types: an execution with the usual one can run all the same."""
+    if finding.state is not State.FAILED:
+        return finding
+    return replace(finding, state=State.WARNING, says=f"{finding.says} (only executions that choose it need it)")
 
 
 def _split(image: str) -> tuple[str, str, str]:

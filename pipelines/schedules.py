@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from config.errors import Problem
 from config.hyperparameters import as_text
+from config.schedule_expressions import last_year
 from config.schedules import MAX_ALARM_HOURS, silent_hours
-from config.settings import Environment
+from config.section import Settings
+from config.settings import Environment, Evaluation, Training
 
+_LIMITED: dict[str, tuple[type[Settings], str]] = {
+    "InstanceCount": (Training, "instance_count"),
+    "MinAccuracy": (Evaluation, "min_accuracy"),
+}
+"""Parameter of Shoal's pipeline -> the setting whose limits it has."""
 _CONVERSIONS = {"Integer": int, "Float": float}
 
 
@@ -22,8 +30,12 @@ def problems(environment: Environment, definition: Mapping[str, Any]) -> Iterato
             if name not in declared:
                 known = ", ".join(sorted(declared)) or "none"
                 yield Problem(key, f"is no parameter of the pipeline; it declares: {known}", "name one of them", value)
-            elif mistake := _mistake(as_text(value), declared[name]):
+            elif mistake := _mistake(as_text(value), declared[name]) or _beyond(as_text(value), name, environment):
                 yield Problem(key, mistake, "give such a value", value)
+        last = last_year(schedule.expression)
+        if last is not None and last < datetime.now(UTC).year:
+            message = f"its last year, {last}, is past, so it would never start"
+            yield Problem(f"schedules[{index}].expression", message, "give a later year or *, or remove the schedule", schedule.expression)
 
 
 def _mistake(text: str, declared: Mapping[str, Any]) -> str:
@@ -40,6 +52,22 @@ def _mistake(text: str, declared: Mapping[str, Any]) -> str:
     return ""
 
 
+def _beyond(text: str, name: str, environment: Environment) -> str:
+    """What Shoal's own pipeline cannot do although the type is right. Parameters of a pipeline of one's own mean what they mean there."""
+    if environment.pipeline is not None:
+        return ""
+    if name == "InstanceType":
+        training = environment.training
+        allowed = (training.instance_type, *training.other_instance_types)
+        return "" if text in allowed else f"is none that the pipeline's role starts: {', '.join(allowed)} (training.other_instance_types)"
+    if name not in _LIMITED:
+        return ""
+    section, setting = _LIMITED[name]
+    limits = section.model_json_schema()["properties"][setting]
+    low, high = limits["minimum"], limits["maximum"]
+    return "" if low <= float(text) <= high else f"must be from {low:g} to {high:g}"
+
+
 def notices(environment: Environment) -> Iterator[str]:
     """What a schedule does that nobody may expect."""
     for schedule in environment.schedules:
@@ -51,5 +79,5 @@ def notices(environment: Environment) -> Iterator[str]:
         if silent_hours(schedule) is None:
             yield (
                 f"schedule {schedule.name}: {schedule.expression} is too rare for an alarm that waits for its signs, {MAX_ALARM_HOURS} h "
-                "at most); a start that fails rings, one that nobody tries does not"
+                "at most; a start that fails rings, one that nobody tries does not"
             )

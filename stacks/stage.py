@@ -1,4 +1,8 @@
-"""One environment's settings go in; its stacks come out, in the order in which they are deployed."""
+"""One environment's settings go in; its stacks come out.
+
+They are deployed in the order of their dependencies, which is not that of the lines below: data (the key of the network's flow logs),
+network, file-system and image where there are any, pipeline, monitoring. `pipelines/costs/plan.py` shows that order.
+"""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ from emulator.errors import AwsError
 
 PARTITION = "aws"
 ROLE_ARN = re.compile(r"^arn:aws:iam::(\d{12}):role/(?:.*/)?([\w+=,.@-]{1,64})$")
+TAKE_A_BOUNDARY = ("CreateRole", "CreateUser", "PutRolePermissionsBoundary", "PutUserPermissionsBoundary")
 SESSION_NAME = re.compile(r"^[\w+=,.@-]{2,64}$")
 
 
@@ -108,6 +109,18 @@ class Identity:
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
         """The STS operations answered here; moto answers the others."""
         return {"AssumeRole": self._assume_role_api, "GetCallerIdentity": self._get_caller_identity}
+
+    @property
+    def guards(self) -> dict[str, Callable[[ApiCall], None]]:
+        """What IAM refuses and moto would not."""
+        return dict.fromkeys(TAKE_A_BOUNDARY, self._boundary)
+
+    def _boundary(self, call: ApiCall) -> None:
+        """IAM looks a boundary up when it is given. moto has none of AWS's own policies, so those pass."""
+        arn = call.parameters.get("PermissionsBoundary")
+        known = iam_backends[self.account][PARTITION].managed_policies
+        if arn and arn not in known and not arn.startswith("arn:aws:iam::aws:policy/"):
+            raise AwsError("NoSuchEntity", f"Scope ARN: {arn} does not exist or is not attachable.", 404)
 
     def _assume_role_api(self, call: ApiCall) -> Mapping[str, Any]:
         wanted = call.parameters

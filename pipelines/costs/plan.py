@@ -114,11 +114,12 @@ def plan(environment: Environment, notices: Sequence[str] = ()) -> Plan:
 
 
 def _stacks(environment: Environment) -> Iterator[Stack]:
+    """Each after those it needs: the network's flow logs are encrypted with the key in data."""
     names, network = Names(environment), environment.network
     extras = [name for name, wanted in (("NAT gateway", network.nat), ("interface endpoints", network.interface_endpoints)) if wanted]
     made = ["VPC", "subnets", "S3 gateway endpoint", "security groups", "flow logs", *extras]
-    yield Stack(names.stack("network"), "security groups in an existing VPC" if network.existing else ", ".join(made))
     yield Stack(names.stack("data"), "key, buckets, model registry")
+    yield Stack(names.stack("network"), "security groups in an existing VPC" if network.existing else ", ".join(made))
     if environment.file_system:
         yield Stack(names.stack("file-system"), "FSx for Lustre, linked to the data bucket")
     if environment.training.build_image:

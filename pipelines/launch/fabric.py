@@ -12,11 +12,16 @@ import yaml
 
 from config.errors import Problem
 from config.settings import Framework, Training
+from config.strategies import defaults
 from pipelines.launch.mpi_options import variables_in
 
 PROVIDER = "FI_PROVIDER"
 REQUIRE = "SHOAL_REQUIRE_EFA"
 """What training_code/pytorch/fabric.py reads."""
+LOG = "NCCL_DEBUG_FILE"
+_NETWORK = "NCCL_NET"
+_NETWORKS = ("AWS Libfabric", "Libfabric", "OFI")
+"""Names of aws-ofi-nccl's network, over the years; NCCL compares without case."""
 
 
 @cache
@@ -48,9 +53,9 @@ def variables(instance_type: str) -> dict[str, str]:
 
 
 def environment(training: Training) -> dict[str, str]:
-    """The training container's environment: what EFA needs, and over it what the environment file says."""
+    """The training container's environment: what EFA needs, over it what the environment file says, and last what is required."""
     required = {REQUIRE: "1"} if training.require_efa else {}
-    return variables(training.instance_type) | required | training.environment
+    return variables(training.instance_type) | training.environment | required
 
 
 def problems(training: Training) -> Iterator[Problem]:
@@ -62,21 +67,37 @@ def problems(training: Training) -> Iterator[Problem]:
         message = f"{training.instance_type} has no EFA; instance types with EFA are {some} and {len(efa_instance_types()) - 3} others"
         related = ("training.instance_type",)
         yield Problem("training.require_efa", message, "choose one of them, or leave require_efa out", True, related)
-    elif other := _other_provider(training):
-        key, shown = other
-        message = f"{shown} keeps the traffic off EFA, so the job would always fail"
-        yield Problem("training.require_efa", message, f"remove {PROVIDER}, or leave require_efa out", True, (key,))
     elif training.framework is Framework.TENSORFLOW:
         message = "the TensorFlow scripts do not look which network they use, so nothing would be required"
         yield Problem("training.require_efa", message, "leave it out, or train with PyTorch", True, ("training.framework",))
+    else:
+        for key, given in _asked(training):
+            yield from _opposed(key, given)
 
 
-def _other_provider(training: Training) -> tuple[str, str] | None:
-    """Where another provider than EFA's is asked for: the key, and how it stands there."""
-    asked, passed = training.environment.get(PROVIDER, "efa"), variables_in(training.custom_mpi_options).get(PROVIDER, "efa")
-    if asked != "efa":
-        return f"training.environment.{PROVIDER}", f"training.environment.{PROVIDER} = {asked}"
-    return ("training.custom_mpi_options", f"training.custom_mpi_options -x {PROVIDER}={passed}") if passed != "efa" else None
+def _asked(training: Training) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Where the environment file sets variables of the training container: how a message names the place, and the variables."""
+    yield "training.environment.", training.environment
+    yield "training.custom_mpi_options -x ", variables_in(training.custom_mpi_options)
+
+
+def _opposed(place: str, given: Mapping[str, str]) -> Iterator[Problem]:
+    """Variables with which no job could prove that it uses EFA."""
+    off = "keeps the traffic off EFA, so the job would always fail"
+    reasons = {
+        PROVIDER: (given.get(PROVIDER, "efa") != "efa", off, f"remove {PROVIDER}"),
+        _NETWORK: (given.get(_NETWORK, "OFI").lower() not in map(str.lower, _NETWORKS), off, f"remove {_NETWORK}"),
+        LOG: (
+            "%p" not in given.get(LOG, "%p"),
+            "is the same for all processes, and each must read what its own NCCL says",
+            f"remove {LOG}, write %p into it as in /tmp/nccl.%h.%p.log",
+        ),
+    }
+    for name, (is_wrong, why, advice) in reasons.items():
+        if is_wrong:
+            shown = f"{place}{name} = {given[name]}" if place.endswith(".") else f"{place}{name}={given[name]}"
+            key = f"{place}{name}" if place.endswith(".") else place.split()[0]
+            yield Problem("training.require_efa", f"{shown} {why}", f"{advice}, or leave require_efa out", True, (key,))
 
 
 def notices(training: Training) -> Iterator[str]:
@@ -86,6 +107,11 @@ def notices(training: Training) -> Iterator[str]:
         yield f"training.environment.{name} = {given} replaces {value}, which {training.instance_type} needs for its traffic to go over EFA"
     if training.environment.get(PROVIDER) == "efa" and not has_efa(training.instance_type):
         yield f"training.environment.{PROVIDER} = efa: {training.instance_type} has no EFA, so libfabric would find no provider"
+    if training.require_efa and training.source_dir != defaults(training.framework, training.strategy).source_dir:
+        yield (
+            f"training.require_efa: nothing is required unless the script in {training.source_dir} calls fabric.prove, as "
+            "training_code/pytorch/train.py does"
+        )
 
 
 def _overruled(needed: Mapping[str, str], given: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -17,11 +17,30 @@ def check(template: Template) -> Iterator[Finding]:
     """Every broken rule of the template's roles and policies."""
     for logical_id, properties in resources(template, "AWS::IAM::Role"):
         for statement in as_list(properties["AssumeRolePolicyDocument"]["Statement"]):
-            if "Service" in statement.get("Principal", {}) and _ACCOUNT_KEY not in json.dumps(statement.get("Condition", {})):
-                yield Finding(TRUST, logical_id, f"any account's service may assume it; add a condition on {_ACCOUNT_KEY}")
-    for logical_id, properties in resources(template, "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
-        for statement in as_list(properties["PolicyDocument"]["Statement"]):
+            yield from (Finding(TRUST, logical_id, text) for text in _trust_mistakes(statement))
+    for logical_id, document in _documents(template):
+        for statement in as_list(document["Statement"]):
             yield from (Finding(PASS, logical_id, text) for text in _pass_mistakes(statement))
+
+
+def _documents(template: Template) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every policy of identities, with the resource it is written in: policies of their own, and those inside a role."""
+    for logical_id, properties in resources(template, "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
+        yield logical_id, properties["PolicyDocument"]
+    for logical_id, properties in resources(template, "AWS::IAM::Role"):
+        for policy in properties.get("Policies", []):
+            yield logical_id, policy["PolicyDocument"]
+
+
+def _trust_mistakes(statement: Mapping[str, Any]) -> Iterator[str]:
+    if statement["Effect"] != "Allow":
+        return
+    principal = statement.get("Principal", {})
+    named = principal if isinstance(principal, Mapping) else {"AWS": principal}
+    if "*" in as_list(named.get("AWS", [])):
+        yield "anybody may assume it; name who may"
+    if "Service" in named and _ACCOUNT_KEY not in json.dumps(statement.get("Condition", {})):
+        yield f"any account's service may assume it; add a condition on {_ACCOUNT_KEY}"
 
 
 def _pass_mistakes(statement: Mapping[str, Any]) -> Iterator[str]:

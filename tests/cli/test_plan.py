@@ -48,7 +48,7 @@ def test_it_needs_neither_network_nor_credentials_nor_two_seconds() -> None:
 def test_json_has_the_same_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "prod", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert [stack["name"].removeprefix("shoal-mnist-prod-") for stack in shown["stacks"]] == ["network", "data", "pipeline", "monitoring"]
+    assert [stack["name"].removeprefix("shoal-mnist-prod-") for stack in shown["stacks"]] == ["data", "network", "pipeline", "monitoring"]
     (line,) = shown["training"]["lines"]
     assert (line["quantity"], shown["training"]["usd_per_hour"]) == (2, 50.5026)
 

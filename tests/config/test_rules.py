@@ -31,7 +31,7 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"training": {"hyperparameters": {f"h{number}": 1 for number in range(91)}}}, "has 91 entries; SageMaker allows 100 with ours"),
     ({"training": {"environment": {f"V{number}": "1" for number in range(101)}}}, "has 101 entries; SageMaker allows 100"),
     ({"training": {"environment": {"1A": "x"}}}, "a variable's name is letters, digits and _, no digit first"),
-    ({"training": {"environment": {"SM_MODEL_DIR": "x"}}}, "the platform sets variables that start with SM_, SAGEMAKER_ and AWS_"),
+    ({"training": {"environment": {"SM_MODEL_DIR": "x"}}}, "variables that start with SM_, SAGEMAKER_ and AWS_ are the platform's"),
     ({"training": {"environment": {"A": "x" * 513}}}, "has 513 characters; SageMaker allows 512"),
     ({"training": {"entry_point": "../train.py"}}, "must be a .py file inside source_dir"),
     ({"evaluation": {"entry_point": "evaluate.sh"}}, "must be a .py file inside source_dir"),

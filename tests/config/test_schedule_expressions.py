@@ -13,7 +13,11 @@ GOOD = [
     "cron(0 9 ? * 2#1 *)",
     "cron(0 9 ? * FRIL *)",
     "cron(0 9 15W * ? *)",
+    "cron(0 9 29-31 FEB ? *)",
+    "cron(0 9 31 2,3 ? *)",
+    "cron(*/59 9 * * ? *)",
     "rate(1 hour)",
+    "rate(3650 days)",
     "rate(5 minutes)",
 ]
 BAD = [
@@ -27,6 +31,9 @@ BAD = [
     ("cron(0 10 ? * 8 *)", "day of week '8' is not in 1 to 7 or SUN to SAT"),
     ("cron(0 10 * * ? 1969)", "year '1969' is not in 1970 to 2199"),
     ("cron(0/0 10 * * ? *)", "minutes '0/0'"),
+    ("cron(*/60 10 * * ? *)", "minutes '*/60'"),
+    ("cron(0 10 31 2,4 ? *)", "no month in 2,4 has a day in 31, so it would never start"),
+    ("rate(3651 days)", "is more than 3650 days"),
     ("rate(1 hours)", "write one unit without s"),
     ("rate(5 minute)", "write several units with s"),
     ("rate(0 minutes)", "the value must be positive"),

@@ -12,7 +12,14 @@ from lifecycle.target import Target
 from tests.e2e.conftest import Checkout
 
 PIPELINE = "shoal-mnist-mine"
-ENVIRONMENT = 'name: mine\naccount: "111122223333"\nregion: us-east-1\nprotect: false\npipeline: my_pipelines.hello:build\n'
+ENVIRONMENT = """\
+name: mine
+account: "111122223333"
+region: us-east-1
+protect: false
+pipeline: my_pipelines.hello:build
+observability: {alert_emails: [team@example.com, boss@example.com], monthly_budget_usd: 500}
+"""
 MODULE = """
 from pipelines.launch import resolve
 
@@ -50,6 +57,15 @@ def deployed(mine: Checkout) -> str:
     result = mine.run("deploy", "mine", "--local")
     assert result.exit_code == 0, result.output
     return str(re.findall(r"http://localhost:\d+", started.output)[0])
+
+
+def test_a_budget_and_everybody_who_is_mailed_are_deployed(deployed: str) -> None:
+    """Here because this environment's deployment is the cheapest; the pipeline has no part in it."""
+    target = Target("111122223333", "us-east-1", deployed)
+    (budget,) = target.client("budgets").describe_budgets(AccountId="111122223333")["Budgets"]
+    told = {each["Endpoint"] for each in target.client("sns").list_subscriptions()["Subscriptions"]}
+    assert (budget["BudgetName"], float(budget["BudgetLimit"]["Amount"])) == (PIPELINE, 500)
+    assert {"team@example.com", "boss@example.com"} <= told
 
 
 def test_what_is_deployed_is_the_functions_definition(deployed: str) -> None:

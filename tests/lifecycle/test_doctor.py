@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from cli.doctor import needs_of
+from config.file_system import DeploymentType, FileSystem
 from config.loader import load_environment
-from config.settings import Environment
+from config.settings import Environment, InputMode
 from lifecycle.doctor import Doctor, Finding, Needs, State
 from lifecycle.image import Image
 from lifecycle.target import Target
@@ -68,6 +71,57 @@ def test_spot_capacity_has_a_quota_of_its_own(target: Target) -> None:
 def test_an_instance_type_that_the_zone_does_not_have_is_said_with_those_that_have_it(target: Target) -> None:
     found = examined(target, changed(network={"training_az_id": "use1-az5"}))["ml.p4d.24xlarge in use1-az5"]
     assert (found.state, "EC2 offers it in use1-az" in found.says) == (State.FAILED, True)
+
+
+def test_what_only_some_executions_choose_is_a_warning(target: Target) -> None:
+    environment = changed(training={"other_instance_types": ("ml.p3dn.24xlarge",), "instance_count": 2})
+    with quota(target, "ml.p3dn.24xlarge for training job usage", 1):
+        found = examined(target, environment)
+    assert found["quota: ml.p3dn.24xlarge for training job usage"].state is State.WARNING
+    assert "only executions that choose it" in found["quota: ml.p3dn.24xlarge for training job usage"].says
+    assert "ml.p3dn.24xlarge in use1-az4" in found
+
+
+def test_the_evaluations_type_is_looked_for_in_the_training_zone(target: Target) -> None:
+    found = examined(target, changed(evaluation={"instance_type": "ml.p4d.24xlarge"}, network={"training_az_id": "use1-az5"}))
+    assert found["ml.p4d.24xlarge in use1-az5"].state is State.FAILED
+
+
+def test_a_file_system_that_fsx_does_not_have_fails(target: Target) -> None:
+    wrong = FileSystem(deployment_type=DeploymentType.PERSISTENT_2, storage_capacity_gib=3600, throughput_mbps_per_tib=300)
+    environment = changed(data={"input_mode": InputMode.FSX}).model_copy(update={"file_system": wrong})
+    said = [each for each in Doctor(target, environment, needs_of(environment)).findings() if each.question == "file system"]
+    assert [(each.state, each.advice) for each in said] == [(State.FAILED, "use 2400 or 4800"), (State.FAILED, "use 250")]
+
+
+def test_a_way_of_reading_without_its_file_system_fails(target: Target) -> None:
+    found = examined(target, changed(data={"input_mode": InputMode.FSX}))["file system"]
+    assert (found.state, found.says) == (State.FAILED, "data.input_mode = FSx: needs a file system")
+
+
+def test_a_file_system_that_fsx_has_is_fine(target: Target) -> None:
+    environment = changed(data={"input_mode": InputMode.FSX}).model_copy(update={"file_system": FileSystem()})
+    assert examined(target, environment)["file system"].state is State.OK
+
+
+class _RegionThatIsOff(BaseHTTPRequestHandler):
+    """Answers as STS does where the account has not enabled the region: it knows no such credentials."""
+
+    def do_POST(self) -> None:
+        body = b"<ErrorResponse><Error><Code>InvalidClientTokenId</Code><Message>invalid token</Message></Error></ErrorResponse>"
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_credentials_that_a_region_does_not_know_may_be_good_elsewhere() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _RegionThatIsOff) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        (only,) = examined(Target("111122223333", "us-east-1", f"http://127.0.0.1:{server.server_port}"), changed()).values()
+        server.shutdown()
+    assert (only.question, only.state, "InvalidClientTokenId" in only.says) == ("credentials", State.FAILED, True)
+    assert "us-east-1 may not be enabled for the account" in only.advice
 
 
 def test_a_zone_that_the_account_does_not_have_fails(target: Target) -> None:

@@ -42,6 +42,11 @@ def test_a_parameter_that_executions_would_refuse_is_one_problem(parameters: dic
     assert said in problem.message
 
 
+def test_parameters_of_a_pipeline_of_one_s_own_mean_what_they_mean_there() -> None:
+    own = environment(parameters={"InstanceCount": 500}).model_copy(update={"pipeline": "mine:build"})
+    assert list(problems(own, {"Parameters": [{"Name": "InstanceCount", "Type": "Integer"}]})) == []
+
+
 def test_parameters_that_fit_are_none() -> None:
     fitting = {"Epochs": 3, "Rate": 0.1, "Shuffle": True, "InstanceType": "ml.p4d.24xlarge"}
     assert list(problems(environment(parameters=fitting), DEFINITION)) == []
@@ -52,7 +57,7 @@ def test_parameters_that_fit_are_none() -> None:
     [
         ({"paused": True}, "is paused"),
         ({"expression": "rate(1 day)"}, "starts its first execution as soon as it is deployed"),
-        ({"expression": "cron(0 3 1 * ? *)"}, "is too rare for an alarm"),
+        ({"expression": "cron(0 3 1 * ? *)"}, "is too rare for an alarm that waits for its signs, 168 h at most; a start that fails rings"),
     ],
 )
 def test_what_nobody_may_expect_is_said(changes: dict[str, Any], said: str) -> None:

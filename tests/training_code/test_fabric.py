@@ -68,6 +68,7 @@ OFI_TCP = """
 ip-10-0-0-7:101:202 [0] NCCL INFO NET/OFI Selected Provider is tcp;ofi_rxm (found 1 nics)
 ip-10-0-0-7:101:202 [0] NCCL INFO Using network AWS Libfabric
 """
+SELECTED_ONLY = "ip-10-0-0-7:1:2 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 4 nics)\n"
 FAILED_ONLY = "ip-10-0-0-7:1:2 [0] NCCL WARN NET/OFI aws-ofi-nccl initialization failed\n"
 
 
@@ -83,9 +84,23 @@ def test_tcp_is_never_taken_for_efa(log: str) -> None:
     assert nccl_log.parse(log).provider == "tcp"
 
 
-@pytest.mark.parametrize("log", ["", FAILED_ONLY])
+@pytest.mark.parametrize("log", ["", FAILED_ONLY, SELECTED_ONLY, OFI_TCP + SELECTED_ONLY])
 def test_a_log_that_does_not_say_is_unknown(log: str) -> None:
     assert nccl_log.parse(log).provider == "unknown"
+
+
+def test_efa_stays_proven_when_a_second_communicator_selects_it_again() -> None:
+    assert nccl_log.parse(EFA_DIRECT + SELECTED_ONLY).provider == "efa"
+
+
+@pytest.mark.parametrize("written_as", ["algo-1", "algo-1.example.internal"])
+def test_the_log_is_found_under_the_host_s_short_and_its_full_name(tmp_path: Path, written_as: str) -> None:
+    (tmp_path / f"nccl.{written_as}.7.log").write_text(EFA_2020, encoding="utf-8")
+    assert nccl_log.read(f"{tmp_path}/nccl.%h.%p.log", "algo-1.example.internal", 7) == EFA_2020
+
+
+def test_what_is_no_file_is_not_waited_for() -> None:
+    assert nccl_log.read("/dev/stdout", "algo-1", 7) == ""
 
 
 def test_a_fall_back_shows_the_line_that_says_so() -> None:
@@ -104,4 +119,5 @@ def test_a_job_that_requires_efa_fails_on_tcp_before_it_trains(runtime: Runtime,
     outcome = Job(runtime, dataset, tmp_path, ranks=2, launcher="torchrun", environment=two_hosts).run()
     assert outcome.returncode != 0
     assert "require_efa: 2 of 2 ranks do not use EFA; rank 0 uses tcp" in outcome.output
+    assert len(re.findall(r"^.*fabric=tcp efa=0 hosts=2 ranks=2 ", outcome.output, re.MULTILINE)) == 1
     assert "epoch=" not in outcome.output

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from nccl_log import Fabric, parse
+from nccl_log import Fabric, parse, read
 from ranks import Ranks
 
 REQUIRE = "SHOAL_REQUIRE_EFA"
@@ -45,16 +45,19 @@ def prove(ranks: Ranks, environ: Mapping[str, str]) -> str:
     found = look(ranks, environ)
     over_efa = int(ranks.sum(float(found.is_efa))[0])
     on_network = int(ranks.sum(float(found.provider != "loopback"))[0])
+    line = (
+        f"fabric={found.provider} efa={int(over_efa == ranks.world_size)} hosts={hosts(environ)} ranks={ranks.world_size}"
+        f" allreduce_gigabytes_per_second={speed:.3f} evidence={found.evidence!r}"
+    )
     if environ.get(REQUIRE) == "1" and on_network and over_efa < ranks.world_size:
+        if ranks.rank == 0:  # the metric fabric:efa is read from this line, and the caller will not print it
+            print(line, flush=True)
         raise FabricError(
             f"require_efa: {ranks.world_size - over_efa} of {ranks.world_size} ranks do not use EFA; rank {ranks.rank} uses"
             f" {found.provider} ({found.evidence}). Check the security group (all traffic to and from itself), the image (aws-ofi-nccl)"
             " and FI_PROVIDER, or set training.require_efa: false"
         )
-    return (
-        f"fabric={found.provider} efa={int(over_efa == ranks.world_size)} hosts={hosts(environ)} ranks={ranks.world_size}"
-        f" allreduce_gigabytes_per_second={speed:.3f} evidence={found.evidence!r}"
-    )
+    return line
 
 
 def measure(ranks: Ranks) -> float:
@@ -78,8 +81,7 @@ def look(ranks: Ranks, environ: Mapping[str, str]) -> Fabric:
         # smddp connects through libraries of its own; NCCL on the same hosts finds the same network, and says which.
         dist.all_reduce(torch.ones(_ELEMENTS, device=ranks.device), group=dist.new_group(backend="nccl"))
         torch.cuda.synchronize(ranks.device)
-    log = Path(environ["NCCL_DEBUG_FILE"].replace("%h", socket.gethostname()).replace("%p", str(os.getpid())))
-    return parse(log.read_text(errors="replace") if log.exists() else "")
+    return parse(read(environ["NCCL_DEBUG_FILE"], socket.gethostname(), os.getpid()))
 
 
 def without_nccl(host_count: int) -> Fabric:

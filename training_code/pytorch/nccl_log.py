@@ -1,12 +1,14 @@
 """What NCCL logs while it connects goes in; the network that it chose comes out.
 
 aws-ofi-nccl, the plugin that brings EFA to NCCL, says which libfabric provider it selected; NCCL says which network it uses then.
+Only both together are a proof.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 _SELECTED = re.compile(r"NET/OFI Selected [Pp]rovider is (?P<provider>[\w;+-]+)")
 _USING = re.compile(r"(?:Using network|Assigned NET plugin) (?P<network>AWS Libfabric|Libfabric|Socket|IB|[\w-]+)")
@@ -29,17 +31,30 @@ class Fabric:
 
 
 def parse(log: str) -> Fabric:
-    """The provider that a log of NCCL says was chosen. The last word counts: a plugin may select EFA, fail, and leave NCCL to TCP."""
+    """The provider that a log of NCCL says is used. The last word counts: a plugin may select EFA, fail, and leave NCCL to TCP."""
     provider, evidence = "unknown", "NCCL has logged no network"
-    selected = "unknown"
-    for line in log.splitlines():
+    selected, selected_by = "unknown", ""
+    for line in map(str.strip, log.splitlines()):
         if match := _SELECTED.search(line):
-            selected = provider = "tcp" if match["provider"] in _TCP else match["provider"]
-            evidence = line.strip()
+            selected, selected_by = "tcp" if match["provider"] in _TCP else match["provider"], line
+            if selected != provider:  # selected is not yet used
+                provider, evidence = "unknown", line
         elif _FAILED.search(line):
-            selected, provider, evidence = "unknown", "unknown", line.strip()
+            selected, provider, evidence = "unknown", "unknown", line
         elif match := _USING.search(line):
-            networks = {"Socket": "tcp", "IB": "infiniband", "AWS Libfabric": selected, "Libfabric": selected}
-            provider = networks.get(match["network"], "unknown")
-            evidence = evidence if provider == selected and selected != "unknown" else line.strip()
+            over_plugin = match["network"].endswith("Libfabric") and selected != "unknown"
+            provider = selected if over_plugin else {"Socket": "tcp", "IB": "infiniband"}.get(match["network"], "unknown")
+            evidence = selected_by if over_plugin else line
     return Fabric(provider, evidence)
+
+
+def read(pattern: str, host: str, pid: int) -> str:
+    """What the process `pid` on `host` has logged to NCCL_DEBUG_FILE; nothing where that is no file, such as /dev/stdout.
+
+    NCCL writes only the part of the host's name before the first dot for %h.
+    """
+    for name in (host.split(".")[0], host):
+        log = Path(pattern.replace("%h", name).replace("%p", str(pid)))
+        if log.is_file():
+            return log.read_text(errors="replace")
+    return ""

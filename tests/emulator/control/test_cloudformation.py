@@ -212,6 +212,13 @@ def test_a_role_and_its_policies_are_updated_and_deleted_with_the_stack(account:
         account.client("iam").get_role(RoleName=role)
 
 
+def test_a_role_whose_boundary_is_not_there_fails_with_its_stack(account: Account) -> None:
+    name, boundary = unique("stack"), f"arn:aws:iam::{ACCOUNT_ID}:policy/{unique('boundary')}"
+    properties = {"AssumeRolePolicyDocument": json.loads(trust({"Service": "lambda.amazonaws.com"})), "PermissionsBoundary": boundary}
+    stack = account.stack({"Role": {"Type": "AWS::IAM::Role", "Properties": properties}}, name)
+    assert (stack["StackStatus"], boundary in account.failures(name)["Role"]) == ("ROLLBACK_COMPLETE", True)
+
+
 def test_a_budget_and_who_hears_of_it_live_with_the_stack(account: Account) -> None:
     name, budget, topic = unique("stack"), unique("budget"), {"Type": "AWS::SNS::Topic"}
     subscription = {"TopicArn": {"Ref": "Topic"}, "Protocol": "email", "Endpoint": "team@example.com"}
@@ -220,10 +227,11 @@ def test_a_budget_and_who_hears_of_it_live_with_the_stack(account: Account) -> N
         details = {"BudgetName": budget, "BudgetType": "COST", "TimeUnit": "MONTHLY", "BudgetLimit": {"Amount": amount, "Unit": "USD"}}
         notice = {"NotificationType": "ACTUAL", "ComparisonOperator": "GREATER_THAN", "Threshold": 80}
         heard = [{"Notification": notice, "Subscribers": [{"SubscriptionType": "SNS", "Address": {"Ref": "Topic"}}]}]
+        given = {"Budget": details, "NotificationsWithSubscribers": heard, "ResourceTags": [{"Key": "team", "Value": "a"}]}
         return {
             "Topic": topic,
             "Mail": {"Type": "AWS::SNS::Subscription", "Properties": subscription},
-            "Budget": {"Type": "AWS::Budgets::Budget", "Properties": {"Budget": details, "NotificationsWithSubscribers": heard}},
+            "Budget": {"Type": "AWS::Budgets::Budget", "Properties": given},
         }
 
     def limit() -> float:

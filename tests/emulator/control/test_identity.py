@@ -41,6 +41,14 @@ def test_a_session_may_assume_a_role_that_trusts_its_role(account: Account) -> N
     assert made["AssumedRoleUser"]["Arn"].endswith("/further")
 
 
+@pytest.mark.parametrize("operation", ["create_role", "put_role_permissions_boundary"])
+def test_a_boundary_that_is_not_there_is_refused(account: Account, operation: str) -> None:
+    there = account.role({"AWS": ROOT_ARN}).rpartition("/")[2]
+    wanted = {"RoleName": "bounded", "AssumeRolePolicyDocument": "{}"} if operation == "create_role" else {"RoleName": there}
+    with pytest.raises(ClientError, match=r"NoSuchEntity.*policy/not-there does not exist"):
+        getattr(account.client("iam"), operation)(**wanted, PermissionsBoundary="arn:aws:iam::111122223333:policy/not-there")
+
+
 def test_a_request_is_written_down_with_caller_parameters_and_status(account: Account) -> None:
     role = account.role({"AWS": ROOT_ARN})
     with pytest.raises(ClientError):

@@ -65,6 +65,25 @@ def test_a_job_that_requires_efa_is_told_so_and_no_other() -> None:
     assert fabric.environment(Training()) == EFA
 
 
+def test_what_is_required_cannot_be_switched_off_by_a_variable() -> None:
+    training = Training(require_efa=True, environment={"SHOAL_REQUIRE_EFA": "0"})
+    assert fabric.environment(training)["SHOAL_REQUIRE_EFA"] == "1"
+
+
+@pytest.mark.parametrize("given", [{"NCCL_NET": "aws libfabric"}, {"NCCL_DEBUG_FILE": "/tmp/mine.%p.log"}, {"FI_PROVIDER": "efa"}])
+def test_variables_with_which_efa_can_be_proven_are_accepted(given: dict[str, str]) -> None:
+    assert list(fabric.problems(Training(require_efa=True, environment=given))) == []
+
+
+def test_a_script_of_one_s_own_must_look_itself_and_is_told() -> None:
+    (notice,) = fabric.notices(Training(require_efa=True, source_dir="mine"))
+    assert "unless the script in mine calls fabric.prove" in notice
+
+
+def test_the_shipped_scripts_need_no_such_notice() -> None:
+    assert list(fabric.notices(Training(require_efa=True))) == []
+
+
 def test_what_is_told_is_what_the_script_reads() -> None:
     assert f'REQUIRE = "{fabric.REQUIRE}"' in (ROOT / "training_code" / "pytorch" / "fabric.py").read_text()
 
@@ -83,6 +102,14 @@ def test_what_is_told_is_what_the_script_reads() -> None:
         (
             Training(require_efa=True, custom_mpi_options="-verbose -x FI_PROVIDER=tcp"),
             "training.custom_mpi_options -x FI_PROVIDER=tcp keeps the traffic off EFA",
+        ),
+        (
+            Training(require_efa=True, environment={"NCCL_NET": "Socket"}),
+            "training.environment.NCCL_NET = Socket keeps the traffic off EFA",
+        ),
+        (
+            Training(require_efa=True, environment={"NCCL_DEBUG_FILE": "/dev/stdout"}),
+            "training.environment.NCCL_DEBUG_FILE = /dev/stdout is the same for all processes",
         ),
         (Training(require_efa=True, framework=Framework.TENSORFLOW), "the TensorFlow scripts do not look"),
     ],

@@ -132,6 +132,11 @@ def test_a_role_that_any_account_can_have_assumed_is_found() -> None:
     assert list(identities.check(_role({"Condition": {"StringEquals": {"aws:SourceAccount": "111122223333"}}}))) == []
 
 
+@pytest.mark.parametrize("principal", ["*", {"AWS": "*"}, {"AWS": ["arn:aws:iam::111122223333:role/x", "*"]}])
+def test_a_role_that_anybody_may_assume_is_found(principal: Any) -> None:
+    assert only(list(identities.check(_role({"Principal": principal})))) == (identities.TRUST, "Role")
+
+
 TO_SAGEMAKER = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
 PASSED = "arn:aws:iam::111122223333:role/training"
 
@@ -150,3 +155,6 @@ def test_a_role_is_passed_by_its_name_to_one_service(statement: dict[str, Any], 
     document = {"PolicyDocument": {"Statement": {"Effect": "Allow", **statement}}}
     found = list(identities.check(template(Policy={"Type": "AWS::IAM::Policy", "Properties": document})))
     assert [finding.rule for finding in found] == [identities.PASS] * count
+    trust: dict[str, Any] = {"AssumeRolePolicyDocument": {"Statement": []}}
+    role = {"Type": "AWS::IAM::Role", "Properties": {**trust, "Policies": [{"PolicyName": "inline", **document}]}}
+    assert [finding.rule for finding in identities.check(template(Role=role))] == [identities.PASS] * count

@@ -25,8 +25,10 @@ class Subscription(ResourceType):
 
 
 class Budget(ResourceType):
+    """Its tags are sent with CreateBudget, as CloudFormation does; moto keeps none of a budget, so nobody can read them back."""
+
     type_name = "AWS::Budgets::Budget"
-    properties = names("Budget NotificationsWithSubscribers")
+    properties = names("Budget NotificationsWithSubscribers ResourceTags")
 
     def create(self, request: Request) -> Created:
         return self._put(request, request["Budget"].get("BudgetName") or request.generated_name())
@@ -44,7 +46,9 @@ class Budget(ResourceType):
         if limit:
             budget["BudgetLimit"] = {"Amount": str(limit["Amount"]), "Unit": limit["Unit"]}
         notifications = [_notification(each) for each in request.get("NotificationsWithSubscribers", [])]
-        request.client("budgets").create_budget(AccountId=request.account, Budget=budget, NotificationsWithSubscribers=notifications)
+        tags = {"ResourceTags": found} if (found := request.tags("ResourceTags")) else {}
+        client = request.client("budgets")
+        client.create_budget(AccountId=request.account, Budget=budget, NotificationsWithSubscribers=notifications, **tags)
         return Created(name)
 
     def delete(self, request: Request) -> None:
