@@ -167,9 +167,11 @@ def test_jobs_are_called_with_the_pipelines_role_and_named_by_the_execution(acco
     identifier = execution["PipelineExecutionArn"].rpartition("/")[2]
     arn = account.steps(execution)["My_Step"]["Metadata"]["ProcessingJob"]["Arn"]
     calls = [json.loads(line) for line in (account.state_dir / "requests.jsonl").read_text().splitlines()]
-    callers = {json.dumps(call) for call in calls if "CreateProcessingJob" in json.dumps(call) and identifier in json.dumps(call)}
+    callers = [
+        call["caller"] for call in calls if call["operation"] == "CreateProcessingJob" and identifier in json.dumps(call["parameters"])
+    ]
     assert arn.rpartition("/")[2].startswith(f"pipelines-{identifier}-my-step-")
-    assert [f"assumed-role/jobs/SageMaker-pipeline-{identifier}" in call for call in callers] == [True]
+    assert [f"assumed-role/jobs/SageMaker-pipeline-{identifier}" in caller for caller in callers] == [True]
 
 
 def function(account: Account, name: str, code: str) -> str:
