@@ -31,5 +31,6 @@ class FileSystem(Settings):
     """Throughput in MB/s for each TiB: 125, 250, 500 or 1000; PERSISTENT_2 needs it, SCRATCH_2 has a fixed one."""
     compress: bool = True
     """Compress what is stored (LZ4)."""
-    export_changes: bool = True
-    """Copy files that are new or changed on the file system to the data bucket. Deletions are never carried to the bucket."""
+    export_changes: bool = False
+    """Copy files that are new or changed on the file system to the data bucket: only for writers of your own, since training mounts it
+    read-only. Deletions are never carried to the bucket."""

@@ -27,8 +27,8 @@ LEAST_BOOTSTRAP_VERSION = 6
 _BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
 _NEVER_OPTED_OUT = ("opt-in-not-required", "opted-in")
 _WHERE_A_REGION_IS_OFF = ("InvalidClientTokenId", "OptInRequired", "RegionDisabledException", "UnrecognizedClientException")
-"""A region that the account has not enabled knows none of its credentials (IAM user guide, "Manage AWS STS in an AWS Region"; STS API
-reference, RegionDisabledException)."""
+"""How good credentials are refused where the region is not enabled for the account: the first in reports of people whom it happened to,
+RegionDisabledException in the STS API reference; the others are what other services call the same."""
 
 
 class State(StrEnum):

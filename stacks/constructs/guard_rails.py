@@ -51,6 +51,17 @@ def within(limits: Limits, key_arn: str) -> Conditions:
     return conditions
 
 
+def from_file_system(mounted: bool) -> Conditions:
+    """Channels from Lustre read-only; where the environment has no file system none from anybody's in the same VPC.
+
+    StringEquals without IfExists is false for a request that does not have the key, Null says the same for whoever reads the policy.
+    """
+    if not mounted:
+        return {"Null": {"sagemaker:FileSystemId": "true"}}
+    keys = {"sagemaker:FileSystemAccessMode": "ro", "sagemaker:FileSystemType": "FSxLustre"}
+    return {"StringEquals": keys, "Null": dict.fromkeys(keys, "false")}
+
+
 def only(allowed: Mapping[str, Sequence[str]]) -> Conditions:
     """Every value of each key is one of those allowed, and there is at least one."""
     return {"ForAllValues:StringEquals": dict(allowed), "Null": dict.fromkeys(allowed, "false")}

@@ -13,7 +13,8 @@ from constructs import Construct
 from config.names import Names
 from stacks.constructs.data_key import ADMINISTRATION
 
-KEPT_IMAGES = 20
+KEPT_IMAGES = 100
+"""ECR does not know which image is deployed, so this is far more than the recipe changes while one is."""
 _PUSH_ACTIONS = ("ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload", "ecr:PutImage", "ecr:UploadLayerPart")
 
 

@@ -16,7 +16,7 @@ from constructs import Construct
 from config.names import Names
 from pipelines.limits import Limits
 from stacks.constructs.actor_role import ActorRole
-from stacks.constructs.guard_rails import Place, both, inside, only, ours, within
+from stacks.constructs.guard_rails import Place, both, from_file_system, inside, only, ours, within
 from stacks.constructs.job_roles import repository_arn
 
 # SageMaker names what a step creates `pipelines-<execution id>-<step>-<suffix>`, unless the definition names it.
@@ -46,8 +46,8 @@ class PipelineRole(ActorRole):
         on = [self._names.arn("sagemaker", f"{kind.lower()}-job/{_GENERATED}")]
         why = f"SageMaker makes up the {kind.lower()} job's name; this is the documented prefix of pipeline steps."
         rails = both(inside(place), within(limits, key.key_arn))
-        if kind == "Training" and self._names.environment.file_system is None:
-            rails["Null"] |= {"sagemaker:FileSystemId": "true"}  # no channel from a file system of somebody's in the same VPC
+        if kind == "Training":
+            rails = both(rails, from_file_system(self._names.environment.file_system is not None))
         self.allow(f"Start{kind}", [f"sagemaker:Create{kind}Job"], on=on, when=rails, because=why)
         follow = [f"sagemaker:{verb}{kind}Job" for verb in ("Describe", "Stop")]
         self.allow(f"Follow{kind}", ["sagemaker:AddTags", *follow], on=on, when=ours(self._names), because=why)

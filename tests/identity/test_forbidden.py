@@ -217,6 +217,26 @@ def test_a_question_that_is_allowed_is_refused_with_one_thing_changed(roles: Rol
     assert asked == [True, False]
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"sagemaker:FileSystemAccessMode": "rw"},
+        {"sagemaker:FileSystemType": "EFS"},
+        {"sagemaker:FileSystemAccessMode": None},
+        {"sagemaker:FileSystemType": None},
+    ],
+    ids=str,
+)
+def test_a_training_with_a_file_system_reads_it_only(
+    evaluator: Evaluator, templates: dict[str, Templates], changed: dict[str, ContextValue | None]
+) -> None:
+    found = templates["everything"]
+    mounted = {"sagemaker:FileSystemId": "fs-0f", "sagemaker:FileSystemAccessMode": "ro", "sagemaker:FileSystemType": "FSxLustre"}
+    case = Case("pipeline", replace(TRAIN, context={**TRAIN.context, **mounted}), context=changed)
+    roles = Roles(evaluator, found.identity_policies(), found.key_policies())
+    assert [roles.decide(PREFIX + "pipeline", question).allowed for question in (case.allowed, case.forbidden())] == [True, False]
+
+
 @pytest.mark.parametrize("actor", ["pipeline", "training", "evaluation"])
 def test_approval_stays_denied_whatever_else_is_allowed(evaluator: Evaluator, dev: Templates, actor: str) -> None:
     generous = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}

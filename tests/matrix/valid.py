@@ -62,7 +62,7 @@ CASES: dict[str, dict[str, Any]] = {
     "fsx": {**FSX, "file_system": {}},
     "fsx-2": {**FSX, "file_system": PERSISTENT},
     "fsx-large": {**FSX, "file_system": PERSISTENT | {"storage_capacity_gib": 9600, "throughput_mbps_per_tib": 1000}},
-    "fsx-export": {**FSX, "file_system": {"export_changes": False, "compress": False}},
+    "fsx-export": {**FSX, "file_system": {"export_changes": True, "compress": False}},
     "fsx-kept": {"protect": True, **FSX, "file_system": {}},
     # the network
     "nat": {"network": {"nat": True}},

@@ -12,7 +12,7 @@ from stacks.stage import EnvironmentStage
 from tests.stacks.reading import definition, properties, resources
 from tests.stacks.variants import ROOT, variant
 
-PERSISTENT = {"deployment_type": "PERSISTENT_2", "throughput_mbps_per_tib": 250, "storage_capacity_gib": 2400, "export_changes": False}
+PERSISTENT = {"deployment_type": "PERSISTENT_2", "throughput_mbps_per_tib": 250, "storage_capacity_gib": 2400, "export_changes": True}
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +66,14 @@ def test_it_stands_in_the_training_subnet(file_system: Template) -> None:
     assert "NetworkTrainingSubnet" in subnet["Fn::ImportValue"]
 
 
-def test_the_bucket_follows_new_and_changed_files_and_never_deleted_ones(file_system: Template) -> None:
-    association = _only(file_system, "AWS::FSx::DataRepositoryAssociation")
+def test_the_bucket_follows_new_and_changed_files_and_never_deleted_ones_when_the_settings_say_so(persistent: Template) -> None:
+    association = _only(persistent, "AWS::FSx::DataRepositoryAssociation")
     assert association["S3"]["AutoExportPolicy"] == {"Events": ["NEW", "CHANGED"]}
     assert association["S3"]["AutoImportPolicy"] == {"Events": ["NEW", "CHANGED", "DELETED"]}
 
 
-def test_nothing_is_exported_when_the_settings_say_so(persistent: Template) -> None:
-    assert set(_only(persistent, "AWS::FSx::DataRepositoryAssociation")["S3"]) == {"AutoImportPolicy"}
+def test_nothing_is_exported_by_default(file_system: Template) -> None:
+    assert set(_only(file_system, "AWS::FSx::DataRepositoryAssociation")["S3"]) == {"AutoImportPolicy"}
 
 
 def test_it_shows_the_datasets_of_the_data_bucket(file_system: Template) -> None:

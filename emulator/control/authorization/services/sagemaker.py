@@ -78,15 +78,18 @@ def _training(asked: Asked) -> Context:
 
 
 def _file_system(asked: Asked) -> Context:
-    for channel in asked.get("InputDataConfig", []):
-        source = channel.get("DataSource", {}).get("FileSystemDataSource")
-        if source:
-            return _present(
-                FileSystemId=source.get("FileSystemId"),
-                FileSystemType=source.get("FileSystemType"),
-                FileSystemAccessMode=source.get("FileSystemAccessMode"),
-                FileSystemDirectoryPath=source.get("DirectoryPath"),
-            )
+    """Each key has one value: of several channels that of one that may write, so that none hides behind another.
+
+    What SageMaker sends for channels that differ is documented nowhere.
+    """
+    sources = [channel.get("DataSource", {}).get("FileSystemDataSource") for channel in asked.get("InputDataConfig", [])]
+    for source in sorted(filter(None, sources), key=lambda each: each.get("FileSystemAccessMode") != "rw"):
+        return _present(
+            FileSystemId=source.get("FileSystemId"),
+            FileSystemType=source.get("FileSystemType"),
+            FileSystemAccessMode=source.get("FileSystemAccessMode"),
+            FileSystemDirectoryPath=source.get("DirectoryPath"),
+        )
     return {}
 
 

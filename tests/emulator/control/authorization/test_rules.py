@@ -153,3 +153,10 @@ def test_every_operation_that_the_emulator_answers_itself_has_a_rule(tmp_path: P
     emulator.close()
     assert len(own) > 60
     assert own - {(service, operation) for service, rules in RULES.items() for operation in rules} == set()
+
+
+def test_a_channel_that_may_write_does_not_hide_behind_one_that_may_not() -> None:
+    sources = [{"FileSystemId": "fs-1", "FileSystemType": "FSxLustre", "FileSystemAccessMode": mode} for mode in ("ro", "rw")]
+    request = {"TrainingJobName": "x", "InputDataConfig": [{"DataSource": {"FileSystemDataSource": source}} for source in sources]}
+    create, *_ = questions(ApiCall("sagemaker", "CreateTrainingJob", "us-east-1", ME, request), NothingKnown())
+    assert create.context["sagemaker:FileSystemAccessMode"] == "rw"
