@@ -51,7 +51,8 @@ def tear_down(sagemaker: Any, execution_arn: str, deadline: float) -> tuple[bool
         if _unless_gone(sagemaker.delete_endpoint_config, EndpointConfigName=name) is not None:
             deleted.append(f"endpoint-config/{name}")
     for name in sorted(owned.models):
-        if _unless_gone(sagemaker.delete_model, ModelName=name) is not None:
+        # Looked at first: a model that is gone has no tags, and by them alone its deletion is allowed.
+        if _unless_gone(sagemaker.describe_model, ModelName=name) and _unless_gone(sagemaker.delete_model, ModelName=name) is not None:
             deleted.append(f"model/{name}")
     return True, deleted
 

@@ -18,6 +18,7 @@ from pipelines.limits import Limits
 from pipelines.requests import PIPELINE_TAG
 
 Conditions = dict[str, dict[str, Any]]
+_TAG = f"aws:ResourceTag/{PIPELINE_TAG}"
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,27 @@ def only(allowed: Mapping[str, Sequence[str]]) -> Conditions:
 
 
 def ours(names: Names) -> Conditions:
-    """Nothing that is tagged as another pipeline's. Names alone do not tell: `dev-2` begins like `dev`, and SageMaker makes up some.
+    """Only what is tagged as this pipeline's. Names alone do not tell: `dev-2` begins like `dev`, and SageMaker makes up some.
+
+    A definition of one's own need not tag what it makes: there only what is another pipeline's is refused.
+    """
+    if names.environment.pipeline is not None:
+        return ours_or_gone(names)
+    return {"StringEquals": {_TAG: names.pipeline}}
+
+
+def ours_or_gone(names: Names) -> Conditions:
+    """Nothing that is tagged as another pipeline's, under a name that this pipeline gives, or only to look at.
 
     IfExists: what does not exist has no tags, and whoever asks for it must be told so, not that access is denied.
     """
-    return {"StringEqualsIfExists": {f"aws:ResourceTag/{PIPELINE_TAG}": names.pipeline}}
+    return {"StringEqualsIfExists": {_TAG: names.pipeline}}
+
+
+def tagging_new(names: Names, *operations: str) -> Conditions:
+    """Only while something is made, so that what is there already cannot be made to look like ours; and never as another pipeline's."""
+    made = {"StringEquals": {"sagemaker:TaggingAction": [*operations]}}
+    return made | {"StringEqualsIfExists": {f"aws:RequestTag/{PIPELINE_TAG}": names.pipeline}}
 
 
 def both(one: Conditions, other: Conditions) -> Conditions:

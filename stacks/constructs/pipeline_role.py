@@ -16,7 +16,7 @@ from constructs import Construct
 from config.names import Names
 from pipelines.limits import Limits
 from stacks.constructs.actor_role import ActorRole
-from stacks.constructs.guard_rails import Place, both, from_file_system, inside, only, ours, within
+from stacks.constructs.guard_rails import Place, both, from_file_system, inside, only, ours, ours_or_gone, tagging_new, within
 from stacks.constructs.job_roles import repository_arn
 
 # SageMaker names what a step creates `pipelines-<execution id>-<step>-<suffix>`, unless the definition names it.
@@ -48,16 +48,19 @@ class PipelineRole(ActorRole):
         rails = both(inside(place), within(limits, key.key_arn))
         if kind == "Training":
             rails = both(rails, from_file_system(self._names.environment.file_system is not None))
-        self.allow(f"Start{kind}", [f"sagemaker:Create{kind}Job"], on=on, when=rails, because=why)
-        follow = [f"sagemaker:{verb}{kind}Job" for verb in ("Describe", "Stop")]
-        self.allow(f"Follow{kind}", ["sagemaker:AddTags", *follow], on=on, when=ours(self._names), because=why)
+        create = f"Create{kind}Job"
+        self.allow(f"Start{kind}", [f"sagemaker:{create}"], on=on, when=rails, because=why)
+        self.allow(f"Tag{kind}", ["sagemaker:AddTags"], on=on, when=tagging_new(self._names, create), because=why)
+        self.allow(f"Follow{kind}", [f"sagemaker:Describe{kind}Job"], on=on, when=ours_or_gone(self._names), because=why)
+        self.allow(f"Stop{kind}", [f"sagemaker:Stop{kind}Job"], on=on, when=ours(self._names), because=why)
 
     def allow_models(self, place: Place) -> None:
         """Let the pipeline create models, but only here."""
         models = [self._names.arn("sagemaker", f"model/{prefix}") for prefix in (_GENERATED, f"{self._names.pipeline}-*")]
         why = "The model's name is made up by SageMaker, or starts with the pipeline's."
         self.allow("CreateModel", ["sagemaker:CreateModel"], on=models, when=inside(place), because=why)
-        self.allow("SeeModel", ["sagemaker:AddTags", "sagemaker:DescribeModel"], on=models, when=ours(self._names), because=why)
+        self.allow("TagModel", ["sagemaker:AddTags"], on=models, when=tagging_new(self._names, "CreateModel"), because=why)
+        self.allow("SeeModel", ["sagemaker:DescribeModel"], on=models, when=ours_or_gone(self._names), because=why)
 
     def allow_endpoints(self, limits: Limits) -> None:
         """Let the pipeline create endpoints, but only of these instance types and with names of its own."""
@@ -66,9 +69,11 @@ class PipelineRole(ActorRole):
         why = "Endpoints and their configurations are named after the pipeline and the execution."
         types = only({"sagemaker:InstanceTypes": [*limits.instance_types]})
         self.allow("ConfigureEndpoint", ["sagemaker:CreateEndpointConfig"], on=[configs], when=types, because=why)
-        self.allow("CreateEndpoint", ["sagemaker:CreateEndpoint"], on=[endpoints, configs], when=ours(self._names), because=why)
+        self.allow("CreateEndpoint", ["sagemaker:CreateEndpoint"], on=[endpoints, configs], when=ours_or_gone(self._names), because=why)
+        tagging = tagging_new(self._names, "CreateEndpoint", "CreateEndpointConfig")
+        self.allow("TagEndpoint", ["sagemaker:AddTags"], on=[endpoints, configs], when=tagging, because=why)
         described = ["sagemaker:DescribeEndpoint", "sagemaker:DescribeEndpointConfig"]
-        self.allow("SeeEndpoint", ["sagemaker:AddTags", *described], on=[endpoints, configs], when=ours(self._names), because=why)
+        self.allow("SeeEndpoint", described, on=[endpoints, configs], when=ours_or_gone(self._names), because=why)
 
     def allow_registered(self, images: Iterable[str]) -> None:
         """Let the pipeline look up `images`: the registry keeps the digest of a model package's image (AWS managed policy

@@ -51,6 +51,7 @@ class FakeSageMaker:
             "ListModels": lambda **given: self._list("Model", self.models, given),
             "DescribeEndpoint": self._describe_endpoint,
             "DescribeEndpointConfig": self._describe_config,
+            "DescribeModel": self._describe_model,
             "DeleteEndpoint": self._delete_endpoint,
             "DeleteEndpointConfig": self._delete_config,
             "DeleteModel": self._delete_model,
@@ -101,9 +102,14 @@ class FakeSageMaker:
         del self._known(EndpointConfigName, self.configs, "endpoint configuration")[EndpointConfigName]
         return {}
 
-    def _delete_model(self, ModelName: str) -> dict[str, Any]:  # noqa: N803
+    def _describe_model(self, ModelName: str) -> dict[str, Any]:  # noqa: N803
         if ModelName not in self.models:
             raise RefusedError("ValidationException", f'Could not find model "{ARN}model/{ModelName}".')
+        return {"ModelName": ModelName, "ModelArn": f"{ARN}model/{ModelName}", "CreationTime": EPOCH}
+
+    def _delete_model(self, ModelName: str) -> dict[str, Any]:  # noqa: N803
+        if ModelName not in self.models:  # what is gone has no tags, and the role may delete models by them alone
+            raise RefusedError("AccessDeniedException", f"not authorized to perform: sagemaker:DeleteModel on {ARN}model/{ModelName}")
         self.models.remove(ModelName)
         return {}
 
