@@ -33,6 +33,7 @@ from config.loader import environment_file, environment_names, load_environment
 from lifecycle.errors import AWS_ERRORS, LifecycleError, UsageError, refusal
 from pipelines.check import check as check_environment
 from pipelines.launch.patching import warnings_of
+from pipelines.schedules import outdated
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 _CHECKOUT = Path(__file__).resolve().parent.parent
@@ -95,7 +96,8 @@ def _is_valid(workspace: Workspace, name: str) -> bool:
     click.echo(f"{environment_file(name)}: ok ({training.strategy} on {training.instance_count} x {training.instance_type})")
     for notice in notices:
         click.echo(f"{environment_file(name)}: notice: {notice}")
-    for warning in warnings_of(training, datetime.datetime.now(tz=datetime.UTC).date(), workspace.root):
+    today = datetime.datetime.now(tz=datetime.UTC).date()
+    for warning in (*warnings_of(training, today, workspace.root), *outdated(environment, today)):
         click.echo(f"{environment_file(name)}: warning: {warning}")
     return True
 

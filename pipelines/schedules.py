@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import date
 from typing import Any
 
 from config.errors import Problem
@@ -32,10 +32,6 @@ def problems(environment: Environment, definition: Mapping[str, Any]) -> Iterato
                 yield Problem(key, f"is no parameter of the pipeline; it declares: {known}", "name one of them", value)
             elif mistake := _mistake(as_text(value), declared[name]) or _beyond(as_text(value), name, environment):
                 yield Problem(key, mistake, "give such a value", value)
-        last = last_year(schedule.expression)
-        if last is not None and last < datetime.now(UTC).year:
-            message = f"its last year, {last}, is past, so it would never start"
-            yield Problem(f"schedules[{index}].expression", message, "give a later year or *, or remove the schedule", schedule.expression)
 
 
 def _mistake(text: str, declared: Mapping[str, Any]) -> str:
@@ -80,4 +76,15 @@ def notices(environment: Environment) -> Iterator[str]:
             yield (
                 f"schedule {schedule.name}: {schedule.expression} is too rare for an alarm that waits for its signs, {MAX_ALARM_HOURS} h "
                 "at most; a start that fails rings, one that nobody tries does not"
+            )
+
+
+def outdated(environment: Environment, today: date) -> Iterator[str]:
+    """Schedules that will never start again. No mistake of the file, which was right once; and a template must not depend on the day."""
+    for index, schedule in enumerate(environment.schedules):
+        last = last_year(schedule.expression)
+        if last is not None and last < today.year:
+            yield (
+                f"schedules[{index}].expression {schedule.expression}: its last year, {last}, is past, so it starts nothing any more; "
+                "give a later year or *, or remove the schedule"
             )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
 
 from config.schedules import Schedule
 from config.settings import Environment
-from pipelines.schedules import notices, problems
+from pipelines.schedules import notices, outdated, problems
 
 DEFINITION = {
     "Parameters": [
@@ -63,3 +64,8 @@ def test_parameters_that_fit_are_none() -> None:
 def test_what_nobody_may_expect_is_said(changes: dict[str, Any], said: str) -> None:
     (notice,) = notices(environment(**changes))
     assert said in notice
+
+
+@pytest.mark.parametrize(("expression", "said"), [("cron(0 3 * * ? 2027)", 0), ("cron(0 3 * * ? 2025)", 1), ("rate(1 day)", 0)])
+def test_a_schedule_whose_last_year_is_past_is_told_on_the_day_it_is_looked_at(expression: str, said: int) -> None:
+    assert len(list(outdated(environment(expression=expression), date(2026, 11, 20)))) == said
