@@ -16,6 +16,7 @@ from lifecycle.dashboard import Graph
 _COLUMNS = 3
 _DPI = 110
 _MOST_LABELS = 6
+_LONG_LABEL = 36
 _DAY_S = 86_400
 
 
@@ -43,10 +44,11 @@ def _draw_lines(axis: Any, graph: Graph, limits: tuple[datetime, datetime]) -> N
     axis.xaxis.set_major_locator(locator)
     axis.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     highest = max(value for line in graph.lines for _, value in line.points)
-    axis.set(xlim=limits if graph.period_s < _DAY_S else None, ylim=(0, 1.45 * highest or 1))
+    axis.set(xlim=limits if graph.period_s < _DAY_S else _days(graph), ylim=(0, 1.45 * highest or 1))
     axis.grid(alpha=0.3)
     if len(graph.lines) > 1:
-        axis.legend(fontsize=7, loc="upper left", ncols=2, handles=axis.get_lines()[:_MOST_LABELS]).set_in_layout(False)
+        columns = 2 if max(len(line.label) for line in graph.lines) <= _LONG_LABEL else 1
+        axis.legend(fontsize=7, loc="upper left", ncols=columns, handles=axis.get_lines()[:_MOST_LABELS]).set_in_layout(False)
 
 
 def _limits(graphs: Sequence[Graph]) -> tuple[datetime, datetime]:
@@ -54,3 +56,9 @@ def _limits(graphs: Sequence[Graph]) -> tuple[datetime, datetime]:
     instants = [at for graph in graphs if graph.period_s < _DAY_S for line in graph.lines for at, _ in line.points] or [datetime.now(UTC)]
     margin = max((max(instants) - min(instants)) / 20, timedelta(minutes=1))
     return min(instants) - margin, max(instants) + margin
+
+
+def _days(graph: Graph) -> tuple[datetime, datetime]:
+    """Half a day more on both sides of what is drawn: of one point there is no range."""
+    instants = [at for line in graph.lines for at, _ in line.points]
+    return min(instants) - timedelta(hours=12), max(instants) + timedelta(hours=12)
