@@ -80,12 +80,6 @@ def test_sweeps_that_do_not_happen_ring(monitoring: Template) -> None:
     assert (found["MetricName"], found["ComparisonOperator"], found["TreatMissingData"]) == ("Sweeps", "LessThanThreshold", "breaching")
 
 
-def test_the_sweeper_measures_what_the_alarms_watch() -> None:
-    source = (ROOT / "functions" / "teardown" / "sweep.py").read_text()
-    assert 'Namespace="Shoal"' in source
-    assert all(f'"{name}"' in source for name in ("Sweeps", "Endpoints", "EndpointsPastTtl", "Unremoved"))
-
-
 def test_the_sweeper_runs_every_quarter_of_an_hour_under_its_own_role(monitoring: Template) -> None:
     (rule,) = properties(monitoring, "AWS::Events::Rule")
     (function,) = properties(monitoring, "AWS::Lambda::Function")

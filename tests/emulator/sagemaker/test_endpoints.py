@@ -60,6 +60,12 @@ def test_calls_errors_and_latency_are_measured(account: Account, endpoint: str) 
     assert max(account.measured("AWS/SageMaker", "ModelLatency", "p99", EndpointName=endpoint, VariantName="AllTraffic")) > 100
 
 
+def test_nobody_else_writes_metrics_into_awss_namespaces(account: Account) -> None:
+    datum = {"MetricName": "Invocations", "Value": 1}
+    with pytest.raises(ClientError, match="AWS/ for parameter Namespace is invalid"):
+        account.client("cloudwatch").put_metric_data(Namespace="AWS/SageMaker", MetricData=[datum])
+
+
 def test_a_handler_that_raises_is_a_model_error_with_its_own_status(account: Account, endpoint: str) -> None:
     with pytest.raises(ClientError, match="could not convert string to float") as refused:
         invoke(account, endpoint, {"x": "boom"})

@@ -63,9 +63,10 @@ def test_what_is_young_is_kept(swept: Swept) -> None:
     assert swept.endpoints() == [LEFT]
 
 
-def test_what_is_there_is_measured(swept: Swept) -> None:
+def test_what_alarms_and_dashboard_watch_is_measured(swept: Swept) -> None:
     swept.sweep(0, dry_run=True)
-    assert max(swept.account.measured("Shoal", "EndpointsPastTtl", "Maximum", Pipeline=PIPELINE)) == 1
+    names = ("Sweeps", "Endpoints", "EndpointsPastTtl", "Unremoved")
+    assert [max(swept.account.measured("Shoal", name, "Maximum", Pipeline=PIPELINE)) for name in names] == [1, 1, 1, 0]
 
 
 def test_neither_a_running_executions_endpoint_nor_a_serving_one_is_touched(swept: Swept) -> None:
