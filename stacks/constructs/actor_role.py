@@ -5,21 +5,18 @@ Why each actor has its own, and what each may do: docs/identity.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from config.names import Names
-from stacks.constructs.acknowledge import acknowledge
+from stacks.constructs.stated_role import StatedRole
 
 # The keys that say on whose behalf a service acts: without them another account could make the service use our role.
 _SOURCE_ACCOUNT = "aws:SourceAccount"
 _SOURCE_ARN = "aws:SourceArn"
 
 
-class ActorRole(iam.Role):
+class ActorRole(StatedRole):
     """A role with the physical name `Names.role(actor)`, assumable by one service on behalf of this account only.
 
     `source` is the ARN, with wildcards, of what the service must act for; only where the service documents that it says so.
@@ -45,20 +42,15 @@ class ActorRole(iam.Role):
             assumed_by=iam.ServicePrincipal(f"{service}.amazonaws.com", conditions=conditions),
         )
 
-    def allow(
-        self, sid: str, actions: Sequence[str], on: Sequence[str], *, when: Mapping[str, Any] | None = None, because: str = ""
-    ) -> None:
-        """Allow `actions` on the ARNs `on`. A wildcard in an ARN needs its reason in `because`."""
-        wildcards = [resource for resource in on if "*" in resource]
-        if bool(wildcards) != bool(because):
-            raise ValueError(f"{sid}: a reason is needed for wildcards, and only for them: {wildcards}")
-        self.add_to_policy(iam.PolicyStatement(sid=sid, actions=[*actions], resources=[*on], conditions=dict(when) if when else None))
-        acknowledge(self, {f"AwsSolutions-IAM5[Resource::{resource}]": because for resource in wildcards})
-
-    def deny(self, sid: str, actions: Sequence[str], *, when: Mapping[str, Any] | None = None) -> None:
-        """Deny `actions` on everything, whatever another statement or policy allows, now or later."""
-        conditions = dict(when) if when else None
-        self.add_to_policy(iam.PolicyStatement(sid=sid, effect=iam.Effect.DENY, actions=[*actions], resources=["*"], conditions=conditions))
+    def allow_measurements(self, namespace: str) -> None:
+        """Let it publish metrics to one namespace of ours."""
+        self.allow(
+            "Measure",
+            ["cloudwatch:PutMetricData"],
+            on=["*"],
+            when={"StringEquals": {"cloudwatch:namespace": namespace}},
+            because="PutMetricData has no resource type in IAM; the condition names the namespace.",
+        )
 
     def deny_approval(self) -> None:
         """Whoever makes models or judges them does not approve them: neither when a version is registered nor later."""

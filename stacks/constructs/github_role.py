@@ -7,22 +7,19 @@ branches) GitHub applies before it signs. Source: https://docs.github.com/en/act
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from config.names import Names
-from stacks.constructs.acknowledge import acknowledge
+from stacks.constructs.stated_role import StatedRole
 
 HOST = "token.actions.githubusercontent.com"
 AUDIENCE = "sts.amazonaws.com"
 _LONGEST_SESSION = cdk.Duration.hours(1)
 
 
-class GitHubRole(iam.Role):
+class GitHubRole(StatedRole):
     """A role with the physical name `Names.role(actor)`. `workflow_environment` is the environment on GitHub."""
 
     def __init__(
@@ -44,13 +41,3 @@ class GitHubRole(iam.Role):
             if boundary
             else None,
         )
-
-    def allow(
-        self, sid: str, actions: Sequence[str], on: Sequence[str], *, when: Mapping[str, Any] | None = None, because: str = ""
-    ) -> None:
-        """Allow `actions` on the ARNs `on`. A wildcard in an ARN needs its reason in `because`."""
-        wildcards = [resource for resource in on if "*" in resource]
-        if bool(wildcards) != bool(because):
-            raise ValueError(f"{sid}: a reason is needed for wildcards, and only for them: {wildcards}")
-        self.add_to_policy(iam.PolicyStatement(sid=sid, actions=[*actions], resources=[*on], conditions=dict(when) if when else None))
-        acknowledge(self, {f"AwsSolutions-IAM5[Resource::{resource}]": because for resource in wildcards})

@@ -61,13 +61,7 @@ class Schedules(Construct):
             on=[f"{self._names.pipeline_arn}/execution/*"],
             because="Executions of this one pipeline.",
         )
-        role.allow(
-            "Measure",
-            ["cloudwatch:PutMetricData"],
-            on=["*"],
-            when={"StringEquals": {"cloudwatch:namespace": NAMESPACE}},
-            because="PutMetricData has no resource type in IAM; the condition names the namespace.",
-        )
+        role.allow_measurements(NAMESPACE)
 
     def _scheduler_role(self) -> ActorRole:
         """The role that EventBridge Scheduler takes for schedules of our group, and for no others."""

@@ -57,10 +57,4 @@ class Sweeper(Construct):
             on=[f"{names.pipeline_arn}/execution/*"],
             because="Executions of this one pipeline.",
         )
-        role.allow(
-            "Measure",
-            ["cloudwatch:PutMetricData"],
-            on=["*"],
-            when={"StringEquals": {"cloudwatch:namespace": NAMESPACE}},
-            because="PutMetricData has no resource type in IAM; the condition names the namespace.",
-        )
+        role.allow_measurements(NAMESPACE)
