@@ -1,0 +1,127 @@
+"""Contenders come in, and are run in turn: A B A B after a warm-up of each; the runs that count go out.
+
+A run during which the machine was disturbed is repeated; with too few quiet rounds there is no result but an error.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bench.noise import Gauge, Noise, TooNoisyError
+
+Metrics = Mapping[str, float]
+"""What one run measured, by name with the unit in it (`images_per_s`, `process_s`)."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Something to measure: each call is one run, in a fresh process where it can be."""
+
+    name: str
+    run: Callable[[], Metrics]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run that happened."""
+
+    contender: str
+    round: int
+    metrics: Metrics
+    noise: Noise
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One metric of one contender over the rounds."""
+
+    median: float
+    low: float
+    high: float
+    """Least and largest value: with few rounds, quartiles would pretend."""
+    count: int
+
+    @property
+    def spread(self) -> float:
+        """Largest minus least, as a share of the median."""
+        return (self.high - self.low) / self.median if self.median else 0.0
+
+
+@dataclass
+class Result:
+    """All runs of one comparison."""
+
+    samples: list[Sample] = field(default_factory=list)
+    skipped: int = 0
+    """Rounds that were disturbed and repeated."""
+
+    def of(self, contender: str, metric: str) -> list[float]:
+        """The values by round."""
+        return [float(sample.metrics[metric]) for sample in self.samples if sample.contender == contender and metric in sample.metrics]
+
+    def figure(self, contender: str, metric: str) -> Figure:
+        """Median, least and largest."""
+        return figure(self.of(contender, metric))
+
+    def ratio(self, metric: str, contender: str, peer: str) -> Figure:
+        """Contender over peer, formed within each round, so that what changes from round to round cancels."""
+        return figure([ours / theirs for ours, theirs in zip(self.of(contender, metric), self.of(peer, metric), strict=True)])
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether every run counts; only `despite_noise` lets others in."""
+        return all(sample.noise.is_quiet for sample in self.samples)
+
+
+def figure(values: Sequence[float]) -> Figure:
+    """Median, least and largest of at least one value."""
+    return Figure(statistics.median(values), min(values), max(values), len(values))
+
+
+def interleave(
+    contenders: Sequence[Contender],
+    rounds: int,
+    gauge: Gauge,
+    *,
+    warm_up: int = 1,
+    despite_noise: bool = False,
+    say: Callable[[str], None] = print,
+) -> Result:
+    """Run every contender once per round, `rounds` times, after `warm_up` uncounted rounds.
+
+    A disturbed round is thrown away whole, so that ratios stay within a round; after as many of those as rounds were
+    asked for (at least 3) TooNoisyError is raised, unless `despite_noise`, which takes every round and says so.
+    """
+    if not despite_noise:
+        gauge.wait_until_quiet()
+    for _ in range(warm_up):
+        for contender in contenders:
+            contender.run()
+    result = Result()
+    counted = 0
+    while counted < rounds:
+        samples = [_sample(contender, counted, gauge) for contender in contenders]
+        noisiest = max((sample.noise for sample in samples), key=lambda noise: (not noise.is_quiet, noise.kernel_ratio))
+        if noisiest.is_quiet or despite_noise:
+            result.samples += samples
+            counted += 1
+            say(f"round {counted} of {rounds}: " + ", ".join(map(_brief, samples)))
+            continue
+        result.skipped += 1
+        say(f"round not counted: {noisiest}")
+        if result.skipped > max(3, rounds):
+            raise TooNoisyError(f"{result.skipped} rounds were disturbed, the last one thus: {noisiest}")
+    return result
+
+
+def _sample(contender: Contender, round_number: int, gauge: Gauge) -> Sample:
+    before = gauge.read()
+    metrics = contender.run()
+    return Sample(contender.name, round_number, metrics, gauge.between(before, gauge.read()))
+
+
+def _brief(sample: Sample) -> str:
+    name, value = next(iter(sample.metrics.items()))
+    return f"{sample.contender} {value:.4g} {name}"

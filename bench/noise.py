@@ -1,0 +1,164 @@
+"""How busy the machine is with other things: a calibration kernel, other processes' CPU time and the load average come out.
+
+A measurement counts only if the kernel before and after it ran as fast as it ever did here, and nobody else computed meanwhile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+KERNEL_BYTES = 24 * 1024 * 1024
+SLOWEST_KERNEL = 1.10
+"""A kernel that takes a tenth longer than the fastest one seen means that cores, caches or clocks are shared."""
+LARGEST_FOREIGN_SHARE = 0.05
+"""CPU time of other processes, as a share of all cores' time."""
+POLL_S = 2.0
+PATIENCE_S = 90.0
+
+
+class TooNoisyError(Exception):
+    """The machine was too busy to measure; the text says with what."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the machine did at one moment between two runs."""
+
+    kernel_s: float
+    busy_s: float
+    """CPU seconds of all processes since the start of the machine."""
+    own_s: float
+    """The part of `busy_s` that this process and its descendants used."""
+    at_s: float
+    load: float
+    """The load average of the last minute; our own runs are in it."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What disturbed one run: 1.0 and 0.0 on a quiet machine."""
+
+    kernel_ratio: float
+    foreign_share: float
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the run counts."""
+        return self.kernel_ratio <= SLOWEST_KERNEL and self.foreign_share <= LARGEST_FOREIGN_SHARE
+
+    def __str__(self) -> str:
+        kernel = f"the calibration kernel took {self.kernel_ratio:.2f} times its best"
+        return f"{kernel}, other processes used {self.foreign_share:.0%} of the cores"
+
+
+class Gauge:
+    """Reads the noise; one per benchmark, because it remembers the fastest kernel."""
+
+    def __init__(self, also: frozenset[int] = frozenset()) -> None:
+        """`also`: processes that are ours without being our descendants (a daemon we started)."""
+        self._also = also
+        self.best_kernel_s = min(kernel_s() for _ in range(5))
+
+    def read(self) -> Reading:
+        """The state now; takes as long as the kernel, some 20 ms. The kernel's own time is not in `busy_s` of the run after it."""
+        kernel = kernel_s()
+        self.best_kernel_s = min(self.best_kernel_s, kernel)
+        return Reading(kernel, busy_s(), own_s(self._also), time.monotonic(), os.getloadavg()[0])
+
+    def between(self, before: Reading, after: Reading) -> Noise:
+        """What disturbed the run between two readings."""
+        foreign_s = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
+        available_s = (after.at_s - before.at_s) * (os.cpu_count() or 1)
+        kernel = max(before.kernel_s, after.kernel_s) / self.best_kernel_s
+        return Noise(kernel, max(0.0, foreign_s / available_s))
+
+    def wait_until_quiet(self, patience_s: float = PATIENCE_S) -> None:
+        """Return once nobody else computes and the load average has sunk below half of the cores. Raises TooNoisyError."""
+        deadline = time.monotonic() + patience_s
+        before = self.read()
+        while time.monotonic() < deadline:
+            time.sleep(POLL_S)  # what is measured is this interval
+            after = self.read()
+            noise = self.between(before, after)
+            if noise.is_quiet and after.load < (os.cpu_count() or 1) / 2:
+                return
+            before = after
+        raise TooNoisyError(f"this machine does not become quiet: {noise}, the load average is {after.load:.1f}")
+
+
+def kernel_s() -> float:
+    """Seconds that a fixed piece of work takes, the slowest of all cores that we may use, each with a thread of its own."""
+    block = bytes(KERNEL_BYTES)
+    times: list[float] = []
+
+    def work(core: int) -> None:
+        with pinned(frozenset({core})):
+            began_at = time.perf_counter()
+            hashlib.sha256(block)  # releases the interpreter's lock
+            times.append(time.perf_counter() - began_at)
+
+    threads = [threading.Thread(target=work, args=(core,)) for core in cores()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return max(times)
+
+
+def cores() -> list[int]:
+    """The cores that this process may run on."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+
+
+@contextmanager
+def pinned(to: frozenset[int]) -> Iterator[None]:
+    """Keep the calling thread, and processes that it starts, on these cores; where the system cannot, do nothing."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, to)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def busy_s() -> float:
+    """CPU seconds of everybody since the machine started; 0 where there is no /proc (only the kernel tells then)."""
+    path = Path("/proc/stat")
+    if not path.exists():
+        return 0.0
+    user, nice, system, _idle, _wait, interrupts, soft, steal = map(int, path.read_text().splitlines()[0].split()[1:9])
+    return (user + nice + system + interrupts + soft + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def own_s(also: frozenset[int]) -> float:
+    """CPU seconds of this process, its descendants, and the descendants that they have waited for."""
+    table = _processes()
+    ours = {os.getpid(), *also}
+    grew = True
+    while grew:
+        found = {pid for pid, (parent, _ticks) in table.items() if parent in ours} - ours
+        grew = bool(found)
+        ours |= found
+    return sum(table[pid][1] for pid in ours if pid in table) / os.sysconf("SC_CLK_TCK")
+
+
+def _processes() -> Mapping[int, tuple[int, int]]:
+    """Parent and CPU ticks (own and those of children that ended) of every process."""
+    table = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:  # it ended meanwhile
+            continue
+        table[int(path.parent.name)] = (int(fields[1]), sum(map(int, fields[11:15])))
+    return table

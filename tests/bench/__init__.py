@@ -1,0 +1,1 @@
+"""Tests of the benchmark harness; nothing here is timed."""

@@ -1,0 +1,89 @@
+"""Runs alternate, a disturbed round is repeated whole, ratios stay within a round, and a noisy machine gets no result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from bench.interleave import Contender, Metrics, Result, interleave
+from bench.noise import Gauge, Noise, Reading, TooNoisyError
+from bench.report import Column, Comparison
+
+QUIET = Noise(1.0, 0.0)
+DISTURBED = Noise(1.0, 0.4)
+
+
+class ScriptedGauge(Gauge):
+    """Says of each run what the test wants; measures nothing."""
+
+    def __init__(self, noises: Iterator[Noise]) -> None:
+        self._noises = noises
+
+    def read(self) -> Reading:
+        return Reading(1.0, 0.0, 0.0, 0.0, 0.0)
+
+    def between(self, before: Reading, after: Reading) -> Noise:
+        del before, after
+        return next(self._noises)
+
+    def wait_until_quiet(self, patience_s: float = 0.0) -> None:
+        del patience_s
+
+
+def contenders(log: list[str], speeds: dict[str, list[float]]) -> list[Contender]:
+    """Contenders that note their turn; the n-th run of each has the n-th speed, the last one for ever."""
+
+    def of(name: str) -> Contender:
+        def run() -> Metrics:
+            log.append(name)
+            left = speeds[name]
+            return {"images_per_s": left.pop(0) if len(left) > 1 else left[0]}
+
+        return Contender(name, run)
+
+    return [of(name) for name in speeds]
+
+
+def measured(noises: list[Noise], rounds: int, *, despite_noise: bool = False, speeds: dict[str, list[float]] | None = None) -> Result:
+    speeds = speeds or {"ours": [1, 30, 20], "peer": [1, 10, 5]}
+    gauge = ScriptedGauge(iter(noises))
+    return interleave(contenders([], speeds), rounds, gauge, despite_noise=despite_noise, say=lambda _: None)
+
+
+def test_contenders_take_turns_after_a_warm_up() -> None:
+    log: list[str] = []
+    interleave(contenders(log, {"a": [1], "b": [1]}), 2, ScriptedGauge(iter([QUIET] * 4)), say=lambda _: None)
+    assert log == ["a", "b"] * 3
+
+
+def test_a_ratio_is_formed_within_each_round() -> None:
+    ratio = measured([QUIET] * 4, 2).ratio("images_per_s", "ours", "peer")
+    assert (ratio.low, ratio.median, ratio.high) == (3.0, 3.5, 4.0)
+
+
+def test_a_disturbed_round_is_repeated_whole() -> None:
+    result = measured([QUIET, DISTURBED, QUIET, QUIET], 1, speeds={"ours": [1, 99, 20], "peer": [1, 99, 5]})
+    assert result.skipped == 1
+    assert (result.of("ours", "images_per_s"), result.of("peer", "images_per_s")) == ([20], [5])
+
+
+def test_a_machine_that_stays_noisy_gets_no_result() -> None:
+    with pytest.raises(TooNoisyError, match="other processes used 40% of the cores"):
+        measured([DISTURBED] * 20, 2)
+
+
+def test_a_result_taken_despite_noise_says_so_in_its_table() -> None:
+    result = measured([DISTURBED] * 2, 1, despite_noise=True)
+    table = Comparison("speed", "Speed", result, ["ours", "peer"], [Column("images/s", "images_per_s")]).table()
+    assert "| ours | 30 (30-30) |" in table
+    assert "not for publication" in table
+
+
+def test_the_gauge_sees_the_work_of_others_and_not_its_own() -> None:
+    gauge = Gauge()
+    before = Reading(gauge.best_kernel_s, busy_s=100.0, own_s=10.0, at_s=0.0, load=0.0)
+    own = gauge.between(before, Reading(gauge.best_kernel_s, busy_s=101.0, own_s=11.0, at_s=1.0, load=1.0))
+    others = gauge.between(before, Reading(gauge.best_kernel_s, busy_s=101.0, own_s=10.0, at_s=1.0, load=1.0))
+    assert own.is_quiet
+    assert not others.is_quiet
