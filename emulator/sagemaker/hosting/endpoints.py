@@ -47,8 +47,6 @@ class Endpoints:
         self._lock = threading.Lock()
 
     def create(self, request: Document) -> Document:
-        if request.get("DeploymentConfig"):
-            raise not_emulated("DeploymentConfig (deployment guardrails)")
         config = self._config(request["EndpointConfigName"])
         name, now = request["EndpointName"], names.now()
         document = {
@@ -60,6 +58,7 @@ class Endpoints:
             "EndpointStatus": "Creating",
             "CreationTime": now,
             "LastModifiedTime": now,
+            **({"LastDeploymentConfig": request["DeploymentConfig"]} if request.get("DeploymentConfig") else {}),
         }
         self._core.store.create(KIND, name, document, _taken)
         self._tell(document)

@@ -8,6 +8,7 @@ from emulator.control.cloudformation.resources import (
     computing,
     ec2,
     filesystems,
+    hosting,
     iam,
     keys,
     messaging,
@@ -18,5 +19,5 @@ from emulator.control.cloudformation.resources import (
 )
 from emulator.control.cloudformation.resources.base import ResourceType
 
-MODULES = (iam, s3, ec2, security_groups, keys, messaging, observing, computing, building, filesystems, alerting, scheduling)
+MODULES = (iam, s3, ec2, security_groups, keys, messaging, observing, computing, building, filesystems, alerting, scheduling, hosting)
 TYPES: dict[str, ResourceType] = {kind.type_name: kind for module in MODULES for kind in module.TYPES}

@@ -49,7 +49,7 @@ def _retag(request: Request, arn: str) -> None:
     )
 
 
-def _retag_sagemaker(request: Request, arn: str) -> None:
+def retag_sagemaker(request: Request, arn: str) -> None:
     client = request.client("sagemaker")
     request.retag(
         lambda: client.add_tags(ResourceArn=arn, Tags=request.tags()),
@@ -141,7 +141,7 @@ class Pipeline(ResourceType):
     def update(self, request: Request) -> Created:
         client = request.client("sagemaker")
         updated = client.update_pipeline(PipelineName=request.physical_id, RoleArn=request["RoleArn"], **self._wanted(request))
-        _retag_sagemaker(request, updated["PipelineArn"])
+        retag_sagemaker(request, updated["PipelineArn"])
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
@@ -177,7 +177,7 @@ class ModelPackageGroup(ResourceType):
         return Created(arn, {"ModelPackageGroupArn": arn, "ModelPackageGroupStatus": "Completed"})
 
     def update(self, request: Request) -> Created:
-        _retag_sagemaker(request, request.physical_id)
+        retag_sagemaker(request, request.physical_id)
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
