@@ -77,6 +77,7 @@ def serve(options: argparse.Namespace) -> int:
     state = State(options.state_dir.resolve())
     state.claim()
     isolate(options.account)
+    (state.folder / "emulator.log").touch(mode=0o600)
     logging.basicConfig(filename=state.folder / "emulator.log", level=logging.INFO, format=LOG_FORMAT)
     stop = threading.Event()
 

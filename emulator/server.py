@@ -25,6 +25,7 @@ from emulator.control.building import Building
 from emulator.control.clients import Clients
 from emulator.control.cloudformation.service import CloudFormation
 from emulator.control.dispatcher import Dispatcher, Service
+from emulator.control.doorkeeper import Doorkeeper
 from emulator.control.events import Events
 from emulator.control.fsx.filesystems import FileSystems
 from emulator.control.fsx.service import Fsx
@@ -126,7 +127,8 @@ class Emulator:
         listener.listen(BACKLOG)
         with listener:
             bound = listener.getsockname()[1]
-            return make_server(HOST, bound, self.dispatcher, threaded=True, request_handler=QuietRequestHandler, fd=listener.fileno())
+            app = Doorkeeper(self.dispatcher, bound)
+            return make_server(HOST, bound, app, threaded=True, request_handler=QuietRequestHandler, fd=listener.fileno())
 
     def endpoint_url(self) -> str:
         """The name localhost, not the number: URLs of buckets and queues are read by it."""

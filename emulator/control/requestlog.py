@@ -41,8 +41,10 @@ class RequestLog:
             **({"error": error} if error else {}),
         }
         text = json.dumps(line, default=str) + "\n"
-        with self._lock, self.path.open("a", encoding="utf-8") as file:
-            file.write(text)
+        with self._lock:
+            self.path.touch(mode=0o600)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(text)
 
 
 def small(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,11 +35,14 @@ class State:
             raise EmulatorError(f"{self.folder} has files that no emulator made; give an empty folder or one that does not exist")
         self.clean()
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o700)  # credentials of roles, code and data of jobs lie here
+        (self.folder / MARKER).touch(mode=0o600)
         (self.folder / MARKER).write_text("Everything in this folder belongs to Shoal's emulator and is deleted by it.\n")
 
     def write(self, description: dict[str, Any]) -> None:
         """Say where the emulator is; whole or not at all."""
         temporary = self.folder / f".{STATE_FILE}"
+        temporary.touch(mode=0o600)
         temporary.write_text(json.dumps(description, indent=1))
         temporary.replace(self.folder / STATE_FILE)
 

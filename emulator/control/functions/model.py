@@ -6,18 +6,20 @@ import base64
 import hashlib
 import io
 import re
+import shutil
 import uuid
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from emulator.archives import BadArchiveError, TooLargeError, unpack_zip
 from emulator.errors import AwsError
 
 RUNTIME = re.compile(r"^python3\.\d+$")
 NAME = re.compile(r"^(?:(?:arn:aws:lambda:[\w-]+:)?\d{12}:function:)?(?P<name>[\w-]{1,64})(?::(?P<qualifier>[\w$-]+))?$")
+MOST_UNPACKED_BYTES = 262_144_000  # "Unzipped size must be smaller than 262144000 bytes", as Lambda says it
 # Settings that change what a function can do and that nothing here would honour.
 REFUSED = ("Layers", "FileSystemConfigs", "ImageConfig", "SnapStart", "DeadLetterConfig")
 KEPT = ("Description", "MemorySize", "Timeout", "Handler", "Role", "Runtime", "Environment", "VpcConfig", "TracingConfig", "KMSKeyArn")
@@ -127,9 +129,16 @@ def unpack(archive: bytes, root: Path) -> Code:
         temporary = root / f".{folder.name}-{uuid.uuid4().hex}"
         temporary.mkdir(parents=True)
         try:
-            with zipfile.ZipFile(io.BytesIO(archive)) as opened:
-                opened.extractall(temporary)
-        except zipfile.BadZipFile as error:
-            raise AwsError("InvalidParameterValueException", f"Could not unzip uploaded file: {error}") from error
+            unpack_zip(io.BytesIO(archive), temporary, MOST_UNPACKED_BYTES)
+        except BadArchiveError as error:
+            shutil.rmtree(temporary)
+            raise AwsError("InvalidParameterValueException", refusal(error)) from error
         temporary.rename(folder)
     return Code(base64.b64encode(digest.digest()).decode(), len(archive), folder)
+
+
+def refusal(error: BadArchiveError) -> str:
+    """In Lambda's words where it has some."""
+    if isinstance(error, TooLargeError):
+        return f"Unzipped size must be smaller than {MOST_UNPACKED_BYTES} bytes ({error})"
+    return f"Could not unzip uploaded file: {error}"

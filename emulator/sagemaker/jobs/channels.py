@@ -27,6 +27,8 @@ from emulator.sagemaker.shapes import Document
 def check_channel(channel: Document, request: Document) -> None:
     """ValidationException for a channel that cannot be, or that is not emulated."""
     name, source = channel["ChannelName"], channel["DataSource"]
+    if name in {".", ".."}:  # SageMaker's pattern allows it; as a folder's name it would lead out of /opt/ml/input/data
+        raise invalid(f"channel {name!r}: a channel is a folder below /opt/ml/input/data, and needs a name that can be one")
     if channel.get("CompressionType", "None") != "None" or channel.get("RecordWrapperType", "None") != "None":
         raise not_emulated(f"channel {name}: CompressionType and RecordWrapperType other than None")
     if "FileSystemDataSource" in source:

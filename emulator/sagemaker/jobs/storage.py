@@ -16,6 +16,8 @@ from boto3.exceptions import S3UploadFailedError
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import BotoCoreError, ClientError
 
+from emulator.archives import BadArchiveError, unpack_tar
+
 _TRANSFER = TransferConfig(use_threads=False)
 S3_FAILURES = (ClientError, BotoCoreError, S3UploadFailedError)
 
@@ -123,25 +125,11 @@ def archive(folder: Path, target: Path) -> bool:
 
 
 def unpack(path: Path, target: Path) -> None:
-    """Unpack a .tar.gz; DataError when it is damaged or would write outside `target`."""
-    target.mkdir(parents=True, exist_ok=True)
+    """Unpack a .tar.gz; DataError when it is damaged, too large, or holds more than plain files that stay inside `target`."""
     try:
-        with tarfile.open(path, "r:gz") as tar:
-            _extract(tar, target)
-    except (tarfile.TarError, EOFError, OSError) as damaged:
-        raise DataError(f"{type(damaged).__name__}: {damaged}") from damaged
-
-
-def _extract(tar: tarfile.TarFile, folder: Path) -> None:
-    """All that the "data" filter allows; before Python 3.11.4, which lacks it: plain files and folders inside `folder`."""
-    if hasattr(tarfile, "data_filter"):
-        tar.extractall(folder, filter="data")
-        return
-    root = folder.resolve()
-    for member in tar:
-        if not (member.isfile() or member.isdir()) or not (root / member.name).resolve().is_relative_to(root):
-            raise tarfile.ExtractError(f"{member.name!r} is not a plain file or folder that stays inside {root}")
-        tar.extract(member, root)
+        unpack_tar(path, target)
+    except BadArchiveError as refused:
+        raise DataError(str(refused)) from refused
 
 
 class FolderSync:

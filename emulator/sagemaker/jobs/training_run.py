@@ -26,6 +26,8 @@ from emulator.sagemaker.jobs.storage import DataError, FolderSync
 from emulator.sagemaker.jobs.supervision import Ended, Ending, supervise
 from emulator.sagemaker.shapes import Document
 
+_LONGEST_FAILURE = 64 * 1024
+"""Characters of a failure file that are read; the API shows 1024."""
 _MESSAGES = {
     "Downloading": "Downloading input data",
     "Training": "Training image download completed. Training in progress.",
@@ -207,7 +209,10 @@ class TrainingRun:
 
     def _failure_file(self, host: str) -> str | None:
         path = self._paths.host(host).failure
-        return path.read_text(errors="replace").strip() or None if path.is_file() else None
+        if not path.is_file():
+            return None
+        with path.open(errors="replace") as file:
+            return file.read(_LONGEST_FAILURE).strip() or None
 
     def _upload(self) -> None:
         """model.tar.gz and output.tar.gz of the first host; an empty folder gives no archive, as on AWS."""

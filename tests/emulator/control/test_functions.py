@@ -134,3 +134,15 @@ def test_a_deleted_function_is_not_found(account: Account) -> None:
     account.client("lambda").delete_function(FunctionName=name)
     with pytest.raises(ClientError, match="Function not found"):
         account.invoke(name)
+
+
+def test_a_zip_that_reaches_outside_its_folder_is_refused_and_leaves_nothing(account: Account) -> None:
+    with pytest.raises(ClientError, match=r"Could not unzip uploaded file: '\.\./main\.py' would be written outside"):
+        account.client("lambda").create_function(
+            FunctionName="slip",
+            Role=account.role(),
+            Runtime="python3.12",
+            Handler="main.handler",
+            Code={"ZipFile": zipped(ECHO, "../main.py")},
+        )
+    assert not list((account.state_dir / "lambda" / "slip").glob("*"))

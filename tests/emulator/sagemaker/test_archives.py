@@ -1,19 +1,45 @@
-"""Archives are unpacked by every Python the project names, also by those before 3.11.4, whose tarfile has no filters."""
+"""What is unpacked of archives that somebody else made, and what is refused before anything of it is written elsewhere."""
 
 from __future__ import annotations
 
+import gzip
 import io
+import os
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from emulator.archives import BadArchiveError, unpack_tar, unpack_zip
 from emulator.sagemaker.jobs.storage import DataError, archive, unpack
 
+OUTSIDE = ["../escaped", "a/../../escaped", "/escaped", "..", "..\\escaped", "C:/escaped"]
 
-@pytest.fixture(autouse=True)
-def _without_filters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(tarfile, "data_filter")
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname = kind, target
+    return made
+
+
+def tar_of(path: Path, *members: tarfile.TarInfo) -> Path:
+    with tarfile.open(path, "w:gz") as tar:
+        for each in members:
+            tar.addfile(each, io.BytesIO())
+    return path
+
+
+def zip_of(*members: zipfile.ZipInfo | str, content: str = "x") -> io.BytesIO:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
+        for each in members:
+            made.writestr(each, content)
+    return buffer
+
+
+def below(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
 def test_what_was_packed_is_unpacked(tmp_path: Path) -> None:
@@ -24,9 +50,86 @@ def test_what_was_packed_is_unpacked(tmp_path: Path) -> None:
     assert (tmp_path / "there" / "code" / "inference.py").read_text() == "pass"
 
 
-def test_a_member_that_reaches_outside_is_refused(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as tar:
-        tar.addfile(tarfile.TarInfo("../escaped"), io.BytesIO())
-    with pytest.raises(DataError, match="stays inside"):
+def test_an_archive_of_the_folder_itself_is_unpacked(tmp_path: Path) -> None:
+    unpack(tar_of(tmp_path / "model.tar.gz", member(".", tarfile.DIRTYPE), member("./weights.pt")), tmp_path / "there")
+    assert below(tmp_path / "there") == ["weights.pt"]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_member_of_a_model_archive_that_reaches_outside_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "in").mkdir()
+    with pytest.raises(DataError, match="outside the folder"):
+        unpack(tar_of(tmp_path / "model.tar.gz", member(name)), tmp_path / "in" / "there")
+    assert below(tmp_path / "in") == ["there"]
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+@pytest.mark.parametrize("target", ["/etc/passwd", "../..", "weights.pt"])
+def test_a_link_in_a_model_archive_is_refused_wherever_it_points(tmp_path: Path, kind: bytes, target: str) -> None:
+    with pytest.raises(DataError, match="'link' is a link"):
+        unpack(tar_of(tmp_path / "model.tar.gz", member("link", kind, target), member("link/escaped")), tmp_path / "there")
+    assert below(tmp_path / "there") == []
+
+
+@pytest.mark.parametrize("kind", [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE])
+def test_a_device_in_a_model_archive_is_refused(tmp_path: Path, kind: bytes) -> None:
+    with pytest.raises(DataError, match="'null' is a device"):
+        unpack(tar_of(tmp_path / "model.tar.gz", member("null", kind)), tmp_path / "there")
+    assert below(tmp_path / "there") == []
+
+
+def test_a_model_archive_that_unpacks_to_too_much_stops_at_the_limit(tmp_path: Path) -> None:
+    large = tarfile.TarInfo("zeros")
+    large.size = 10_000_000
+    with tarfile.open(tmp_path / "bomb.tar.gz", "w:gz") as tar:
+        tar.addfile(large, io.BytesIO(bytes(large.size)))
+    assert (tmp_path / "bomb.tar.gz").stat().st_size < 20_000
+    with pytest.raises(BadArchiveError, match="more than 3000000 bytes"):
+        unpack_tar(tmp_path / "bomb.tar.gz", tmp_path / "there", most_bytes=3_000_000)
+    assert (tmp_path / "there" / "zeros").stat().st_size <= 3_000_000
+
+
+DAMAGED = {
+    "empty": b"",
+    "text": b"not gzip",
+    "no tar": gzip.compress(b"not tar"),
+    "cut short": gzip.compress(bytes(100_000))[:60],
+    "no deflate": b"\x1f\x8b\x08" + bytes(100),
+    "checksum": gzip.compress(bytes(100_000))[:-8] + bytes(8),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_model_archive_is_one_error(tmp_path: Path, damage: str) -> None:
+    (tmp_path / "model.tar.gz").write_bytes(DAMAGED[damage])
+    with pytest.raises(DataError):
         unpack(tmp_path / "model.tar.gz", tmp_path / "there")
-    assert not (tmp_path / "escaped").exists()
+
+
+def test_neither_owner_nor_special_bits_of_a_member_are_taken_over(tmp_path: Path) -> None:
+    made = member("run")
+    made.mode, made.uid = 0o6777, 12345
+    unpack(tar_of(tmp_path / "model.tar.gz", made), tmp_path / "there")
+    status = (tmp_path / "there" / "run").stat()
+    assert (status.st_mode & 0o7777, status.st_uid) == (0o755, os.getuid())
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_member_of_a_functions_zip_that_reaches_outside_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(BadArchiveError, match="outside the folder"):
+        unpack_zip(zip_of(name), tmp_path / "in" / "there", 1000)
+    assert below(tmp_path) == []
+
+
+def test_a_link_in_a_functions_zip_is_refused(tmp_path: Path) -> None:
+    link = zipfile.ZipInfo("main.py")
+    link.create_system, link.external_attr = 3, 0o120777 << 16
+    with pytest.raises(BadArchiveError, match=r"'main.py' is a link"):
+        unpack_zip(zip_of(link, content="/etc/passwd"), tmp_path / "there", 1000)
+
+
+def test_a_functions_zip_that_unpacks_to_too_much_stops_at_the_limit(tmp_path: Path) -> None:
+    bomb = zip_of("zeros", content="0" * 10_000_000)
+    with pytest.raises(BadArchiveError, match="more than 3000000 bytes"):
+        unpack_zip(bomb, tmp_path / "there", 3_000_000)
+    assert (tmp_path / "there" / "zeros").stat().st_size <= 3_000_000

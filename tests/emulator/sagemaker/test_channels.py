@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from emulator.sagemaker.container.launch import isolation_refused
-from tests.emulator.sagemaker.account import BUCKET, TRAINING_IMAGE, Account, channel
+from tests.emulator.sagemaker.account import BUCKET, PROGRAMS, TRAINING_IMAGE, Account, archive, channel
 
 needs_namespaces = pytest.mark.skipif(bool(isolation_refused()), reason="read-only channels are mounts, which this machine refuses")
 LOOK = "cd ${SAGEMAKER_BASE_DIR:-/opt/ml}; (cd input/data/train && find . -type f | sort | tr '\\n' ' ') > model/seen"
@@ -129,3 +129,29 @@ def test_only_a_fast_file_channel_is_read_only(account: Account, mode: str, seen
     channels = [channel(f"s3://{BUCKET}/data/train/")]
     job = account.train(f"writes-{mode}", InputDataConfig=channels, AlgorithmSpecification=algorithm(TRY_TO_WRITE, mode))
     assert account.model_files(job) == {"seen": seen}
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_channel_name_that_would_lead_out_of_the_inputs_is_refused(account: Account, name: str) -> None:
+    channels = [channel(f"s3://{BUCKET}/data/train/", name)]
+    with pytest.raises(ClientError, match="a channel is a folder below /opt/ml/input/data"):
+        account.sagemaker.create_training_job(**account.training("refused", InputDataConfig=channels))
+
+
+def test_a_key_that_leads_out_of_its_channel_fails_the_job(account: Account) -> None:
+    account.put("sly/../../../../escaped", b"out")
+    job = account.train("sly-key", InputDataConfig=[channel(f"s3://{BUCKET}/sly/")], AlgorithmSpecification=algorithm(LOOK))
+    assert job["TrainingJobStatus"] == "Failed"
+    assert "leads out of its folder" in job["FailureReason"]
+
+
+def test_a_source_archive_writes_nothing_beside_the_code(account: Account) -> None:
+    """AWS's own toolkit unpacks it, in the container: names are made to stay inside, with a warning in the log."""
+    program = (PROGRAMS / "train.py").read_bytes()
+    uri = account.put(
+        "code/sly.tar.gz", archive({"train.py": program, "../../../../../../escaped.txt": b"out", "/opt/ml/model/escaped.txt": b"out"})
+    )
+    job = account.train("sly-code", hyperparameters={"sagemaker_submit_directory": uri})
+    places = {path.parent for path in account.state_dir.rglob("escaped.txt")}
+    assert "escaped.txt" not in account.model_files(job)
+    assert all("code" in place.parts for place in places)

@@ -1,0 +1,128 @@
+"""Archives that somebody else made: only plain files and folders that stay inside the target are unpacked, and only up to a size.
+
+Every member is looked at before anything of it is written, so that neither a name (`../x`, `/x`), a link, a device nor a bomb reaches
+the machine. Links are refused wherever they point: following them safely has failed in more than one library (CVE-2025-4517).
+"""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from stat import S_IFMT, S_ISDIR, S_ISREG
+from typing import IO, cast
+
+GIB = 1024**3
+MOST_UNPACKED_BYTES = 30 * GIB
+"""Of a model archive, here; AWS's bound is the instance's storage."""
+MOST_MEMBERS = 100_000
+_BLOCK = 1024 * 1024
+
+
+class BadArchiveError(Exception):
+    """An archive that is damaged, or that holds what is not unpacked; `str()` is part of an error for a person."""
+
+
+class TooLargeError(BadArchiveError):
+    """More in it than is allowed."""
+
+
+def unpack_tar(path: Path, target: Path, most_bytes: int = MOST_UNPACKED_BYTES) -> None:
+    """Unpack a .tar.gz into `target`; BadArchiveError when it is damaged or must not be."""
+    target.mkdir(parents=True, exist_ok=True)
+    budget = Budget(most_bytes)
+    try:
+        with tarfile.open(path, "r:gz") as tar:
+            for member in tar:
+                _take_from_tar(tar, member, target, budget)
+            _read_to_the_end(tar, budget)
+    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as damaged:
+        raise BadArchiveError(f"{type(damaged).__name__}: {damaged}") from damaged
+
+
+def unpack_zip(archive: IO[bytes], target: Path, most_bytes: int) -> None:
+    """Unpack a zip into `target`, the same way."""
+    budget = Budget(most_bytes)
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            for member in opened.infolist():
+                _take_from_zip(opened, member, target, budget)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError) as damaged:
+        raise BadArchiveError(f"{type(damaged).__name__}: {damaged}") from damaged
+
+
+class Budget:
+    """What may still be written."""
+
+    def __init__(self, most_bytes: int, most_members: int = MOST_MEMBERS) -> None:
+        self._most_bytes, self._most_members = most_bytes, most_members
+        self._bytes, self._members = 0, 0
+
+    def another(self) -> None:
+        self._members += 1
+        if self._members > self._most_members:
+            raise TooLargeError(f"more than {self._most_members} files in it")
+
+    def use(self, size_bytes: int) -> None:
+        """TooLargeError when the sum is over the limit."""
+        self._bytes += size_bytes
+        if self._bytes > self._most_bytes:
+            raise TooLargeError(f"it unpacks to more than {self._most_bytes} bytes")
+
+
+def _take_from_tar(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, budget: Budget) -> None:
+    kind = "link" if member.issym() or member.islnk() else "" if member.isreg() or member.isdir() else "device"
+    place = _place(member.name, kind, target, budget)
+    if member.isdir():
+        place.mkdir(parents=True, exist_ok=True)
+    elif source := tar.extractfile(member):
+        _write(source, place, 0o755 if member.mode & 0o100 else 0o644, budget)
+
+
+def _read_to_the_end(tar: tarfile.TarFile, budget: Budget) -> None:
+    """tarfile stops where the members end; gzip's checksum, and whether anything is missing, is known behind that."""
+    if tar.fileobj is not None:
+        for block in _blocks(cast(IO[bytes], tar.fileobj)):
+            budget.use(len(block))
+
+
+def _take_from_zip(opened: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, budget: Budget) -> None:
+    mode = member.external_attr >> 16
+    plain = not S_IFMT(mode) or S_ISREG(mode) or S_ISDIR(mode)
+    place = _place(member.filename, "" if plain else "link or device", target, budget)
+    if member.is_dir():
+        place.mkdir(parents=True, exist_ok=True)
+    else:
+        with opened.open(member) as source:
+            _write(source, place, 0o755 if mode & 0o100 else 0o644, budget)
+
+
+def _place(name: str, kind: str, target: Path, budget: Budget) -> Path:
+    """Where the member belongs; BadArchiveError when it is nothing to be unpacked."""
+    budget.another()
+    if kind:
+        raise BadArchiveError(f"{_shown(name)} is a {kind}; only plain files and folders are unpacked")
+    parts = PurePosixPath(name.replace("\\", "/")).parts
+    if not name or name.startswith(("/", "\\")) or ".." in parts or "\0" in name or any(part.endswith(":") for part in parts[:1]):
+        raise BadArchiveError(f"{_shown(name)} would be written outside the folder that it is unpacked into")
+    return target.joinpath(*parts)
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= 200 else name[:200] + "...")
+
+
+def _write(source: IO[bytes], place: Path, mode: int, budget: Budget) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with place.open("wb") as file:
+        for block in _blocks(source):
+            budget.use(len(block))  # counted as it comes: what headers say may be a lie
+            file.write(block)
+    place.chmod(mode)
+
+
+def _blocks(source: IO[bytes]) -> Iterator[bytes]:
+    while block := source.read(_BLOCK):
+        yield block
