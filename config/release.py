@@ -40,6 +40,8 @@ class Release(Settings):
     """Version of that S3 object."""
     model_data_sha256: Sha256
     """SHA-256 of its bytes."""
+    weights_sha256: Sha256 | None = None
+    """SHA-256 of the weights in it, as the evaluation noted and the serving container answers; none where the evaluation does not say."""
     definition_sha256: Sha256
     """SHA-256 of the pipeline definition that trained it, as JSON with sorted keys and without spaces."""
     code_commit: Commit
@@ -50,3 +52,18 @@ class Release(Settings):
     """Who approved the version, as the registry names them."""
     approved_at: Instant
     """When, in UTC."""
+
+    @property
+    def account(self) -> str:
+        """Whose registry has it."""
+        return self.model_package_arn.split(":")[4]
+
+    @property
+    def region(self) -> str:
+        """Where that registry is."""
+        return self.model_package_arn.split(":")[3]
+
+    @property
+    def version(self) -> str:
+        """Group and number, as in shoal-mnist-dev/3."""
+        return self.model_package_arn.partition("model-package/")[2]

@@ -49,6 +49,7 @@ class Verification:
         digest = self._image_digest(pinned)
         report = self._report()
         sha256, version_id = self._model_data(report, pinned)
+        weights = self._weights(report, pinned)
         package = self.package
         return Release(
             model_package_arn=package.arn,
@@ -58,6 +59,7 @@ class Verification:
             model_data_url=package.model_data_url,
             model_data_version_id=version_id,
             model_data_sha256=sha256,
+            weights_sha256=weights,
             definition_sha256=definition,
             code_commit=commit,
             metrics=pinned.metrics if pinned else _metrics(report),
@@ -156,9 +158,17 @@ class Verification:
             raise self._refusal(what, "find out who wrote it; promote another version")
         return found, version_id
 
+    def _weights(self, report: dict[str, Any], pinned: Release | None) -> str | None:
+        """Hash of the weights that were evaluated; a release that pinned none may be followed by one that does."""
+        measured = _measured_weights(report)
+        if pinned and pinned.weights_sha256 not in {None, measured}:
+            what = f"hash mismatch: the evaluation now says that the weights are {measured}, pinned is {pinned.weights_sha256}"
+            raise self._refusal(what, "find out who wrote its report; promote another version")
+        return measured
+
     def _require_evaluated(self, archive: IO[bytes], report: dict[str, Any]) -> None:
         """The evaluation notes the hash of the weights that it measured, a file of the archive; a report of your own need not."""
-        measured = report.get("model", {}).get("weights_sha256")
+        measured = _measured_weights(report)
         if measured is None:
             return
         if measured not in _each(archive, _sha256).values():
@@ -197,6 +207,11 @@ class Verification:
 def definition_sha256(text: str) -> str:
     """Hash of a pipeline definition, whatever the order of its keys and the spaces between them."""
     return hashlib.sha256(json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _measured_weights(report: dict[str, Any]) -> str | None:
+    measured = report.get("model", {}).get("weights_sha256")
+    return None if measured is None else str(measured)
 
 
 def _metrics(report: dict[str, Any]) -> dict[str, int | float]:
