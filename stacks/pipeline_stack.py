@@ -131,10 +131,10 @@ class PipelineStack(cdk.Stack):
             (self._jobs.evaluation, "Processing", "Processing"),
             (self._jobs.endpoint, "Model", "EndpointConfig"),
         ):
-            self._jobs.allow_pull(role, map(self._repository_of, images(definition, type_with_image)))
+            role.allow_pull(map(self._repository_of, images(definition, type_with_image)))
             asked = limits(definition, type_with_volumes)
             if asked and asked.encrypts_volumes:
-                self._jobs.allow_volumes(role)
+                role.allow_volumes(self._data.key)
 
     def _pipeline_role(self, definition: dict[str, Any]) -> PipelineRole:
         role = PipelineRole(self, "PipelineRole", names=self._names)

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from config.names import Names
 from config.settings import Framework, InputMode
-from stacks.constructs.actor_role import ActorRole
 from stacks.constructs.guard_rails import Place
-
-_ATTACH = "ec2:CreateNetworkInterface"
-_USE_INTERFACE = (
-    "ec2:CreateNetworkInterfacePermission",
-    "ec2:DeleteNetworkInterface",
-    "ec2:DeleteNetworkInterfacePermission",
-)
-_SEE_VPC = (
-    "ec2:DescribeDhcpOptions",
-    "ec2:DescribeNetworkInterfaces",
-    "ec2:DescribeSecurityGroups",
-    "ec2:DescribeSubnets",
-    "ec2:DescribeVpcs",
-)
-_ECR_IMAGE = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<repository>[^:@]+)")
+from stacks.constructs.sagemaker_role import ATTACH, USE_INTERFACE, SageMakerRole
 
 
 class JobRoles(Construct):
@@ -59,7 +41,7 @@ class JobRoles(Construct):
     def _allow_training(self, place: Place) -> None:
         role, environment = self.training, self._names.environment
         role.deny_approval()
-        self._allow_interfaces(role, place)
+        role.allow_interfaces(place)
         self._allow_encryption(role)
         if environment.data.input_mode is not InputMode.FSX:
             self._read(role, {"data": "datasets"})
@@ -88,71 +70,29 @@ class JobRoles(Construct):
 
     def _allow_endpoint(self, place: Place) -> None:
         role = self.endpoint
-        self._allow_interfaces(role, place)
+        role.allow_interfaces(place)
         role.allow("SeeVpcEndpoints", ["ec2:DescribeVpcEndpoints"], on=["*"], because="EC2 Describe actions have no resource type in IAM.")
         role.allow("UseKey", ["kms:Decrypt", "kms:DescribeKey"], on=[self._key.key_arn])
         # A model is one object: nothing is listed.
         self._read_objects(role, "artifacts", "training")
 
-    def allow_pull(self, role: ActorRole, images: Iterable[str]) -> None:
-        """Let `role` pull `images`, and no other repository. An image outside ECR needs no permission."""
-        repositories = sorted({arn for arn in map(repository_arn, images) if arn})
-        if repositories:
-            role.allow("PullImage", ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"], on=repositories)
-            role.allow("LogInToEcr", ["ecr:GetAuthorizationToken"], on=["*"], because="GetAuthorizationToken has no resource type in IAM.")
-
-    def allow_volumes(self, role: ActorRole) -> None:
-        """Let AWS services use the key for the volumes of what `role` starts; EC2 takes it with a grant."""
-        role.allow("LendKeyToVolumes", ["kms:CreateGrant"], on=[self._key.key_arn], when={"Bool": {"kms:GrantIsForAWSResource": "true"}})
-
-    def _role(self, actor: str, description: str, *, log_group: str, source: str) -> ActorRole:
-        role = ActorRole(
-            self,
-            actor.capitalize(),
-            names=self._names,
-            actor=actor,
-            service="sagemaker",
-            description=description,
-            source=self._names.arn("sagemaker", source),
+    def _role(self, actor: str, description: str, *, log_group: str, source: str) -> SageMakerRole:
+        role = SageMakerRole(
+            self, actor.capitalize(), names=self._names, actor=actor, log_group=log_group, source=source, description=description
         )
-        role.allow(
-            "WriteLogs",
-            ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
-            on=[self._names.arn("logs", f"log-group:/aws/sagemaker/{log_group}*")],
-            because=f"SageMaker makes up the names of the groups and streams of {log_group}.",
-        )
-        role.allow(
-            "PutMetrics",
-            ["cloudwatch:PutMetricData"],
-            on=["*"],
-            when={"StringLike": {"cloudwatch:namespace": f"/aws/sagemaker/{log_group}*"}},
-            because="PutMetricData has no resource type in IAM; the condition names the namespace.",
-        )
-        role.allow("SeeVpc", _SEE_VPC, on=["*"], because="EC2 Describe actions have no resource type in IAM.")
+        role.see_vpc()
         return role
 
-    def _allow_encryption(self, role: ActorRole) -> None:
+    def _allow_encryption(self, role: SageMakerRole) -> None:
         role.allow("UseKey", ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"], on=[self._key.key_arn])
 
-    def _allow_interfaces(self, role: ActorRole, place: Place) -> None:
-        # CreateNetworkInterface asks for the interface, the subnet and the groups. The interface has no ec2:Vpc before it exists: with
-        # that condition no job could start. Subnets and groups are named instead; all else that is done to an interface is tied to
-        # the VPC (service authorization reference, Amazon EC2).
-        interfaces = self._names.arn("ec2", "network-interface/*")
-        subnets = [self._names.arn("ec2", f"subnet/{subnet.subnet_id}") for subnet in place.subnets]
-        groups = [self._names.arn("ec2", f"security-group/{group.security_group_id}") for group in place.security_groups]
-        why = "SageMaker makes the network interfaces, so their ids are unknown."
-        role.allow("AttachToVpc", [_ATTACH], on=[interfaces, *subnets, *groups], because=f"{why} Subnets and security groups are named.")
-        vpc = {"ArnEquals": {"ec2:Vpc": self._names.arn("ec2", f"vpc/{place.vpc.vpc_id}")}}
-        role.allow("UseInterfaces", _USE_INTERFACE, on=[interfaces], when=vpc, because=f"{why} The condition names the VPC.")
-
-    def _allow_interfaces_anywhere(self, role: ActorRole) -> None:
+    def _allow_interfaces_anywhere(self, role: SageMakerRole) -> None:
         # SageMaker developer guide, "CreateProcessingJob API: Execution Role Permissions": "Don't scope in the policy with any
         # conditions or resource filters. Otherwise, the validation checks that occur during the creation of the processing job fail."
         why = "AWS refuses a processing job whose role names resources here."
-        role.allow("AttachToVpc", [_ATTACH, *_USE_INTERFACE], on=["*"], because=why)
+        role.allow("AttachToVpc", [ATTACH, *USE_INTERFACE], on=["*"], because=why)
 
-    def _read(self, role: ActorRole, prefixes: dict[str, str]) -> None:
+    def _read(self, role: SageMakerRole, prefixes: dict[str, str]) -> None:
         for purpose, prefix in prefixes.items():
             bucket = f"arn:aws:s3:::{self._names.bucket(purpose)}"
             role.allow(
@@ -163,7 +103,7 @@ class JobRoles(Construct):
             )
             self._read_objects(role, purpose, prefix)
 
-    def _read_objects(self, role: ActorRole, purpose: str, prefix: str) -> None:
+    def _read_objects(self, role: SageMakerRole, purpose: str, prefix: str) -> None:
         role.allow(
             f"Read{purpose.capitalize()}",
             ["s3:GetObject"],
@@ -171,7 +111,7 @@ class JobRoles(Construct):
             because=f"The job reads every object below {prefix}/.",
         )
 
-    def _write(self, role: ActorRole, prefix: str) -> None:
+    def _write(self, role: SageMakerRole, prefix: str) -> None:
         role.allow(
             f"Write{prefix.capitalize()}",
             ["s3:AbortMultipartUpload", "s3:PutObject"],
@@ -179,7 +119,7 @@ class JobRoles(Construct):
             because=f"Every execution writes below its own id in {prefix}/.",
         )
 
-    def _keep_checkpoints(self, role: ActorRole) -> None:
+    def _keep_checkpoints(self, role: SageMakerRole) -> None:
         """SageMaker copies them to S3 while the job runs, and back when it starts again."""
         prefix = "checkpoints"
         role.allow("ListCheckpoints", ["s3:ListBucket"], on=[self._artifacts], when={"StringLike": {"s3:prefix": f"{prefix}/*"}})
@@ -187,7 +127,7 @@ class JobRoles(Construct):
         why = f"Every execution keeps them below its own id in {prefix}/."
         role.allow("KeepCheckpoints", actions, on=[f"{self._artifacts}/{prefix}/*"], because=why)
 
-    def _read_code(self, role: ActorRole) -> None:
+    def _read_code(self, role: SageMakerRole) -> None:
         role.allow(
             "ReadCode",
             ["s3:GetObject"],
@@ -203,9 +143,3 @@ class JobRoles(Construct):
     def _code_bucket(self) -> str:
         environment = self._names.environment
         return f"arn:aws:s3:::cdk-hnb659fds-assets-{environment.account}-{environment.region}"
-
-
-def repository_arn(image: str) -> str | None:
-    """ARN of the ECR repository of an image URI such as `763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0`."""
-    match = _ECR_IMAGE.match(image)
-    return f"arn:aws:ecr:{match['region']}:{match['account']}:repository/{match['repository']}" if match else None

@@ -17,7 +17,7 @@ from config.names import Names
 from pipelines.limits import Limits
 from stacks.constructs.actor_role import ActorRole
 from stacks.constructs.guard_rails import Place, both, from_file_system, inside, only, ours, ours_or_gone, tagging_new, within
-from stacks.constructs.job_roles import repository_arn
+from stacks.constructs.sagemaker_role import repository_arn
 
 # SageMaker names what a step creates `pipelines-<execution id>-<step>-<suffix>`, unless the definition names it.
 _GENERATED = "pipelines-*"

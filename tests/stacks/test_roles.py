@@ -12,7 +12,7 @@ from aws_cdk.assertions import Template
 from config.loader import load_environment
 from config.names import Names
 from stacks.constructs.actor_role import ActorRole
-from stacks.constructs.job_roles import repository_arn
+from stacks.constructs.sagemaker_role import repository_arn
 from tests.stacks.conftest import ROOT
 from tests.stacks.reading import as_list, definition, properties, role, statements
 
