@@ -25,6 +25,7 @@ class SmokeTest(Construct):
             names=names,
             purpose=PURPOSE,
             folder=functions / "smoke_test",
+            module="step",
             description=f"Sends ten digits to the endpoint of an execution of {names.pipeline} and judges the answers",
             timeout=cdk.Duration.minutes(2),
         )

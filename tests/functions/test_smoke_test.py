@@ -48,7 +48,7 @@ def endpoint() -> Endpoint:
 def _test(endpoint: Endpoint, **arguments: Any) -> Outcome:
     event = {"endpoint_name": "shoal-mnist-dev-abcdefghijkl", "training_job_name": JOB, "max_latency_ms": 5000, **arguments}
     with serving(endpoint.answer) as url:
-        return invoke("smoke_test", event, endpoint_url=url)
+        return invoke("smoke_test", event, endpoint_url=url, module="step")
 
 
 def _wrong(labels: set[int]) -> Callable[[int, dict[str, Any]], Any]:
@@ -120,7 +120,7 @@ def test_an_endpoint_that_refuses_fails_with_its_message() -> None:
     refusal = json.dumps({"__type": "ValidationError", "message": "Endpoint shoal-mnist-dev-abcdefghijkl not found."}).encode()
     event = {"endpoint_name": "shoal-mnist-dev-abcdefghijkl", "training_job_name": JOB, "max_latency_ms": 5000}
     with serving(lambda _: (400, refusal)) as url:
-        assert "not found" in invoke("smoke_test", event, endpoint_url=url).error
+        assert "not found" in invoke("smoke_test", event, endpoint_url=url, module="step").error
 
 
 def test_the_digits_are_ten_classes_of_28_by_28_bytes() -> None:

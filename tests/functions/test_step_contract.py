@@ -49,7 +49,7 @@ def _expected(step: dict[str, Any]) -> set[str]:
 
 def test_the_smoke_test_understands_its_step_and_answers_every_output(steps: dict[str, dict[str, Any]]) -> None:
     with serving(Endpoint().answer) as url:
-        outcome = invoke("smoke_test", _event(steps["SmokeTest"]), endpoint_url=url)
+        outcome = invoke("smoke_test", _event(steps["SmokeTest"]), endpoint_url=url, module="step")
     assert not outcome.error
     assert _expected(steps["SmokeTest"]) <= outcome.result.keys()
 
