@@ -31,7 +31,7 @@ class Names:
         return self.prefix
 
     def stack(self, part: str) -> str:
-        """Name of the stack `part`: network, data, file-system, image, pipeline."""
+        """Name of the stack `part`: network, data, file-system, image, pipeline, monitoring, serving."""
         return f"{self.prefix}-{part}"
 
     def bucket(self, purpose: str) -> str:
@@ -76,6 +76,10 @@ class Names:
     def serving_endpoint(self) -> str:
         """Name of the endpoint that serves the pinned release; those of executions carry an execution's id behind it."""
         return self.prefix
+
+    @property
+    def serving_endpoint_arn(self) -> str:
+        return self.arn("sagemaker", f"endpoint/{self.serving_endpoint}")
 
     @property
     def schedule_group(self) -> str:

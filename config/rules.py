@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from config import file_system_rules, network_rules, region_rules, release_rules, schedule_rules
+from config import file_system_rules, network_rules, region_rules, release_rules, schedule_rules, serving_rules
 from config.errors import Problem
 from config.hyperparameters import FILE_SYSTEM_PARAMETERS, PIPELINE_PARAMETERS, as_text, parameter_name
 from config.names import Names
@@ -48,6 +48,7 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
         *region_rules.RULES,
         *release_rules.RULES,
         *schedule_rules.RULES,
+        *serving_rules.RULES,
         _alerts,
         _spot,
         _hyperparameters,

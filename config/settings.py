@@ -18,10 +18,10 @@ from config.network import Network
 from config.observability import Observability
 from config.release import Release
 from config.schedules import Schedule
-from config.section import Settings, Slug
+from config.section import InstanceType, Settings, Slug
+from config.serving import Serving
 from config.strategies import Defaults, defaults
 
-InstanceType = Annotated[str, StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9]+$")]
 AccountId = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
 PolicyName = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]{1,128}$")]
 PipelineFunction = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*:[a-z_][a-z0-9_]*$")]
@@ -217,3 +217,5 @@ class Environment(Settings):
     """Whose workflows may deploy this environment."""
     release: Release | None = None
     """The model that this environment serves, pinned; `shoal promote` writes it."""
+    serving: Serving | None = None
+    """How the pinned release is served; without this section, or without a release, nothing is."""

@@ -1,7 +1,8 @@
 """One environment's settings go in; its stacks come out.
 
 They are deployed in the order of their dependencies, which is not that of the lines below: data (the key of the network's flow logs),
-network, file-system and image where there are any, pipeline, monitoring. `pipelines/costs/plan.py` shows that order.
+network, file-system and image where there are any, pipeline, monitoring,
+serving where a release is pinned. `pipelines/costs/plan.py` shows that order.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from stacks.image_stack import ImageStack
 from stacks.monitoring_stack import MonitoringStack
 from stacks.network_stack import NetworkStack
 from stacks.pipeline_stack import PipelineStack
+from stacks.serving_stack import ServingStack
 
 
 class EnvironmentStage(cdk.Stage):
@@ -55,6 +57,25 @@ class EnvironmentStage(cdk.Stage):
         self.monitoring = MonitoringStack(
             self, "monitoring", names=names, functions=functions, data=self.data, pipeline=self.pipeline, env=env
         )
+        self.serving = self._serving(names, functions, env)
         keep_logs(self, names=names, key=self.data.key)
         cdk.Tags.of(self).add("shoal:project", environment.project)
         cdk.Tags.of(self).add("shoal:environment", environment.name)
+
+    def _serving(self, names: Names, functions: Path, env: cdk.Environment) -> ServingStack | None:
+        """Only where there is something to serve, and it is said how."""
+        settings, release = names.environment.serving, names.environment.release
+        if settings is None or release is None:
+            return None
+        return ServingStack(
+            self,
+            "serving",
+            names=names,
+            settings=settings,
+            release=release,
+            functions=functions,
+            network=self.network,
+            data=self.data,
+            topic=self.monitoring.alarms.topic,
+            env=env,
+        )

@@ -1,0 +1,96 @@
+"""The rules between keys of the section `serving`: an `Environment` whose types are right in, problems out.
+
+What serverless inference excludes: SageMaker developer guide, "Deploy models with Amazon SageMaker Serverless Inference", feature
+exclusions (GPUs, VPC configuration, network isolation, data capture, multiple variants ...). What a deployment may wait for: SageMaker
+API reference, BlueGreenUpdatePolicy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from config.errors import Problem
+from config.serving import MAX_TIMEOUT_S, PROVISIONING_S, Autoscaling, Serving, TrafficType, waits_s
+from config.settings import Environment
+
+MIN_LINEAR_PERCENT = 10  # API reference, TrafficRoutingConfig.LinearStepSize: 10 to 50 % of the variant's capacity
+_ZONES = 2
+_INSTANCES_ONLY = ("instance_type", "instance_count", "autoscaling", "data_capture")
+
+
+def _serving(environment: Environment) -> Iterator[Problem]:
+    if environment.serving is None:
+        return
+    for rule in (_serverless, _traffic, _timeout, _bake, _scaling):
+        yield from rule(environment.serving)
+    yield from _zones(environment, environment.serving)
+
+
+def _serverless(serving: Serving) -> Iterator[Problem]:
+    if serving.serverless is None:
+        return
+    related = ("serving.serverless",)
+    for name in _INSTANCES_ONLY:
+        if name in serving.model_fields_set:
+            shown = getattr(serving, name) if name.startswith("instance_") else None
+            yield Problem(f"serving.{name}", "serverless inference has none", f"remove it, or remove {related[0]}", shown, related)
+    if serving.traffic.type is not TrafficType.ALL_AT_ONCE:
+        message = "a part of the capacity is a part of the instances, and serverless inference has none"
+        yield Problem("serving.traffic.type", message, "use all_at_once, or remove serving.serverless", serving.traffic.type.value, related)
+
+
+def _traffic(serving: Serving) -> Iterator[Problem]:
+    traffic = serving.traffic
+    if traffic.type is TrafficType.LINEAR and traffic.percent < MIN_LINEAR_PERCENT:
+        message = f"a linear step is {MIN_LINEAR_PERCENT} to 50 percent"
+        yield Problem("serving.traffic.percent", message, f"use at least {MIN_LINEAR_PERCENT}", traffic.percent, ("serving.traffic.type",))
+
+
+def _timeout(serving: Serving) -> Iterator[Problem]:
+    waits = waits_s(serving)
+    related = ("serving.traffic", "serving.bake_s")
+    if serving.timeout_s is not None and serving.timeout_s <= waits:
+        message = f"is not more than the {waits} s that traffic and bake_s wait together"
+        yield Problem("serving.timeout_s", message, "remove it, or wait less", serving.timeout_s, related)
+    if serving.timeout_s is None and waits + PROVISIONING_S > MAX_TIMEOUT_S:
+        message = f"traffic and bake_s wait {waits} s together; a deployment may take {MAX_TIMEOUT_S} s, {PROVISIONING_S} of them to start"
+        yield Problem("serving.traffic.wait_s", message, "wait less, or take larger steps", serving.traffic.wait_s, related)
+
+
+def _bake(serving: Serving) -> Iterator[Problem]:
+    """A measurement arrives within a minute; an alarm that cannot ring while the old fleet is there rolls nothing back."""
+    needed = 60 * (serving.alarms.minutes + 1)
+    if serving.bake_s < needed:
+        message = f"is too short for the alarms, which ring after {serving.alarms.minutes} min of measurements"
+        yield Problem("serving.bake_s", message, f"use at least {needed}", serving.bake_s, ("serving.alarms.minutes",))
+
+
+def _scaling(serving: Serving) -> Iterator[Problem]:
+    scaling = serving.autoscaling
+    if scaling is None or serving.serverless is not None:
+        return
+    key, related = "serving.autoscaling", ("serving.autoscaling",)
+    if scaling.min > scaling.max:
+        yield Problem(f"{key}.min", f"is more than max ({scaling.max})", f"use at most {scaling.max}", scaling.min)
+    elif not scaling.min <= serving.instance_count <= scaling.max:
+        message = f"is not between autoscaling.min ({scaling.min}) and max ({scaling.max})"
+        yield Problem("serving.instance_count", message, "choose one between them", serving.instance_count, related)
+
+
+def _zones(environment: Environment, serving: Serving) -> Iterator[Problem]:
+    """SageMaker spreads instances over the zones of a model's subnets, from two instances on (developer guide, "Best practices")."""
+    if not environment.protect or serving.serverless is not None:
+        return
+    for key, count in _counts(serving, serving.autoscaling):
+        if count < _ZONES:
+            message = "one instance is one availability zone, and this environment is protected"
+            yield Problem(key, message, f"use at least {_ZONES}, or `protect: false`", count, ("protect",))
+
+
+def _counts(serving: Serving, scaling: Autoscaling | None) -> Iterator[tuple[str, int]]:
+    yield "serving.instance_count", serving.instance_count
+    if scaling:
+        yield "serving.autoscaling.min", scaling.min
+
+
+RULES = (_serving,)

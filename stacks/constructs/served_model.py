@@ -1,0 +1,97 @@
+"""A pinned release and its role go in; model and endpoint configuration come out, without names of their own.
+
+CloudFormation makes their names, so whatever changes in them makes new ones, and the endpoint is updated from the old to the new;
+the old ones are deleted after that. With names of ours CloudFormation could not replace them.
+"""
+
+from __future__ import annotations
+
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sagemaker as sagemaker
+from constructs import Construct
+
+from config.names import Names
+from config.release import Release
+from config.serving import DataCapture, Serving
+from pipelines.launch.tables import takes_volume_key
+from stacks.constructs.guard_rails import Place
+from stacks.constructs.serving_role import CAPTURED
+
+VARIANT = "AllTraffic"
+"""The same in every release: a deployment needs the variant of the old configuration (developer guide, "Exclusions" of guardrails)."""
+_CONTENT_TYPES = ["application/json"]
+
+
+class ServedModel(Construct):
+    """`model` and `config`. Serverless inference has neither a VPC nor volumes nor data capture (config/serving_rules.py)."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        settings: Serving,
+        release: Release,
+        role: iam.IRole,
+        place: Place,
+        key: kms.IKey,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self._names, self._settings, self._key = names, settings, key
+        self.model = sagemaker.CfnModel(
+            self,
+            "Model",
+            execution_role_arn=role.role_arn,
+            containers=[sagemaker.CfnModel.ContainerDefinitionProperty(model_package_name=release.model_package_arn)],
+            vpc_config=None if settings.serverless else _vpc(place),
+        )
+        # With the role's policies: SageMaker looks for the archive when the model is made.
+        self.model.node.add_dependency(role)
+        captured = settings.data_capture
+        self.config = sagemaker.CfnEndpointConfig(
+            self,
+            "Config",
+            production_variants=[self._variant()],
+            kms_key_id=key.key_arn if self.has_encrypted_volumes else None,
+            data_capture_config=self._capture(captured) if captured else None,
+        )
+
+    @property
+    def has_encrypted_volumes(self) -> bool:
+        """Instances with local storage encrypt it in hardware, and refuse a key."""
+        return self._settings.serverless is None and takes_volume_key(self._settings.instance_type)
+
+    def _variant(self) -> sagemaker.CfnEndpointConfig.ProductionVariantProperty:
+        settings, serverless = self._settings, self._settings.serverless
+        sizes = sagemaker.CfnEndpointConfig.ServerlessConfigProperty
+        return sagemaker.CfnEndpointConfig.ProductionVariantProperty(
+            variant_name=VARIANT,
+            model_name=self.model.attr_model_name,
+            initial_variant_weight=1.0,
+            instance_type=None if serverless else settings.instance_type,
+            initial_instance_count=None if serverless else settings.instance_count,
+            serverless_config=(
+                sizes(memory_size_in_mb=serverless.memory_mb, max_concurrency=serverless.max_concurrency) if serverless else None
+            ),
+        )
+
+    def _capture(self, captured: DataCapture) -> sagemaker.CfnEndpointConfig.DataCaptureConfigProperty:
+        option = sagemaker.CfnEndpointConfig.CaptureOptionProperty
+        header = sagemaker.CfnEndpointConfig.CaptureContentTypeHeaderProperty
+        return sagemaker.CfnEndpointConfig.DataCaptureConfigProperty(
+            enable_capture=True,
+            initial_sampling_percentage=captured.percent,
+            destination_s3_uri=f"s3://{self._names.bucket('artifacts')}/{CAPTURED}",
+            kms_key_id=self._key.key_arn,
+            capture_options=[option(capture_mode="Input"), option(capture_mode="Output")],
+            capture_content_type_header=header(json_content_types=_CONTENT_TYPES),
+        )
+
+
+def _vpc(place: Place) -> sagemaker.CfnModel.VpcConfigProperty:
+    return sagemaker.CfnModel.VpcConfigProperty(
+        subnets=[subnet.subnet_id for subnet in place.subnets],
+        security_group_ids=[group.security_group_id for group in place.security_groups],
+    )

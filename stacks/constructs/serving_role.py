@@ -1,0 +1,77 @@
+"""A pinned release goes in; the role of the containers that serve it comes out: it reads that one archive and pulls that one image.
+
+The archive may lie in another environment's bucket, even of another account, under a key whose id nobody here knows: what it may be
+used for is said instead, one object through S3. The other side's policies must allow the same (docs/decisions/serving.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from config.names import Names
+from config.release import Release
+from stacks.constructs.guard_rails import Place
+from stacks.constructs.sagemaker_role import SageMakerRole
+
+ACTOR = "serving"
+CAPTURED = "captured"
+"""Prefix in the artifact bucket below which requests and answers are kept."""
+
+
+class ServingRole(SageMakerRole):
+    """Source: SageMaker developer guide, "SageMaker roles", CreateModel; "Auto-Rollback Configuration and Monitoring" for the alarms."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, names: Names, release: Release) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            names=names,
+            actor=ACTOR,
+            log_group="Endpoints",
+            # SageMaker developer guide, "Cross-service confused deputy prevention": hosting sends no narrower ARN than this.
+            source="*",
+            description=f"Serves the pinned release of {names.prefix}",
+        )
+        self.allow_pull([release.image_uri])
+        self._allow_archive(release)
+
+    def _allow_archive(self, release: Release) -> None:
+        bucket, _, key = release.model_data_url.removeprefix("s3://").partition("/")
+        archive = f"arn:aws:s3:::{bucket}"
+        self.allow("ReadArchive", ["s3:GetObject"], on=[f"{archive}/{key}"])
+        self.allow(
+            "DecryptArchive",
+            ["kms:Decrypt"],
+            on=[f"arn:aws:kms:{release.region}:{release.account}:key/*"],
+            when={
+                "StringEquals": {
+                    "kms:ViaService": f"s3.{release.region}.amazonaws.com",
+                    # S3 names the bucket where bucket keys are on, else the object.
+                    "kms:EncryptionContext:aws:s3:arn": [archive, f"{archive}/{key}"],
+                }
+            },
+            because="The id of the key of the environment that trained it is not known here; the conditions name the archive.",
+        )
+
+    def allow_place(self, place: Place) -> None:
+        """Serve from the VPC."""
+        self.see_vpc()
+        self.allow_interfaces(place)
+        self.allow("SeeVpcEndpoints", ["ec2:DescribeVpcEndpoints"], on=["*"], because="EC2 Describe actions have no resource type in IAM.")
+
+    def allow_alarms(self, names: Names, alarms: Sequence[str]) -> None:
+        """Let a deployment look at the alarms that roll it back."""
+        self.allow("WatchAlarms", ["cloudwatch:DescribeAlarms"], on=[names.arn("cloudwatch", f"alarm:{alarm}") for alarm in alarms])
+
+    def allow_capture(self, names: Names, key: kms.IKey) -> None:
+        """Keep requests and answers."""
+        self.allow(
+            "KeepCaptured",
+            ["s3:PutObject"],
+            on=[f"arn:aws:s3:::{names.bucket('artifacts')}/{CAPTURED}/*"],
+            because="SageMaker names what it captures after endpoint, variant and time.",
+        )
+        self.allow("EncryptCaptured", ["kms:Decrypt", "kms:GenerateDataKey"], on=[key.key_arn])

@@ -1,0 +1,72 @@
+"""A pinned release goes in; the endpoint that serves it, deployed blue/green and proven, comes out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import aws_cdk as cdk
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from config.names import Names
+from config.release import Release
+from config.serving import Serving
+from stacks.constructs.guard_rails import Place
+from stacks.constructs.served_model import VARIANT, ServedModel
+from stacks.constructs.serving_alarms import ServingAlarms
+from stacks.constructs.serving_endpoint import ServingEndpoint
+from stacks.constructs.serving_proof import ServingProof
+from stacks.constructs.serving_role import ServingRole
+from stacks.data_stack import DataStack
+from stacks.network_stack import NetworkStack
+
+
+class ServingStack(cdk.Stack):
+    """Role -> model -> configuration -> alarms -> endpoint -> proof. A new release is an update of it; `git revert` is another."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        settings: Serving,
+        release: Release,
+        functions: Path,
+        network: NetworkStack,
+        data: DataStack,
+        topic: sns.ITopic,
+        env: cdk.Environment,
+    ) -> None:
+        protect = names.environment.protect
+        super().__init__(scope, construct_id, stack_name=names.stack("serving"), env=env, termination_protection=protect)
+        place = Place(network.vpc, network.hosting_subnets, [network.hosting_security_group])
+        self._role = ServingRole(self, "Role", names=names, release=release)
+        self.served = ServedModel(
+            self, "Served", names=names, settings=settings, release=release, role=self._role, place=place, key=data.key
+        )
+        config_name = self.served.config.attr_endpoint_config_name
+        self.alarms = ServingAlarms(
+            self, "Alarms", names=names, limits=settings.alarms, variant=VARIANT, config_name=config_name, topic=topic
+        )
+        self._allow(names, settings, place, data)
+        self.serving = ServingEndpoint(self, "Serving", names=names, settings=settings, config_name=config_name, alarms=self.alarms.names)
+        # UpdateEndpoint refuses a deployment whose alarms do not exist.
+        self.serving.endpoint.node.add_dependency(self.alarms, self._role)
+        self.proof = ServingProof(self, "Proof", names=names, functions=functions, release=release, served=self.served)
+        self.proof.resource.node.add_dependency(self.serving.endpoint)
+        for made in (self.served.model, self.served.config, self.serving.endpoint):
+            cdk.Tags.of(made).add("shoal:release", release.version)
+        cdk.CfnOutput(self, "EndpointName", value=names.serving_endpoint)
+        cdk.CfnOutput(self, "EndpointArn", value=names.serving_endpoint_arn)
+        cdk.CfnOutput(self, "ModelPackageArn", value=release.model_package_arn)
+
+    def _allow(self, names: Names, settings: Serving, place: Place, data: DataStack) -> None:
+        """What the role needs besides its archive and image."""
+        self._role.allow_alarms(names, self.alarms.names)
+        if settings.serverless is None:
+            self._role.allow_place(place)
+        if self.served.has_encrypted_volumes:
+            self._role.allow_volumes(data.key)
+        if settings.data_capture:
+            self._role.allow_capture(names, data.key)
