@@ -19,6 +19,7 @@ from emulator.errors import EmulatorError
 
 STOP_LIMIT_S = 20.0
 STOP_LOOK_S = 0.5
+FASTEST = 3600
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -47,6 +48,8 @@ def parser() -> argparse.ArgumentParser:
     serve_parser.add_argument("--region", default="us-east-1")
     serve_parser.add_argument("--accelerators", type=int, default=0, help="GPUs of this machine that training jobs may use")
     serve_parser.add_argument("--schedule-speed", type=float, default=1.0, help="60 makes a minute of event rules' schedules a second")
+    faster = "60 makes a minute of waiting, baking and alarm periods of a deployment to an endpoint a second"
+    serve_parser.add_argument("--hosting-speed", type=speed, default=1.0, help=faster)
     serve_parser.add_argument("--enforce-iam", action="store_true", help="refuse what the policies of the caller's role do not allow")
     own_images = "an image of your own (its URI, or a shell pattern) and the runtime that stands for it; may be repeated"
     serve_parser.add_argument("--image", type=own_image, action="append", default=[], metavar="URI=RUNTIME", help=own_images)
@@ -62,6 +65,16 @@ def account_id(text: str) -> str:
     if not re.fullmatch(r"\d{12}", text):
         raise argparse.ArgumentTypeError(f"'{text}' is not an account id of 12 digits")
     return text
+
+
+def speed(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 1 <= found <= FASTEST:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to {FASTEST}")
+    return found
 
 
 def own_image(text: str) -> tuple[str, str]:
@@ -92,6 +105,7 @@ def serve(options: argparse.Namespace) -> int:
         options.accelerators,
         images=dict(options.image),
         schedule_speed=options.schedule_speed,
+        hosting_speed=options.hosting_speed,
         enforce_iam=options.enforce_iam,
     )
     emulator = Emulator(chosen)

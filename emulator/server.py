@@ -18,6 +18,7 @@ from werkzeug.serving import BaseWSGIServer, make_server
 
 from emulator.context import ServiceContext
 from emulator.control import metricstore, refusals
+from emulator.control.alarms import Alarms
 from emulator.control.authorization.account import AccountState
 from emulator.control.authorization.authorizer import Authorizer
 from emulator.control.authorization.evaluator import Evaluator
@@ -59,8 +60,8 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class Options:
     """What `serve` is told. `accelerators`: how many GPUs of this machine training jobs may use; `images`: runtimes by patterns of the
-    user's own images; `schedule_speed`: how much faster than the clock schedules run; `enforce_iam`: whether callers' policies are
-    applied. Raises EmulatorError for a runtime that there is not."""
+    user's own images; `schedule_speed`, `hosting_speed`: how much faster than the clock schedules, and deployments to endpoints, run;
+    `enforce_iam`: whether callers' policies are applied. Raises EmulatorError for a runtime that there is not."""
 
     state_dir: Path
     account: str
@@ -69,6 +70,7 @@ class Options:
     accelerators: int = 0
     images: Mapping[str, str] = field(default_factory=dict)
     schedule_speed: float = 1.0
+    hosting_speed: float = 1.0
     enforce_iam: bool = False
 
     def __post_init__(self) -> None:
@@ -106,7 +108,7 @@ class Emulator:
         self.events = Events(self.identity, self.clients, self.functions, options.schedule_speed)
         self.scheduler = Scheduler(self.identity, self.clients, self._measure, options.schedule_speed)
         self.fsx = Fsx(FileSystems(self.identity, self.clients, options.state_dir / "fsx"))
-        settings = Settings(accelerators=options.accelerators or None, images=options.images)
+        settings = Settings(accelerators=options.accelerators or None, images=options.images, hosting_speed=options.hosting_speed)
         self.sagemaker: SageMaker = SageMakerService(self._context(), settings)
         self.evaluator = Evaluator(self.registry)
         self.authorizer = self._authorizer()
@@ -151,6 +153,7 @@ class Emulator:
             "started_at": self._started_at,
             "account": self.options.account,
             "region": self.options.region,
+            "hosting_speed": self.options.hosting_speed,
             "enforces_iam": self.options.enforce_iam,
             "cores": Machine.here(None).cores,
         }
@@ -204,8 +207,10 @@ class Emulator:
 
     def _dispatcher(self) -> Dispatcher:
         tagging = Tagging(self.functions, self.sources)
+        alarms = Alarms(self.options.account, self.options.region, self.options.hosting_speed)
         services = {
             **{name: Service({}, guards=guards) for name, guards in refusals.GUARDS.items()},
+            "cloudwatch": Service({}, guards={**refusals.GUARDS["cloudwatch"], "DescribeAlarms": alarms.guard}),
             "sts": Service(self.identity.operations),
             "iam": Service({}, guards=self.identity.guards),
             "events": Service(self.events.operations, guards=self.events.guards),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 
 from moto.cloudwatch.models import cloudwatch_backends
 
@@ -11,6 +13,7 @@ from emulator.errors import AwsError
 from emulator.metrics import Measurement
 
 RESERVED = "AWS/"
+PERCENTILE = re.compile(r"^p(?P<percent>\d{1,2}(\.\d+)?)$")
 
 
 def keep(account: str, region: str, measurement: Measurement) -> None:
@@ -24,3 +27,11 @@ def check_namespace(call: ApiCall) -> None:
     namespace = str(call.parameters.get("Namespace", ""))
     if namespace.startswith(RESERVED):
         raise AwsError("InvalidParameterValue", f"The value {RESERVED} for parameter Namespace is invalid.")
+
+
+def nearest_rank(values: Sequence[float], statistic: str) -> float | None:
+    """The percentile that `statistic` names (`p99`); None for another statistic."""
+    match = PERCENTILE.match(statistic)
+    if not match:
+        return None
+    return sorted(values)[max(0, math.ceil(float(match["percent"]) / 100 * len(values)) - 1)]

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
-import re
 from typing import Any
 
 from moto import backends
@@ -14,6 +12,7 @@ from moto.cloudwatch.models import Statistics
 from moto.iam.access_control import PermissionResult
 from moto.s3.models import FakeBucket, S3Backend
 
+from emulator.control.metricstore import nearest_rank
 from emulator.control.policies import Principal, decision
 
 EVERYBODY = Principal("AWS", "anonymous")
@@ -22,7 +21,6 @@ CONTEXT = {"aws:SecureTransport": "true"}
 RESULTS = {"Allow": PermissionResult.PERMITTED, "Deny": PermissionResult.DENIED, None: PermissionResult.NEUTRAL}
 WARM = ("s3", "iam", "sts", "ssm", "kms", "ec2", "ecr", "sqs", "events", "logs", "cloudwatch")
 
-PERCENTILE = re.compile(r"^p(?P<percent>\d{1,2}(\.\d+)?)$")
 _statistic_of_moto = Statistics.get_statistics_for_type
 
 log = logging.getLogger(__name__)
@@ -48,10 +46,8 @@ def change_s3() -> None:
 def statistic(statistics: Statistics, name: str) -> Any:
     """What moto's Statistics knows, and percentiles (`p99`), which it leaves out: the nearest rank of the values."""
     found = _statistic_of_moto(statistics, name)
-    values = sorted(statistics.metric_single_values_list)
-    if found is None and values and (match := PERCENTILE.match(name)):
-        found = values[max(0, math.ceil(float(match["percent"]) / 100 * len(values)) - 1)]
-    return found
+    values = statistics.metric_single_values_list
+    return nearest_rank(values, name) if found is None and values else found
 
 
 def change_cloudwatch() -> None:

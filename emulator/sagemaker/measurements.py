@@ -46,13 +46,24 @@ def of_training(job_name: str, metric: str, value: float) -> Measurement:
     return Measurement(TRAINING, metric, value, "None", {"TrainingJobName": job_name})
 
 
-def of_invocation(endpoint: str, variant: str, status: int, seconds: float) -> Iterator[Measurement]:
-    """One call of InvokeEndpoint: `status` is the container's HTTP status (500 where it did not answer), `seconds` its time."""
-    where = {"EndpointName": endpoint, "VariantName": variant}
-    yield Measurement(INVOCATIONS, "Invocations", 1, "Count", where)
-    yield Measurement(INVOCATIONS, "Invocation4XXErrors", int(400 <= status < 500), "None", where)
-    yield Measurement(INVOCATIONS, "Invocation5XXErrors", int(status >= 500), "None", where)
-    yield Measurement(INVOCATIONS, "ModelLatency", seconds * 1e6, "Microseconds", where)
+def of_invocation(endpoint: str, config: str, variant: str, instances: int, status: int, seconds: float) -> Iterator[Measurement]:
+    """One call of InvokeEndpoint: `status` is the container's HTTP status (500 where it did not answer), `seconds` its time.
+
+    Once for the variant, whatever fleet answered, and once for the fleet of the endpoint configuration: a deployment's alarms may look at
+    the new fleet alone (guide, "Auto-Rollback Configuration and Monitoring").
+    """
+    values = (
+        ("Invocations", 1.0, "Count"),
+        ("InvocationsPerInstance", 1 / instances, "None"),
+        ("Invocation4XXErrors", float(400 <= status < 500), "None"),
+        ("Invocation5XXErrors", float(status >= 500), "None"),
+        ("InvocationModelErrors", float(not 200 <= status < 300), "None"),
+        ("ModelLatency", seconds * 1e6, "Microseconds"),
+    )
+    everything = {"EndpointName": endpoint, "VariantName": variant}
+    for where in (everything, {**everything, "EndpointConfigName": config}):
+        for name, value, unit in values:
+            yield Measurement(INVOCATIONS, name, value, unit, where)
 
 
 def _milliseconds(begun: float, ended: float) -> float:

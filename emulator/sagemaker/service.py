@@ -119,6 +119,7 @@ def _of_hosting(models: Models, configs: EndpointConfigs, endpoints: Endpoints) 
         "DeleteEndpointConfig": configs.delete,
         "CreateEndpoint": endpoints.create,
         "UpdateEndpoint": endpoints.update,
+        "UpdateEndpointWeightsAndCapacities": endpoints.update_weights_and_capacities,
         "DescribeEndpoint": endpoints.describe,
         "ListEndpoints": endpoints.list,
         "DeleteEndpoint": endpoints.delete,

@@ -20,5 +20,9 @@ class Settings:
     """How long a model's container may take to answer /ping, unless ContainerStartupHealthCheckTimeoutInSeconds says it."""
     invocation_s: float = 60.0
     """How long a model may take to answer an invocation."""
+    hosting_speed: float = 1.0
+    """How much faster than the clock waiting, baking and capture of endpoints run."""
+    most_servers: int = 4
+    """Server processes of a production variant at most; instances above that are counted and not started."""
     lambda_step_s: float = 600.0
     """The longest a Lambda step of a pipeline may take."""

@@ -1,25 +1,27 @@
-"""CreateEndpoint, UpdateEndpoint, DescribeEndpoint, ListEndpoints, DeleteEndpoint, and InvokeEndpoint.
+"""CreateEndpoint, UpdateEndpoint, UpdateEndpointWeightsAndCapacities, DescribeEndpoint, ListEndpoints, DeleteEndpoint, InvokeEndpoint.
 
-InService means that the container's /ping answered 200; a document is gone only when its process is.
+InService means that every container's /ping answered 200; a document is gone only when its processes are.
 """
 
 from __future__ import annotations
 
-import http.client
-import json
 import threading
-import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from emulator.errors import AwsError
-from emulator.sagemaker import measurements, names
-from emulator.sagemaker.container.launch import PodError
+from emulator.sagemaker import names
 from emulator.sagemaker.core import Core, event_detail
-from emulator.sagemaker.hosting import configs, models
-from emulator.sagemaker.hosting.server import ModelServer, ServerFailedError
-from emulator.sagemaker.jobs.storage import DataError
+from emulator.sagemaker.hosting import configs, variants
+from emulator.sagemaker.hosting.deployment import FAILURES, ClosingError, Deployment
+from emulator.sagemaker.hosting.fleet import Fleet
+from emulator.sagemaker.hosting.guardrails import Plan, plan_of
+from emulator.sagemaker.hosting.invocation import Invocation
+from emulator.sagemaker.hosting.scaling import scale
+from emulator.sagemaker.hosting.server import ServerFailedError
+from emulator.sagemaker.hosting.traffic import Traffic
 from emulator.sagemaker.listing import Listing
-from emulator.sagemaker.refusals import invalid, not_emulated
+from emulator.sagemaker.refusals import invalid
 from emulator.sagemaker.shapes import Document
 
 KIND = "endpoint"
@@ -36,18 +38,28 @@ _EVENT_STATUS = {
 """As in the guide's event examples; the API itself says InService."""
 
 
+@dataclass
+class Hosted:
+    """What runs for one endpoint: the fleet that serves, and the one that is being brought up."""
+
+    traffic: Traffic
+    fleet: Fleet | None = None
+    coming: Fleet | None = None
+
+
 class Endpoints:
-    """The endpoints of the account, each with at most one running server."""
+    """The endpoints of the account."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._servers: dict[str, ModelServer] = {}
-        self._starting: dict[str, ModelServer] = {}
+        self._hosted: dict[str, Hosted] = {}
         self._threads: list[threading.Thread] = []
-        self._lock = threading.Lock()
+        self._closing = threading.Event()
 
     def create(self, request: Document) -> Document:
+        """A DeploymentConfig is kept for updates; a new endpoint has no fleet to shift traffic from."""
         config = self._config(request["EndpointConfigName"])
+        self._plan(request.get("DeploymentConfig"), config)
         name, now = request["EndpointName"], names.now()
         document = {
             "_name": name,
@@ -61,20 +73,60 @@ class Endpoints:
             **({"LastDeploymentConfig": request["DeploymentConfig"]} if request.get("DeploymentConfig") else {}),
         }
         self._core.store.create(KIND, name, document, _taken)
+        self._hosted[name] = Hosted(Traffic(name, self._core.settings.invocation_s))
         self._tell(document)
-        self._in_background(lambda: self._deploy(name, config))
+        self._in_background(lambda: self._deploy(name, config, Plan()))
         return {"EndpointArn": document["EndpointArn"]}
 
     def update(self, request: Document) -> Document:
-        for field in ("DeploymentConfig", "RetainAllVariantProperties", "ExcludeRetainedVariantProperties", "RetainDeploymentConfig"):
-            if request.get(field):
-                raise not_emulated(f"UpdateEndpoint.{field}")
-        document = self.describe(request)
-        self._check_not_in_progress(document)
+        document = self._free(request)
         config = self._config(request["EndpointConfigName"])
-        self._change(request["EndpointName"], lambda each: each.update(EndpointStatus="Updating"))
-        self._in_background(lambda: self._deploy(request["EndpointName"], config))
+        if request.get("RetainAllVariantProperties"):
+            excluded = {each["VariantPropertyType"] for each in request.get("ExcludeRetainedVariantProperties", [])}
+            config = variants.retaining(config, document.get("ProductionVariants", []), excluded)
+        last = document.get("LastDeploymentConfig") if request.get("RetainDeploymentConfig") else None
+        chosen = request.get("DeploymentConfig") or last
+        plan = self._plan(chosen, config)
+        name = document["EndpointName"]
+        self._begin(name, {"LastDeploymentConfig": chosen} if chosen else {})
+        self._in_background(lambda: self._deploy(name, config, plan))
         return {"EndpointArn": document["EndpointArn"]}
+
+    def update_weights_and_capacities(self, request: Document) -> Document:
+        """Other weights, instances or concurrency for variants of the fleet that serves; ValidationException for what cannot be."""
+        document = self._free(request)
+        name = document["EndpointName"]
+        fleet = self._hosted[name].fleet
+        if fleet is None:
+            raise invalid(f'Cannot update endpoint "{document["EndpointArn"]}" in status {document["EndpointStatus"]}.')
+        work = scale(fleet, self._hosted[name].traffic, request["DesiredWeightsAndCapacities"])
+        self._begin(name, {})
+        self._in_background(lambda: self._scale(name, fleet, work))
+        return {"EndpointArn": document["EndpointArn"]}
+
+    def _begin(self, name: str, more: Document) -> None:
+        """Updating, if nothing else has begun meanwhile."""
+
+        def edit(document: Document) -> None:
+            self._check_not_in_progress(document)
+            document.update(EndpointStatus="Updating", **more)
+            document.pop("FailureReason", None)
+
+        self._change(name, edit)
+
+    def _scale(self, name: str, fleet: Fleet, work: Callable[[], None]) -> None:
+        reason = ""
+        try:
+            work()
+        except FAILURES as failed:
+            reason = str(failed)
+
+        def edit(document: Document) -> None:
+            document.update(EndpointStatus="InService", ProductionVariants=variants.described(fleet))
+            if reason:
+                document["FailureReason"] = reason
+
+        self._change(name, edit)
 
     def _config(self, name: str) -> Document:
         config = self._core.store.get(configs.KIND, name)
@@ -82,43 +134,29 @@ class Endpoints:
             raise invalid(f'Could not find endpoint configuration "{self._core.arn("endpoint-config", name)}".')
         return config
 
-    def _deploy(self, name: str, config: Document) -> None:
-        """Start a server for `config`; the one before it goes only when the new one serves (an update that fails rolls back)."""
-        variant = config["ProductionVariants"][0]
+    def _plan(self, deployment: Document | None, config: Document) -> Plan:
+        return plan_of(deployment, min(each.get("InitialInstanceCount", 1) for each in config["ProductionVariants"]))
+
+    def _deploy(self, name: str, config: Document, plan: Plan) -> None:
+        hosted = self._hosted[name]
         try:
-            server = ModelServer(self._core, name, variant, self._model(variant["ModelName"]))
-            with self._lock:
-                self._starting[name] = server
-            try:
-                server.start()
-            except BaseException:
-                server.close()
-                raise
-        except (ServerFailedError, DataError, PodError, AwsError) as failed:
-            self._deployment_failed(name, str(failed))
-        except Exception as bug:  # noqa: BLE001 (an endpoint must never stay Creating; the reason names the bug)
-            self._deployment_failed(name, f"InternalServerError: {bug!r}")
-        else:
-            with self._lock:
-                previous, self._servers[name] = self._servers.get(name), server
-            self._change(name, lambda document: _in_service(document, config))
-            if previous:
-                previous.close()
-        finally:
-            with self._lock:
-                self._starting.pop(name, None)
+            hosted.coming = Fleet(self._core, name, config)
+        except ServerFailedError as failed:
+            self._not_begun(name, hosted.fleet is not None, str(failed))
+            return
 
-    def _model(self, name: str) -> Document:
-        model = self._core.store.get(models.KIND, name)
-        if model is None:
-            raise ServerFailedError(f'Could not find model "{self._core.arn("model", name)}".')
-        return model
+        def tell(edit: Callable[[Document], None]) -> None:
+            self._change(name, edit)
 
-    def _deployment_failed(self, name: str, reason: str) -> None:
-        with self._lock:
-            serving = name in self._servers
-        status = "InService" if serving else "Failed"
-        self._change(name, lambda document: document.update(EndpointStatus=status, FailureReason=reason[:1024]))
+        try:
+            deployment = Deployment(self._core, name, hosted.traffic, hosted.fleet, hosted.coming, plan, tell, self._closing)
+            hosted.fleet = deployment.run()
+            hosted.coming = None
+        except ClosingError:
+            return
+
+    def _not_begun(self, name: str, serves: bool, reason: str) -> None:
+        self._change(name, lambda each: each.update(EndpointStatus="InService" if serves else "Failed", FailureReason=reason[:1024]))
 
     def describe(self, request: Document) -> Document:
         name = request["EndpointName"]
@@ -131,22 +169,35 @@ class Endpoints:
         return _LISTING.page(self._core.store.all(KIND), request)
 
     def delete(self, request: Document) -> Document:
-        name = request["EndpointName"]
-        self._check_not_in_progress(self.describe(request))
-        self._change(name, lambda document: document.update(EndpointStatus="Deleting"))
+        name = self.describe(request)["EndpointName"]
+
+        def edit(document: Document) -> None:
+            self._check_not_in_progress(document)
+            document.update(EndpointStatus="Deleting")
+
+        self._change(name, edit)
         self._in_background(lambda: self._remove(name))
         return {}
+
+    def _remove(self, name: str) -> None:
+        """The document goes last: who no longer finds it can rely on the end of its processes."""
+        hosted = self._hosted.pop(name)
+        hosted.traffic.route()
+        if hosted.fleet:
+            hosted.traffic.retire(hosted.fleet.instances())
+        self._core.store.delete(KIND, name)
+
+    def _free(self, request: Document) -> Document:
+        """The endpoint, if it can be updated. A failed one can only be deleted (API reference, DescribeEndpoint: EndpointStatus)."""
+        document = self.describe(request)
+        self._check_not_in_progress(document)
+        if document["EndpointStatus"] == "Failed":
+            raise invalid(f'Cannot update failed endpoint "{document["EndpointArn"]}". It can only be deleted.')
+        return document
 
     def _check_not_in_progress(self, document: Document) -> None:
         if document["EndpointStatus"] in _IN_PROGRESS:
             raise invalid(f'Cannot update in-progress endpoint "{document["EndpointArn"]}".')
-
-    def _remove(self, name: str) -> None:
-        with self._lock:
-            server = self._servers.pop(name, None)
-        if server:
-            server.close()
-        self._core.store.delete(KIND, name)
 
     def _change(self, name: str, edit: Callable[[Document], None]) -> None:
         def stamped(document: Document) -> None:
@@ -156,8 +207,11 @@ class Endpoints:
         self._tell(self._core.store.change(KIND, name, stamped))
 
     def _tell(self, document: Document) -> None:
+        """An event of the endpoint's state; of its deployment's too while there is one."""
         detail = event_detail(document) | {"EndpointStatus": _EVENT_STATUS[document["EndpointStatus"]]}
         self._core.emit("SageMaker Endpoint State Change", detail, document["EndpointArn"])
+        if "PendingDeploymentSummary" in document:
+            self._core.emit("SageMaker Endpoint Deployment State Change", detail, document["EndpointArn"])
 
     def _in_background(self, work: Callable[[], None]) -> None:
         thread = threading.Thread(target=work, name="endpoint", daemon=True)
@@ -166,68 +220,26 @@ class Endpoints:
 
     def invoke(self, name: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, dict[str, str], bytes]:
         """InvokeEndpoint: status, headers and body; AwsError ValidationError for an unknown endpoint."""
-        document = self._core.store.get(KIND, name)
-        with self._lock:
-            server = self._servers.get(name)
+        document, hosted = self._core.store.get(KIND, name), self._hosted.get(name)
         if document is None:
             raise AwsError("ValidationError", f"Endpoint {name} of account {self._core.context.account} not found.")
-        if server is None:
+        if hosted is None or not hosted.traffic.is_open:
             raise AwsError("ValidationError", f"Endpoint {name} is not in service (status {document['EndpointStatus']}).")
-        variant = document["ProductionVariants"][0]["VariantName"]
-        begun = time.monotonic()
-        try:
-            answer = server.invoke(body, headers)
-        except (OSError, http.client.HTTPException) as silent:
-            self._core.measure(measurements.of_invocation(name, variant, 500, time.monotonic() - begun))
-            why = "ended" if server.ended() else f"did not answer: {silent or type(silent).__name__}"
-            return self._model_error(name, variant, 0, f"Your model container {why}.")
-        self._core.measure(measurements.of_invocation(name, variant, answer.status, time.monotonic() - begun))
-        if answer.status >= http.client.BAD_REQUEST:
-            return self._model_error(name, variant, answer.status, answer.body.decode(errors="replace"))
-        return 200, {"Content-Type": answer.content_type, "x-Amzn-Invoked-Production-Variant": variant}, answer.body
-
-    def _model_error(self, name: str, variant: str, status: int, said: str) -> tuple[int, dict[str, str], bytes]:
-        """ModelError, HTTP 424 (API_runtime_InvokeEndpoint)."""
-        group = f"/aws/sagemaker/Endpoints/{name}"
-        original = status or 500
-        side = "server" if original >= 500 else "client"
-        where = f"See {group} in account {self._core.context.account} for more information."
-        message = f'Received {side} error ({original}) from {variant} with message "{said}". {where}'
-        document = {"Message": message, "OriginalMessage": said, "OriginalStatusCode": original, "LogStreamArn": self._log_arn(group)}
-        return 424, {"Content-Type": "application/json", "x-amzn-ErrorType": "ModelError"}, json.dumps(document).encode()
-
-    def _log_arn(self, group: str) -> str:
-        return f"arn:aws:logs:{self._core.context.region}:{self._core.context.account}:log-group:{group}"
+        return Invocation(self._core, name, body, headers).of(hosted.traffic)
 
     def close(self) -> None:
         """End every server process."""
-        with self._lock:
-            starting, serving = list(self._starting.values()), list(self._servers.values())
-            self._servers.clear()
-        for server in starting:
-            server.cancel()
-        for server in serving:
-            server.close()
+        self._closing.set()
+        hosted = list(self._hosted.values())
+        for each in hosted:
+            if each.coming:
+                each.coming.cancel()
         for thread in self._threads:
             thread.join(timeout=30)
-
-
-def _in_service(document: Document, config: Document) -> None:
-    variant = config["ProductionVariants"][0]
-    document.update(
-        EndpointStatus="InService",
-        EndpointConfigName=config["EndpointConfigName"],
-        ProductionVariants=[
-            {
-                "VariantName": variant["VariantName"],
-                "CurrentWeight": variant["InitialVariantWeight"],
-                "DesiredWeight": variant["InitialVariantWeight"],
-                "CurrentInstanceCount": variant["InitialInstanceCount"],
-                "DesiredInstanceCount": variant["InitialInstanceCount"],
-            }
-        ],
-    )
-    document.pop("FailureReason", None)
+        for each in hosted:
+            for fleet in filter(None, (each.fleet, each.coming)):
+                for instance in fleet.instances():
+                    instance.server.close()
 
 
 def _taken(existing: Document) -> AwsError:

@@ -34,11 +34,13 @@ class Models:
             raise invalid("ExecutionRoleArn is required")
         assume(self._core, request["ExecutionRoleArn"], f"SageMaker-{request['ModelName']}")
         check_network(self._core, request.get("VpcConfig"))
-        image_for(resolve_container(self._core, container)["Image"], "inference", self._core.settings.images)
+        image = resolve_container(self._core, container)["Image"]
+        image_for(image, "inference", self._core.settings.images)
         name = request["ModelName"]
         document = {key: value for key, value in request.items() if key != "Tags"} | {
             "_name": name,
             "_tags": request.get("Tags", []),
+            "_image": image,
             "ModelArn": self._core.arn("model", name),
             "EnableNetworkIsolation": False,
             "CreationTime": names.now(),

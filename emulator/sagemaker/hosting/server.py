@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import secrets
 import socket
 import threading
 import time
@@ -19,7 +20,6 @@ from emulator.sagemaker.jobs.paths import JobPaths
 from emulator.sagemaker.jobs.runtime_build import BuildStoppedError, RuntimeBuildError, make_sure_it_is_built
 from emulator.sagemaker.shapes import Document
 
-_HOST = "model"
 _PORT = 8080
 _PING_EVERY_S = 0.1
 _PASSED_ON = {"content-type", "accept", "x-amzn-sagemaker-custom-attributes"}
@@ -43,8 +43,8 @@ class ModelServer:
 
     def __init__(self, core: Core, endpoint: str, variant: Document, model: Document) -> None:
         self._core, self._variant, self._model = core, variant, model
-        self._paths = JobPaths.of(core.context.state_dir, "endpoint", f"{endpoint}-{time.time_ns()}")
-        self._endpoint = endpoint
+        self._paths = JobPaths.of(core.context.state_dir, "endpoint", f"{endpoint}-{secrets.token_hex(6)}")
+        self._endpoint, self._host = endpoint, f"i-0{secrets.token_hex(8)}"
         self._pod: Pod | None = None
         self._log: LogStreams | None = None
         self._port = _free_port() if isolation_refused() else _PORT
@@ -57,8 +57,8 @@ class ModelServer:
         image = containers.image_for(container["Image"], "inference", self._core.settings.images)
         credentials = context.role_credentials(self._model["ExecutionRoleArn"], f"SageMaker-{self._endpoint}"[:64])
         context.on_behalf("model", self._endpoint, {**self._model, "PrimaryContainer": container}, credentials)
-        self._paths.make([_HOST])
-        paths = self._paths.host(_HOST)
+        self._paths.make([self._host])
+        paths = self._paths.host(self._host)
         paths.model.mkdir(parents=True)
         if "ModelDataUrl" in container:
             fetch_model(context.clients("s3", credentials), container["ModelDataUrl"], self._paths.upload, paths.model)
@@ -71,7 +71,7 @@ class ModelServer:
         if image.is_declared:
             self._log.write("emulator", containers.about_declared(container["Image"], image))
         self._make_sure_of(image)
-        self._pod = Pod(self._paths.folder, [Host(_HOST, paths.folder, command, environment)], self._core.registry)
+        self._pod = Pod(self._paths.folder, [Host(self._host, paths.folder, command, environment)], self._core.registry)
         self._pod.start(containers.visible(image), containers.endpoint_port(context), self._log.write)
         self._wait_for_ping()
 
@@ -95,7 +95,7 @@ class ModelServer:
                 raise ServerFailedError("The endpoint was deleted.")
             if pod.wait(0):
                 pod.close()
-                raise ServerFailedError(self._did_not_pass(f"The container ended with exit code {pod.exit_codes()[_HOST]}."))
+                raise ServerFailedError(self._did_not_pass(f"The container ended with exit code {pod.exit_codes()[self._host]}."))
             if time.monotonic() > deadline:
                 raise ServerFailedError(self._did_not_pass(f"No answer within {allowed_s:g} s."))
             self._closing.wait(_PING_EVERY_S)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+from botocore.config import Config
 
 PROGRAMS = Path(__file__).parent / "programs"
 ACCOUNT_ID = "123456789012"
@@ -47,13 +48,14 @@ class Account:
         account.put("data/train/deep/two.txt", b"2")
         return account
 
-    def client(self, service: str) -> Any:
+    def client(self, service: str, config: Config | None = None) -> Any:
         return boto3.client(  # type: ignore[call-overload]
             service,
             region_name="us-east-1",
             endpoint_url=self.endpoint,
             aws_access_key_id="test",
             aws_secret_access_key="test",
+            config=config,
         )
 
     @property

@@ -12,6 +12,8 @@ from emulator.runtimes.catalog import runtimes
 from emulator.server import Emulator, Options
 from tests.emulator.sagemaker.account import ACCOUNT_ID, Account
 
+HOSTING_SPEED = 60.0
+
 
 @pytest.fixture(scope="session")
 def runtime() -> Path:
@@ -23,7 +25,7 @@ def runtime() -> Path:
 def emulator(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
     """An emulator in this process, so that a test can look into it."""
     assert runtime.exists()
-    emulator = Emulator(Options(tmp_path_factory.mktemp("emulator"), ACCOUNT_ID, "us-east-1", accelerators=2))
+    emulator = Emulator(Options(tmp_path_factory.mktemp("emulator"), ACCOUNT_ID, "us-east-1", accelerators=2, hosting_speed=HOSTING_SPEED))
     emulator.start()
     yield emulator
     emulator.close()

@@ -2,41 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from functools import partial
-from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from emulator.server import Emulator
 from tests.emulator.sagemaker.account import INFERENCE_IMAGE, PROGRAMS, Account, archive, until
-
-GOOD_MODEL = archive({"model.txt": b"3", "code/inference.py": (PROGRAMS / "inference.py").read_bytes()})
-
-
-def deploy(account: Account, name: str, model: bytes) -> None:
-    """CreateModel, CreateEndpointConfig, CreateEndpoint, all called `name`."""
-    url = account.put(f"models/{name}/model.tar.gz", model)
-    environment = {"SAGEMAKER_PROGRAM": "inference.py", "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code"}
-    container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": environment}
-    account.sagemaker.create_model(ModelName=name, PrimaryContainer=container, ExecutionRoleArn=account.role)
-    variant = {"VariantName": "AllTraffic", "ModelName": name, "InstanceType": "ml.m5.xlarge", "InitialInstanceCount": 1}
-    account.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
-    account.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
-
-
-def settled(account: Account, name: str) -> dict[str, Any]:
-    look = partial(account.sagemaker.describe_endpoint, EndpointName=name)
-    endpoint: dict[str, Any] = until(look, lambda each: each["EndpointStatus"] not in {"Creating", "Updating"})
-    return endpoint
-
-
-def invoke(account: Account, name: str, payload: Any, content_type: str = "application/json") -> Any:
-    client = account.client("sagemaker-runtime")
-    answer = client.invoke_endpoint(EndpointName=name, Body=json.dumps(payload), ContentType=content_type, Accept="application/json")
-    return json.loads(answer["Body"].read())
+from tests.emulator.sagemaker.hosted import GOOD_MODEL, deploy, invoke, settled
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from tests.emulator.sagemaker.account import INFERENCE_IMAGE, PROGRAMS, Account, archive, until
-from tests.emulator.sagemaker.test_endpoints import invoke
+from tests.emulator.sagemaker.hosted import invoke
 
 STACK = "served"
 ENDPOINT = "of-a-stack"

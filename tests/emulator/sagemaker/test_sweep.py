@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.emulator.sagemaker.account import ACCOUNT_ID, Account, shell_step, until
-from tests.emulator.sagemaker.test_endpoints import GOOD_MODEL, deploy, settled
+from tests.emulator.sagemaker.hosted import GOOD_MODEL, deploy, settled
 from tests.functions.invocation import invoke
 
 PIPELINE = "shoal-swept-dev"

@@ -213,6 +213,7 @@ RULES: Mapping[str, Rule] = table(
         "CreatePipeline": _creates("pipeline", "PipelineName", _plain, "RoleArn"),
         "CreateEndpoint": _deploy,
         "UpdateEndpoint": _deploy,
+        "UpdateEndpointWeightsAndCapacities": _existing("endpoint", "EndpointName"),
         "CreateModelPackage": _create_package,
         "UpdateModelPackage": _update_package,
         "ListModelPackages": _list_packages,

@@ -1,12 +1,23 @@
-"""A model whose weight is a number in model.txt; input {"x": n} gives {"y": n * weight}; {"x": "boom"} raises."""
+"""A model whose weight is a number in model.txt; input {"x": n} gives {"y": n * weight}; {"x": "boom"} raises.
+
+settings.json, where there is one, spoils it: `slow_s` (seconds an answer takes), `fails` (every answer is an error), `crashes` (the
+first invocation ends the process), `load_s` (seconds until the model is loaded and /ping answers).
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
+
+SETTINGS: dict[str, str] = {}
 
 
 def model_fn(model_dir: str) -> float:
+    settings = Path(model_dir, "settings.json")
+    SETTINGS.update(json.loads(settings.read_text()) if settings.exists() else {})
+    time.sleep(float(SETTINGS.get("load_s", "0")))
     return float(Path(model_dir, "model.txt").read_text())
 
 
@@ -17,6 +28,11 @@ def input_fn(body: str, content_type: str) -> float:
 
 
 def predict_fn(value: float, model: float) -> float:
+    time.sleep(float(SETTINGS.get("slow_s", "0")))
+    if "crashes" in SETTINGS:
+        os._exit(11)
+    if "fails" in SETTINGS:
+        raise RuntimeError("a wrong shape, say")
     return value * model
 
 
