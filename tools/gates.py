@@ -1,47 +1,102 @@
-"""Runs every gate in order, shows how long each took, and fails if any failed.
+"""Runs every gate, as many side by side as there are cores, shows what each printed when it is done, and fails if any failed.
 
 .venv/bin/python tools/gates.py [lint]
+
+Tests that train keep every core busy by themselves, so their gates come one after the other, in a lane of their own; the rest fills the
+cores they leave idle. Each gate is a process with its own network, temporary folder and session fixtures: what passes here passes alone.
 """
 
 from __future__ import annotations
 
-import subprocess
+import asyncio
+import os
 import sys
 import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = str(ROOT / ".venv" / "bin" / "python")
 TENSORFLOW = "training_code/tensorflow"
 OPTIONS = ("--allow-untyped-decorators", "--cache-dir", ".mypy_cache/tensorflow")  # tf.function, where TensorFlow is not installed
-LINT: tuple[tuple[str, list[str]], ...] = (
-    ("ruff check", [PYTHON, "-m", "ruff", "check", "."]),
-    ("ruff format", [PYTHON, "-m", "ruff", "format", "--check", "."]),
-    ("mypy", [PYTHON, "-m", "mypy"]),
-    ("mypy, TensorFlow", ["env", f"MYPYPATH={TENSORFLOW}", PYTHON, "-m", "mypy", *OPTIONS, TENSORFLOW]),
+TRAINING = ("tests/e2e", "tests/emulator/sagemaker", "tests/training_code", "tests/smddp_local", "tests/horovod_local")
+"""Folders of tests that start ranks, the longest first."""
+FOLDERS = ("tests/stacks", "tests/emulator/control", "tests/lifecycle", "tests/cli")
+"""Other folders that take long enough for a gate of their own, the longest first; one more takes all the rest, new folders too."""
+_GRACE_S = 30.0
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A command that must end with exit code 0."""
+
+    name: str
+    command: tuple[str, ...]
+
+
+def _pytest(name: str, *arguments: str) -> Gate:
+    """A gate of tests, on a machine that has no network but loopback."""
+    return Gate(f"pytest {name}", (PYTHON, "-m", "tools.loopback", PYTHON, "-m", "pytest", "-rs", "-m", "not registry", *arguments))
+
+
+LINT = (
+    Gate("ruff check", (PYTHON, "-m", "ruff", "check", ".")),
+    Gate("ruff format", (PYTHON, "-m", "ruff", "format", "--check", ".")),
+    Gate("mypy", (PYTHON, "-m", "mypy")),
+    Gate("mypy, TensorFlow", ("env", f"MYPYPATH={TENSORFLOW}", PYTHON, "-m", "mypy", *OPTIONS, TENSORFLOW)),
 )
-TESTS: tuple[tuple[str, list[str]], ...] = (
-    ("environments", [PYTHON, "-m", "cli", "check"]),
-    ("pytest, loopback only", [PYTHON, "-m", "tools.loopback", PYTHON, "-m", "pytest", "-rs", "-m", "not registry"]),
-    ("pytest, package registry", [PYTHON, "-m", "pytest", "-rs", "-m", "registry", "tests/emulator/sagemaker"]),
+TESTS = (
+    Gate("environments", (PYTHON, "-m", "cli", "check")),
+    *(_pytest(folder, folder) for folder in FOLDERS),
+    _pytest("the rest", *(f"--ignore={folder}" for folder in (*TRAINING, *FOLDERS))),
+    Gate("pytest, package registry", (PYTHON, "-m", "pytest", "-rs", "-m", "registry", "tests/emulator/sagemaker")),
 )
+TRAINING_TESTS = tuple(_pytest(folder, folder) for folder in TRAINING)
 
 
 def main(arguments: list[str]) -> int:
     """Runs the gates that `arguments` choose; returns 1 if any failed. All run, so that one report names every failure."""
-    gates = LINT if arguments == ["lint"] else LINT + TESTS
-    failed = [name for name, command in gates if not _passes(name, command)]
+    chosen = ((), LINT) if arguments == ["lint"] else (TRAINING_TESTS, LINT + TESTS)
+    try:
+        failed = asyncio.run(failures(*chosen, lanes=os.cpu_count() or 1))
+    except KeyboardInterrupt:
+        return 130
     if failed:
         print(f"gates failed: {', '.join(failed)}", flush=True)
     return 1 if failed else 0
 
 
-def _passes(name: str, command: list[str]) -> bool:
+async def failures(one_by_one: Sequence[Gate], others: Sequence[Gate], lanes: int) -> list[str]:
+    """The names of the gates that failed, after all have run: `one_by_one` in the first lane, which then helps the `lanes - 1` others."""
+    first, rest, failed = deque(one_by_one), deque(others), list[str]()
+    await asyncio.gather(_lane((first, rest), failed), *(_lane((rest,), failed) for _ in range(lanes - 1)))
+    return failed
+
+
+async def _lane(queues: Sequence[deque[Gate]], failed: list[str]) -> None:
+    for queue in queues:
+        while queue:
+            gate = queue.popleft()
+            if not await _passes(gate):
+                failed.append(gate.name)
+
+
+async def _passes(gate: Gate) -> bool:
     started_at = time.monotonic()
-    print(f"== {name}", flush=True)
-    code = subprocess.run(command, cwd=ROOT, check=False).returncode
-    print(f"== {name}: {'passed' if code == 0 else f'FAILED (exit code {code})'} in {time.monotonic() - started_at:.0f} s", flush=True)
-    return code == 0
+    print(f"== {gate.name} ...", flush=True)
+    process = await asyncio.create_subprocess_exec(
+        *gate.command, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        output, _ = await process.communicate()
+    except asyncio.CancelledError:  # Ctrl-C, which the terminal told the gate too: it may clean up before it is killed
+        await asyncio.wait_for(process.wait(), _GRACE_S)
+        raise
+    verdict = "passed" if process.returncode == 0 else f"FAILED (exit code {process.returncode})"
+    print(f"{output.decode(errors='replace')}== {gate.name}: {verdict} in {time.monotonic() - started_at:.0f} s", flush=True)
+    return process.returncode == 0
 
 
 if __name__ == "__main__":
