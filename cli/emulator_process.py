@@ -38,6 +38,8 @@ class Running:
     cores: int
     """Of the machine, that it may use."""
     enforces_iam: bool = False
+    hosting_speed: float = 1.0
+    """How much faster than the clock deployments to endpoints wait and bake."""
 
     @property
     def notice(self) -> str | None:
@@ -60,7 +62,15 @@ class EmulatorProcess:
     log: Path
     inherited: Mapping[str, str]
 
-    def start(self, account: str, region: str, images: Mapping[str, str] | None = None, *, enforce_iam: bool = False) -> Running:
+    def start(
+        self,
+        account: str,
+        region: str,
+        images: Mapping[str, str] | None = None,
+        *,
+        enforce_iam: bool = False,
+        hosting_speed: float = 1.0,
+    ) -> Running:
         """Removes what a crash left, starts it in its own session, and returns when it answers. Raises CommandError if it does not.
 
         `images`: runtimes by patterns of the user's own images.
@@ -69,7 +79,7 @@ class EmulatorProcess:
         self.state.mkdir(parents=True)
         options = ("--port", "0", "--state-dir", str(self.state), "--account", account, "--region", region)
         own = tuple(part for pattern, runtime in (images or {}).items() for part in ("--image", f"{pattern}={runtime}"))
-        arguments = ("serve", *options, *own, *(("--enforce-iam",) if enforce_iam else ()))
+        arguments = ("serve", *options, "--hosting-speed", f"{hosting_speed:g}", *own, *(("--enforce-iam",) if enforce_iam else ()))
         process = start_detached(self._command("emulator serve", arguments, _START_TIMEOUT_S))
         try:
             running = self._wait_until_ready(process)
@@ -82,8 +92,8 @@ class EmulatorProcess:
         """The emulator of this state directory, if it runs and answers."""
         with suppress(OSError, ValueError, KeyError):
             told = json.loads((self.state / "emulator.json").read_text())
-            enforces = told.get("enforces_iam", False)
-            running = Running(told["endpoint"], told["pid"], told["account"], told["region"], told["cores"], enforces)
+            enforces, speed = told.get("enforces_iam", False), told.get("hosting_speed", 1.0)
+            running = Running(told["endpoint"], told["pid"], told["account"], told["region"], told["cores"], enforces, speed)
             return running if is_alive(running.pid) and port_answers(running.endpoint) else None
         return None
 

@@ -21,16 +21,27 @@ def local() -> None:
 @local.command()
 @click.argument("environment", metavar="[ENV]", default="dev")
 @click.option("--enforce-iam", is_flag=True, help="Refuse what the policies of a caller's role do not allow, as AWS does.")
+@click.option(
+    "--hosting-speed",
+    type=click.FloatRange(1, 3600),
+    help="60 makes a minute of waiting and baking of a deployment to an endpoint a second.",
+)
 @click.pass_obj
-def up(workspace: Workspace, environment: str, enforce_iam: bool) -> None:
+def up(workspace: Workspace, environment: str, enforce_iam: bool, hosting_speed: float | None) -> None:
     """Start the emulator in the background, as the account and region of ENV (dev), with its `local.images`."""
     settings = load_environment(environment, workspace.root)
     running = workspace.emulator.find()
     if running is None:
-        running = workspace.emulator.start(settings.account, settings.region, settings.local.images, enforce_iam=enforce_iam)
+        start, images = workspace.emulator.start, settings.local.images
+        running = start(settings.account, settings.region, images, enforce_iam=enforce_iam, hosting_speed=hosting_speed or 1.0)
         click.echo(f"started: {_described(running)}")
     elif enforce_iam and not running.enforces_iam:
         raise UsageError("the emulator runs without --enforce-iam; run `shoal local down`, then `shoal local up --enforce-iam`")
+    elif hosting_speed not in {None, running.hosting_speed}:
+        raise UsageError(
+            f"the emulator runs with --hosting-speed {running.hosting_speed:g}; "
+            f"run `shoal local down`, then `shoal local up --hosting-speed {hosting_speed:g}`"
+        )
     else:
         click.echo(f"running already: {_described(running)}")
     if running.notice:
@@ -66,4 +77,5 @@ def status(workspace: Workspace) -> None:
 
 def _described(running: Running) -> str:
     enforcing = ", policies enforced" if running.enforces_iam else ""
-    return f"{running.endpoint} (process {running.pid}), account {running.account}, {running.region}{enforcing}"
+    faster = f", deployments to endpoints {running.hosting_speed:g} times as fast" if running.hosting_speed != 1 else ""
+    return f"{running.endpoint} (process {running.pid}), account {running.account}, {running.region}{enforcing}{faster}"

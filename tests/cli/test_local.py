@@ -35,3 +35,10 @@ def test_an_emulator_that_enforces_nothing_is_not_taken_for_one_that_does(root: 
     assert "policies enforced" not in up(root)
     with pytest.raises(UsageError, match="runs without --enforce-iam; run `shoal local down`"):
         up(root, "--enforce-iam")
+
+
+def test_an_emulator_says_how_fast_deployments_are_and_takes_no_other_speed(root: Path) -> None:
+    assert "deployments to endpoints 60 times as fast" in up(root, "--hosting-speed", "60")
+    assert "running already" in up(root)
+    with pytest.raises(UsageError, match=r"runs with --hosting-speed 60; run `shoal local down`, then `shoal local up --hosting-speed 30`"):
+        up(root, "--hosting-speed", "30")
