@@ -33,7 +33,7 @@ class Traffic(Settings):
     type: TrafficType = TrafficType.CANARY
     """canary (a part, then the rest), linear (in equal steps) or all_at_once."""
     percent: Annotated[int, Field(ge=1, le=50)] = 10
-    """Part of the new fleet's capacity that takes traffic first (canary), or in each step (linear, at least 10)."""
+    """Percent of the new fleet's instances that take traffic first (canary), or in each step (linear, at least 10)."""
     wait_s: Annotated[int, Field(ge=0, le=3600)] = 300
     """Seconds between two steps, with the alarms watched; not read with all_at_once."""
 

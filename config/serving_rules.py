@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from config.errors import Problem
+from config.errors import NOTHING, Problem
 from config.serving import MAX_TIMEOUT_S, PROVISIONING_S, Autoscaling, Serving, TrafficType, waits_s
 from config.settings import Environment
 
 MIN_LINEAR_PERCENT = 10  # API reference, TrafficRoutingConfig.LinearStepSize: 10 to 50 % of the variant's capacity
 _ZONES = 2
+_DIVISIBLE = 2  # API reference, TrafficRoutingConfig: a canary or a step is at most 50 % of the variant's instances
 _INSTANCES_ONLY = ("instance_type", "instance_count", "autoscaling", "data_capture")
 
 
@@ -24,6 +25,7 @@ def _serving(environment: Environment) -> Iterator[Problem]:
     for rule in (_serverless, _traffic, _timeout, _bake, _scaling):
         yield from rule(environment.serving)
     yield from _zones(environment, environment.serving)
+    yield from _region(environment)
 
 
 def _serverless(serving: Serving) -> Iterator[Problem]:
@@ -32,7 +34,7 @@ def _serverless(serving: Serving) -> Iterator[Problem]:
     related = ("serving.serverless",)
     for name in _INSTANCES_ONLY:
         if name in serving.model_fields_set:
-            shown = getattr(serving, name) if name.startswith("instance_") else None
+            shown = getattr(serving, name) if name.startswith("instance_") else NOTHING
             yield Problem(f"serving.{name}", "serverless inference has none", f"remove it, or remove {related[0]}", shown, related)
     if serving.traffic.type is not TrafficType.ALL_AT_ONCE:
         message = "a part of the capacity is a part of the instances, and serverless inference has none"
@@ -44,6 +46,10 @@ def _traffic(serving: Serving) -> Iterator[Problem]:
     if traffic.type is TrafficType.LINEAR and traffic.percent < MIN_LINEAR_PERCENT:
         message = f"a linear step is {MIN_LINEAR_PERCENT} to 50 percent"
         yield Problem("serving.traffic.percent", message, f"use at least {MIN_LINEAR_PERCENT}", traffic.percent, ("serving.traffic.type",))
+    fewest = serving.autoscaling.min if serving.autoscaling else serving.instance_count
+    if traffic.type is not TrafficType.ALL_AT_ONCE and serving.serverless is None and fewest < _DIVISIBLE:
+        message = "a step is at most half of the instances, and there may be one only"
+        yield Problem("serving.traffic.type", message, "use all_at_once, or two instances", traffic.type.value, ("serving.instance_count",))
 
 
 def _timeout(serving: Serving) -> Iterator[Problem]:
@@ -91,6 +97,15 @@ def _counts(serving: Serving, scaling: Autoscaling | None) -> Iterator[tuple[str
     yield "serving.instance_count", serving.instance_count
     if scaling:
         yield "serving.autoscaling.min", scaling.min
+
+
+def _region(environment: Environment) -> Iterator[Problem]:
+    """API reference, ContainerDefinition.ModelDataUrl: the archive must be in the region of the model that is made of it."""
+    release = environment.release
+    if release and release.region != environment.region:
+        message = f"is in {release.region}, and SageMaker serves what lies in its own region, {environment.region}"
+        advice = f"serve in {release.region}, or train in {environment.region}"
+        yield Problem("release.model_package_arn", message, advice, release.model_package_arn, ("region", "serving"))
 
 
 RULES = (_serving,)

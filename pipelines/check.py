@@ -15,7 +15,7 @@ from config.loader import environment_file, places
 from config.names import Names
 from config.rules import is_placeholder_account
 from config.settings import Environment, InputMode, Target
-from pipelines import capacity, other_types, schedules, script_options, shapes
+from pipelines import capacity, other_types, schedules, script_options, serving, shapes
 from pipelines.errors import DefinitionError
 from pipelines.launch import fabric, recipes, resolve, tables
 from pipelines.own_pipeline import definition_of
@@ -29,6 +29,7 @@ _INSTANCE_TYPE_SHAPES = {
     "training": "TrainingInstanceType",
     "evaluation": "ProcessingInstanceType",
     "endpoint": "ProductionVariantInstanceType",
+    "serving": "ProductionVariantInstanceType",
 }
 
 
@@ -76,6 +77,7 @@ def _own_notices(environment: Environment) -> Iterator[str]:
         yield NAT_NOTICE
     yield from fabric.notices(environment.training)
     yield from schedules.notices(environment)
+    yield from serving.notices(environment)
     for section, instance_type in _on_cpu_images(environment):
         if tables.has_gpus(instance_type):
             yield f"{section}.instance_type {instance_type} has GPUs, which the image used there cannot use"
@@ -85,6 +87,8 @@ def _on_cpu_images(environment: Environment) -> Iterator[tuple[str, str]]:
     """The sections that always run AWS's CPU image, with their instance types."""
     yield "evaluation", environment.evaluation.instance_type
     yield "endpoint", environment.endpoint.instance_type
+    if environment.serving and environment.serving.serverless is None:
+        yield "serving", environment.serving.instance_type
 
 
 def _other_architectures(environment: Environment, unknown: Collection[str]) -> Iterator[Problem]:
@@ -133,7 +137,7 @@ def _missing_scripts(environment: Environment, root: Path | None, entry_point: s
 
 
 def _unknown_instance_types(environment: Environment) -> Iterator[Problem]:
-    given = {section: getattr(environment, section).instance_type for section in _INSTANCE_TYPE_SHAPES}
+    given = {section: getattr(environment, section).instance_type for section in _INSTANCE_TYPE_SHAPES if getattr(environment, section)}
     for section, instance_type in given.items():
         known = shapes.instance_types(_INSTANCE_TYPE_SHAPES[section])
         if instance_type not in known:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from config.names import Names
+from config.serving import waits_s
 from config.settings import Environment
 from config.subnets import usable
 from pipelines import capacity
@@ -126,6 +128,8 @@ def _stacks(environment: Environment) -> Iterator[Stack]:
         yield Stack(names.stack("image"), f"repository and build of the image {environment.training.build_image}")
     yield Stack(names.stack("pipeline"), "roles, pipeline, functions, teardown guard")
     yield Stack(names.stack("monitoring"), "alarms, dashboard, sweeper")
+    if environment.serving and environment.release:
+        yield Stack(names.stack("serving"), f"endpoint of {environment.release.version}, rollback alarms, proof")
 
 
 def _at_rest(environment: Environment) -> Iterator[Line]:
@@ -140,6 +144,16 @@ def _at_rest(environment: Environment) -> Iterator[Line]:
     if network.nat:
         yield Line("NAT gateway", 1, prices.nat_gateway(region))
         yield Line("public address of the NAT gateway", 1, prices.public_address(region))
+    yield from _served(environment)
+
+
+def _served(environment: Environment) -> Iterator[Line]:
+    """The instances behind the serving endpoint, at least; serverless inference costs nothing while nobody asks."""
+    serving = environment.serving
+    if serving and environment.release and serving.serverless is None:
+        least = serving.autoscaling.min if serving.autoscaling else serving.instance_count
+        what = f"serving on {serving.instance_type}"
+        yield Line(f"{what}, at least" if serving.autoscaling else what, least, prices.instance(serving.instance_type, environment.region))
 
 
 def _notes(environment: Environment) -> Iterator[str]:
@@ -149,6 +163,7 @@ def _notes(environment: Environment) -> Iterator[str]:
         if wanted:
             usd = prices.usd_per_gb(name, region)
             yield f"each GB through {what} costs {'an unknown amount' if usd is None else f'~{usd} USD'} besides; S3 is reached past it"
+    yield from _serving_notes(environment)
     if environment.training.spot:
         yield "training is on spot capacity, which costs less than the on-demand price shown; its price moves"
     if environment.pipeline:
@@ -156,3 +171,18 @@ def _notes(environment: Environment) -> Iterator[str]:
     if environment.network.existing:
         yield "what the existing VPC costs, and whether it has enough free addresses, is not known here"
     yield f"in no sum: {NOT_COUNTED}"
+
+
+def _serving_notes(environment: Environment) -> Iterator[str]:
+    serving = environment.serving
+    if serving is None:
+        return
+    if environment.release is None:
+        yield "nothing is served, and paid for, before a release is pinned"
+    elif serving.serverless:
+        yield "serverless inference is paid by the time that requests take and by the data they move; nothing while nobody asks"
+    else:
+        minutes = math.ceil(waits_s(serving) / 60)
+        yield f"while a release is rolled out, at least {minutes} min, the instances of the old and the new fleet are paid for"
+        if serving.autoscaling:
+            yield f"autoscaling may start up to {serving.autoscaling.max} instances of {serving.instance_type}"

@@ -12,8 +12,11 @@ import pytest
 
 from config.errors import ConfigError, LaunchError
 from config.loader import load_environment
+from config.release import Release
+from config.serving import Serverless, Serving, Traffic, TrafficType
 from config.settings import Environment, Strategy
 from pipelines.check import check
+from tests.config.test_release import RELEASE
 from tests.pipelines.inputs import ROOT, environment
 
 
@@ -74,6 +77,42 @@ def test_an_instance_type_that_sagemaker_lacks_names_near_ones(section: str, ins
 def test_instances_for_which_the_images_are_not_made_are_refused(section: str, instance_type: str, why: str) -> None:
     with pytest.raises(ConfigError, match=f'{section}.instance_type = "{instance_type}": has {why}'):
         check(changed(**{section: {"instance_type": instance_type}}))
+
+
+def serving(**keys: Any) -> Environment:
+    """The golden environment with a section `serving`."""
+    return environment().model_copy(update={"serving": Serving(**keys)})
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "why"),
+    [
+        ("ml.m5.xlrge", "is not one of the"),
+        ("ml.m6g.large", "has an Arm processor"),
+        ("ml.inf2.xlarge", "has accelerators that are no GPUs"),
+    ],
+)
+def test_instances_that_could_not_serve_are_refused(instance_type: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=f'serving.instance_type = "{instance_type}": {why}'):
+        check(serving(instance_type=instance_type))
+
+
+def test_without_instances_nobody_minds_their_type() -> None:
+    assert check(serving(serverless=Serverless(), traffic=Traffic(type=TrafficType.ALL_AT_ONCE)))
+
+
+@pytest.mark.parametrize(
+    ("release", "section", "notice"),
+    [
+        (None, Serving(), "serving: nothing is served before a release is pinned"),
+        (RELEASE, None, "a release is pinned, and nothing serves it"),
+        (RELEASE, Serving(), "serving: the release pins no hash of its weights"),
+        (RELEASE, Serving(traffic=Traffic(type=TrafficType.ALL_AT_ONCE)), "serving.traffic: all traffic moves at once"),
+    ],
+)
+def test_what_serving_leaves_open_is_a_notice(release: Release | None, section: Serving | None, notice: str) -> None:
+    found = check(environment().model_copy(update={"release": release, "serving": section}))
+    assert any(line.startswith(notice) for line in found)
 
 
 def test_gpus_that_nothing_uses_are_a_notice() -> None:

@@ -13,6 +13,7 @@ from config.settings import Environment
 from pipelines.costs.plan import plan
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
+from tests.config.test_release import CONTENT
 from tests.stacks.variants import ROOT, variant
 
 
@@ -44,7 +45,7 @@ def test_the_plan_names_the_stacks_of_an_environment(stages: dict[str, Environme
 def full(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> tuple[Environment, EnvironmentStage]:
     """An environment with the stacks that are there only when asked for."""
     folder, training = tmp_path_factory.mktemp("full"), {"build_image": "pytorch-smddp"}
-    environment = variant(folder, "full", data={"input_mode": "FSx"}, file_system={}, training=training)
+    environment = variant(folder, "full", data={"input_mode": "FSx"}, file_system={}, training=training, release=CONTENT, serving={})
     app = ShoalApp(outdir=str(folder), context=cdk_context, checked=False)
     return environment, EnvironmentStage(app, environment=environment, root=ROOT)
 

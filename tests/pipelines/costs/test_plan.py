@@ -8,8 +8,10 @@ import pytest
 
 from config.file_system import FileSystem
 from config.network import ExistingNetwork, InterfaceEndpoint, Network
+from config.serving import Autoscaling, Serverless, Serving
 from config.settings import Environment, InputMode
 from pipelines.costs.plan import plan
+from tests.config.test_release import RELEASE
 from tests.pipelines.inputs import environment
 
 SUBNETS = ("subnet-00000001", "subnet-00000002")
@@ -38,6 +40,38 @@ def test_what_is_asked_for_is_paid_for() -> None:
         "NAT gateway",
         "public address of the NAT gateway",
     ]
+
+
+SCALED = Serving(autoscaling=Autoscaling(min=3, max=9, invocations_per_instance=60))
+
+
+@pytest.mark.parametrize(
+    ("serving", "lines"),
+    [
+        (Serving(), {"serving on ml.m5.xlarge": 2}),
+        (SCALED, {"serving on ml.m5.xlarge, at least": 3}),
+        (Serving(serverless=Serverless()), {}),
+    ],
+)
+def test_the_serving_endpoint_costs_its_instances_for_as_long_as_it_exists(serving: Serving, lines: dict[str, int]) -> None:
+    assert _at_rest(changed(serving=serving, release=RELEASE)) == {"KMS key": 1} | lines
+    assert _at_rest(changed(serving=serving)) == {"KMS key": 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({"serving": Serving()}, "nothing is served, and paid for, before a release is pinned"),
+        (
+            {"serving": Serving(), "release": RELEASE},
+            "while a release is rolled out, at least 15 min, the instances of the old and the new",
+        ),
+        ({"serving": SCALED, "release": RELEASE}, "autoscaling may start up to 9 instances"),
+        ({"serving": Serving(serverless=Serverless()), "release": RELEASE}, "serverless inference is paid by the time"),
+    ],
+)
+def test_what_serving_costs_besides_is_said(changes: dict[str, Any], note: str) -> None:
+    assert any(each.startswith(note) for each in plan(changed(**changes)).notes)
 
 
 def test_a_job_costs_its_nodes_for_as_long_as_it_may_run() -> None:
