@@ -17,6 +17,7 @@ from pathlib import Path
 from emulator.control.state import State
 from emulator.errors import EmulatorError
 
+DEFAULT_ACCOUNT = "111122223333"
 STOP_LIMIT_S = 20.0
 STOP_LOOK_S = 0.5
 FASTEST = 3600
@@ -44,7 +45,8 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True)
     serve_parser = commands.add_parser("serve", help="serve the AWS API on 127.0.0.1 until SIGTERM or Ctrl-C")
     serve_parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
-    serve_parser.add_argument("--account", type=account_id, default="111122223333", help="the one account there is (12 digits)")
+    accounts = f"an account that there is (12 digits), by default {DEFAULT_ACCOUNT}; may be repeated, unknown access keys mean the first"
+    serve_parser.add_argument("--account", type=account_id, action="append", default=[], help=accounts)
     serve_parser.add_argument("--region", default="us-east-1")
     serve_parser.add_argument("--accelerators", type=int, default=0, help="GPUs of this machine that training jobs may use")
     serve_parser.add_argument("--schedule-speed", type=float, default=1.0, help="60 makes a minute of event rules' schedules a second")
@@ -89,7 +91,7 @@ def serve(options: argparse.Namespace) -> int:
     on_signals(lambda: sys.exit(0))  # until something runs: the import below takes seconds
     state = State(options.state_dir.resolve())
     state.claim()
-    isolate(options.account)
+    isolate()
     (state.folder / "emulator.log").touch(mode=0o600)
     logging.basicConfig(filename=state.folder / "emulator.log", level=logging.INFO, format=LOG_FORMAT)
     stop = threading.Event()
@@ -97,9 +99,10 @@ def serve(options: argparse.Namespace) -> int:
     from emulator.server import Emulator, Options  # moto reads the environment when it is imported
 
     on_signals(stop.set)
+    first, *others = options.account or [DEFAULT_ACCOUNT]
     chosen = Options(
         state.folder,
-        options.account,
+        first,
         options.region,
         options.port,
         options.accelerators,
@@ -107,6 +110,7 @@ def serve(options: argparse.Namespace) -> int:
         schedule_speed=options.schedule_speed,
         hosting_speed=options.hosting_speed,
         enforce_iam=options.enforce_iam,
+        others=tuple(others),
     )
     emulator = Emulator(chosen)
     try:
@@ -126,7 +130,7 @@ def on_signals(act: Callable[[], object]) -> None:
         signal.signal(number, lambda *_: act())
 
 
-def isolate(account: str) -> None:
+def isolate() -> None:
     """Forget the user's AWS settings and proxies and set moto's: nothing in this process may reach AWS or read its credentials."""
     for name in [name for name in os.environ if name.startswith(("AWS_", "MOTO_")) or name.lower().endswith("_proxy")]:
         del os.environ[name]
@@ -135,7 +139,6 @@ def isolate(account: str) -> None:
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
             "AWS_EC2_METADATA_DISABLED": "true",
-            "MOTO_ACCOUNT_ID": account,
             "MOTO_IAM_LOAD_MANAGED_POLICIES": "true",
             "MOTO_DISABLE_GLOBAL_CORS": "true",
             "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",

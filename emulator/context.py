@@ -42,6 +42,9 @@ class ServiceContext:
     measure(measurement): a value for CloudWatch, as the service itself publishes it.
     mount(file_system_id, directory, subnet_ids, security_group_ids): the folder that shows a directory of an FSx file system to a
         host in these subnets and security groups; raises AwsError with the reason when the host could not mount it.
+    model_package(arn): DescribeModelPackage of a version in whichever account it is; AwsError when there is none. Whether the caller may
+        use it was asked when its request came in.
+    processes: where a service writes down every process group it starts, so that a crash leaves none behind.
     on_behalf(kind, name, request, credentials): what AWS itself does with a role's credentials for a resource that `request` made
         (`training-job`, `processing-job`, `model`) and that is called `name`; raises AwsError when the role may not.
     """
@@ -49,6 +52,7 @@ class ServiceContext:
     account: str
     region: str
     state_dir: Path
+    processes: ProcessRegistry
     endpoint_url: Callable[[], str]
     clients: Callable[[str, RoleCredentials | None], Any]
     emit_event: Callable[[Mapping[str, Any]], None]
@@ -57,8 +61,4 @@ class ServiceContext:
     measure: Measure
     mount: Callable[[str, str, Sequence[str], Sequence[str]], Path]
     on_behalf: Callable[[str, str, Mapping[str, Any], RoleCredentials], None]
-
-    @property
-    def processes(self) -> ProcessRegistry:
-        """Where a service writes down every process group it starts, so that a crash leaves none behind."""
-        return ProcessRegistry(self.state_dir)
+    model_package: Callable[[str], Mapping[str, Any]]

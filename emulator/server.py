@@ -1,5 +1,5 @@
-"""One emulator: an HTTP server on 127.0.0.1 with the control plane, moto and SageMaker behind it, and a state directory that
-says where it is. `Emulator.start()` returns when it answers; `close()` stops every thread and child."""
+"""One emulator: an HTTP server on 127.0.0.1 with one or more accounts behind it, and a state directory that says where it is.
+`Emulator.start()` returns when it answers; `close()` stops every thread and child."""
 
 from __future__ import annotations
 
@@ -10,58 +10,39 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from moto.moto_server.werkzeug_app import MotoRequestHandler
 from werkzeug.serving import BaseWSGIServer, make_server
 
-from emulator.context import ServiceContext
-from emulator.control import metricstore, refusals
-from emulator.control.alarms import Alarms
-from emulator.control.authorization.account import AccountState
-from emulator.control.authorization.authorizer import Authorizer
+from emulator.account import Account, Shared
 from emulator.control.authorization.evaluator import Evaluator
-from emulator.control.building import Building
-from emulator.control.clients import Clients
-from emulator.control.cloudformation.service import CloudFormation
-from emulator.control.dispatcher import Dispatcher, Service
 from emulator.control.doorkeeper import Doorkeeper
-from emulator.control.events import Events
-from emulator.control.fsx.filesystems import FileSystems
-from emulator.control.fsx.service import Fsx
-from emulator.control.functions.invoker import Invoker
-from emulator.control.functions.mappings import EventSources
-from emulator.control.functions.service import Functions
-from emulator.control.functions.tagging import Tagging
-from emulator.control.identity import Identity
+from emulator.control.front import Front
 from emulator.control.motofixes import change_cloudwatch, change_s3, warm_up
-from emulator.control.quotas import Quotas
-from emulator.control.registries import Registries
+from emulator.control.protocol import Answer
 from emulator.control.requestlog import RequestLog
-from emulator.control.sagemaker import Gateway, SageMaker
-from emulator.control.scheduler.service import Scheduler
 from emulator.control.state import State
 from emulator.errors import EmulatorError
-from emulator.metrics import Measurement
 from emulator.processes import ProcessRegistry, started_at
 from emulator.runtimes.catalog import runtimes
 from emulator.sagemaker.jobs.containers import Machine
-from emulator.sagemaker.service import SageMakerService
 from emulator.sagemaker.settings import Settings
 
 HOST = "127.0.0.1"
 BACKLOG = 128
-SAGEMAKER = "sagemaker.amazonaws.com"
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Options:
-    """What `serve` is told. `accelerators`: how many GPUs of this machine training jobs may use; `images`: runtimes by patterns of the
-    user's own images; `schedule_speed`, `hosting_speed`: how much faster than the clock schedules, and deployments to endpoints, run;
-    `enforce_iam`: whether callers' policies are applied. Raises EmulatorError for a runtime that there is not."""
+    """What `serve` is told. `account`: the first, whose root unknown access keys mean; `others`: those beside it; `accelerators`: how many
+    GPUs of this machine training jobs may use; `images`: runtimes by patterns of the user's own images; `schedule_speed`,
+    `hosting_speed`: how much faster than the clock schedules, and deployments to endpoints, run; `enforce_iam`: whether callers' policies
+    are applied. Raises EmulatorError for a runtime that there is not, and for an account that is named twice."""
 
     state_dir: Path
     account: str
@@ -72,8 +53,20 @@ class Options:
     schedule_speed: float = 1.0
     hosting_speed: float = 1.0
     enforce_iam: bool = False
+    others: tuple[str, ...] = ()
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        return (self.account, *self.others)
+
+    def folder(self, account: str) -> Path:
+        """Where the account's files lie: in the state directory itself while there is one account, else in a folder of its own."""
+        return self.state_dir / "accounts" / account if self.others else self.state_dir
 
     def __post_init__(self) -> None:
+        twice = [account for account in self.accounts if self.accounts.count(account) > 1]
+        if twice:
+            raise EmulatorError(f"--account {twice[0]} is given twice; name each account once")
         for pattern, runtime in self.images.items():
             if runtime not in runtimes():
                 raise EmulatorError(f"--image {pattern}={runtime}: there is no runtime {runtime!r}; there are: {', '.join(runtimes())}")
@@ -89,7 +82,7 @@ class QuietRequestHandler(MotoRequestHandler):
 
 
 class Emulator:
-    """Wires the parts; every part gets the others through its constructor."""
+    """The accounts, and the server through which they are reached. `home` is the first of them."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -100,22 +93,39 @@ class Emulator:
         self._port = options.port
         self._thread: threading.Thread | None = None
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        self.identity = Identity(options.account, options.region)
-        self.clients = Clients(self.endpoint_url, options.region)
-        self.invoker = Invoker(self.identity, self.clients, self.registry, options.state_dir / "lambda")
-        self.functions = Functions(self.identity, self.clients, self.invoker, options.state_dir / "lambda")
-        self.sources = EventSources(self.identity, self.clients, self.functions)
-        self.events = Events(self.identity, self.clients, self.functions, options.schedule_speed)
-        self.scheduler = Scheduler(self.identity, self.clients, self._measure, options.schedule_speed)
-        self.fsx = Fsx(FileSystems(self.identity, self.clients, options.state_dir / "fsx"))
-        settings = Settings(accelerators=options.accelerators or None, images=options.images, hosting_speed=options.hosting_speed)
-        self.sagemaker: SageMaker = SageMakerService(self._context(), settings)
         self.evaluator = Evaluator(self.registry)
-        self.authorizer = self._authorizer()
-        self.cloudformation = CloudFormation(self.identity, self.clients, self.functions, self.endpoint_url)
-        self.dispatcher = self._dispatcher()
+        self.accounts: dict[str, Account] = {}
+        shared = self._shared()
+        for number in options.accounts:
+            self.accounts[number] = Account(number, options.folder(number), shared, self.accounts)
+        self.home = self.accounts[options.account]
+        self._front = Front({number: account.dispatcher for number, account in self.accounts.items()}, options.account)
         self._server = self._listen(options.port)
         self._port = int(self._server.server_address[1])
+
+    def _shared(self) -> Shared:
+        options = self.options
+        return Shared(
+            region=options.region,
+            endpoint_url=self.endpoint_url,
+            registry=self.registry,
+            evaluator=self.evaluator,
+            requests=RequestLog(options.state_dir / "requests.jsonl"),
+            settings=Settings(accelerators=options.accelerators or None, images=options.images, hosting_speed=options.hosting_speed),
+            schedule_speed=options.schedule_speed,
+            enforce_iam=options.enforce_iam,
+            paths=self._answer_path,
+        )
+
+    def _answer_path(self, environ: dict[str, Any]) -> Answer | None:
+        """The answer of the account that knows a URL of the emulator's own; such URLs are not signed."""
+        refused = None
+        for account in self.accounts.values():
+            answer = account.cloudformation.answer_path(environ)
+            if answer is not None and answer.status == HTTPStatus.OK:
+                return answer
+            refused = refused or answer
+        return refused
 
     def _listen(self, port: int) -> BaseWSGIServer:
         """The server on its port. Bound here: werkzeug would print and exit where a port is taken."""
@@ -129,7 +139,7 @@ class Emulator:
         listener.listen(BACKLOG)
         with listener:
             bound = listener.getsockname()[1]
-            app = Doorkeeper(self.dispatcher, bound)
+            app = Doorkeeper(self._front, bound)
             return make_server(HOST, bound, app, threaded=True, request_handler=QuietRequestHandler, fd=listener.fileno())
 
     def endpoint_url(self) -> str:
@@ -141,7 +151,7 @@ class Emulator:
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True, name="http")
         self._thread.start()
         self.state.write(self.description())
-        threading.Thread(target=warm_up, args=(self.options.account, self.options.region), daemon=True, name="warm-up").start()
+        threading.Thread(target=warm_up, args=(self.options.accounts, self.options.region), daemon=True, name="warm-up").start()
 
     def description(self) -> dict[str, Any]:
         """The ready line and emulator.json."""
@@ -152,6 +162,7 @@ class Emulator:
             "process_started_at": started_at(os.getpid()),
             "started_at": self._started_at,
             "account": self.options.account,
+            "accounts": list(self.options.accounts),
             "region": self.options.region,
             "hosting_speed": self.options.hosting_speed,
             "enforces_iam": self.options.enforce_iam,
@@ -161,12 +172,7 @@ class Emulator:
     def close(self) -> None:
         """Stop in the order in which parts use each other; the server last, because the others still call it."""
         steps: Iterable[Callable[[], object]] = (
-            self.cloudformation.close,
-            self.scheduler.close,
-            self.sources.close,
-            self.events.close,
-            self.sagemaker.close,
-            self.invoker.close,
+            *(step for account in self.accounts.values() for step in account.closing),
             self._stop_server,
             self.evaluator.close,
             self.registry.sweep,
@@ -183,56 +189,3 @@ class Emulator:
             self._server.shutdown()
             self._thread.join()
         self._server.server_close()
-
-    def _context(self) -> ServiceContext:
-        return ServiceContext(
-            account=self.options.account,
-            region=self.options.region,
-            state_dir=self.options.state_dir,
-            endpoint_url=self.endpoint_url,
-            clients=self.clients,
-            emit_event=self._emit,
-            role_credentials=lambda role_arn, session_name: self.identity.service_credentials(role_arn, session_name, SAGEMAKER),
-            invoke_lambda=self.functions.invoke,
-            measure=self._measure,
-            mount=self.fsx.mount,
-            on_behalf=lambda kind, name, request, credentials: self.authorizer.on_behalf(kind, name, request, credentials),
-        )
-
-    def _measure(self, measurement: Measurement) -> None:
-        metricstore.keep(self.options.account, self.options.region, measurement)
-
-    def _emit(self, entry: Mapping[str, Any]) -> None:
-        self.events.emit(entry)
-
-    def _dispatcher(self) -> Dispatcher:
-        tagging = Tagging(self.functions, self.sources)
-        alarms = Alarms(self.options.account, self.options.region, self.options.hosting_speed)
-        services = {
-            **{name: Service({}, guards=guards) for name, guards in refusals.GUARDS.items()},
-            "cloudwatch": Service({}, guards={**refusals.GUARDS["cloudwatch"], "DescribeAlarms": alarms.guard}),
-            "sts": Service(self.identity.operations),
-            "iam": Service({}, guards=self.identity.guards),
-            "events": Service(self.events.operations, guards=self.events.guards),
-            "lambda": Service({**self.functions.operations, **self.sources.operations, **tagging.operations}, complete=True),
-            "cloudformation": Service(self.cloudformation.operations, complete=True),
-            "fsx": Service(self.fsx.operations, complete=True),
-            "scheduler": Service(self.scheduler.operations, complete=True),
-            "codebuild": Service(Building(self.identity).operations, complete=True),
-            "service-quotas": Service(Quotas(self.identity).operations, complete=True),
-            "ecr": Service({"BatchGetImage": Registries(self.identity).get_images}, guards=refusals.GUARDS["ecr"]),
-        }
-        moto = DomainDispatcherApplication(create_backend_app)
-        raw = {"sagemaker": Gateway(self.sagemaker, self.authorizer)}
-        return Dispatcher(self.identity, self.authorizer.requests, moto, services, self.authorizer, raw, self.cloudformation.answer_path)
-
-    def _authorizer(self) -> Authorizer:
-        options = self.options
-        state = AccountState(
-            options.account,
-            options.region,
-            self.functions,
-            lambda operation, request: self.sagemaker.handle(operation, request, self.identity.root_arn),
-        )
-        requests = RequestLog(options.state_dir / "requests.jsonl")
-        return Authorizer(self.identity, state, self.evaluator, requests, options.enforce_iam)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -13,27 +14,41 @@ from botocore.config import Config
 
 from emulator.context import RoleCredentials
 
-# Stands for the account's root: no AssumeRole gives it out (see `identity`). Not a secret, nothing verifies it.
-ROOT = RoleCredentials("AKIASHOALEMULATOROWN", "unverified", "")
+ROOT_KEY = re.compile(r"^AKIA(\d{12})ROOT$")
 MOST_KEPT = 64
 CONFIG = Config(
     retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}, connect_timeout=5, read_timeout=120, max_pool_connections=32
 )
 
 
+def root_of(account: str) -> RoleCredentials:
+    """Credentials that stand for an account's root: no AssumeRole gives them out (see `identity`). Not secret, nothing verifies them.
+
+    AWS makes no such key: those of its users have digits from 2 to 7 only.
+    """
+    return RoleCredentials(f"AKIA{account}ROOT", "unverified", "")
+
+
+def account_of_root(access_key_id: str) -> str | None:
+    """The account whose root the key stands for; None when it is no such key."""
+    match = ROOT_KEY.match(access_key_id)
+    return match.group(1) if match else None
+
+
 @dataclass
 class Clients:
-    """Makes clients and keeps them: building one costs tens of milliseconds."""
+    """Makes clients for the account and keeps them: building one costs tens of milliseconds."""
 
     endpoint_url: Callable[[], str]
     region: str
+    account: str
     _kept: OrderedDict[tuple[str, str], Any] = field(default_factory=OrderedDict)
     _session: boto3.session.Session = field(default_factory=boto3.session.Session)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, service: str, credentials: RoleCredentials | None = None) -> Any:
         """The client of `service` (boto3's name) that signs with `credentials`, by default as the account's root."""
-        signer = credentials or ROOT
+        signer = credentials or root_of(self.account)
         key = (service, signer.access_key_id)
         with self._lock:
             if key not in self._kept:

@@ -64,13 +64,15 @@ class Reply:
 
 @dataclass
 class Dispatcher:
-    """A WSGI application. `raw` maps service names to those that take requests whole; `paths` are the emulator's own URLs."""
+    """A WSGI application for the requests of one account's callers. `raw` maps service names to those that take requests whole; `paths`
+    are the emulator's own URLs; `services_of` gives the services of the account that a request is about."""
 
     identity: Identity
     requests: RequestLog
     moto: WsgiApp
     services: Mapping[str, Service]
     authorizer: Authorizer
+    services_of: Callable[[str], Mapping[str, Service]]
     raw: Mapping[str, Callable[[dict[str, Any], ApiCall, bytes], Reply]] = field(default_factory=dict)
     paths: Callable[[dict[str, Any]], Answer | None] = lambda _environ: None
 
@@ -78,7 +80,7 @@ class Dispatcher:
         path = environ.get("PATH_INFO", "")
         if path.startswith((OWN_PATH, *CLOSED_PATHS)):
             own = self.paths(environ)
-            return _write(own or error_answer(AwsError("NotFound", f"the emulator has no {path}", 404)), start_response)
+            return write(own or error_answer(AwsError("NotFound", f"the emulator has no {path}", 404)), start_response)
         signature = signature_of(environ) or ANONYMOUS
         call = ApiCall(
             signature.service, "", signature.region, self.identity.caller_arn(signature.access_key_id), {}, signature.access_key_id
@@ -89,7 +91,7 @@ class Dispatcher:
             log.exception("request failed: %s %s", call.service, path)
             failed = AwsError("InternalFailure", f"{type(error).__name__}: {error}", 500)
             self.requests.record(call, 500, failed.code)
-            return _write(error_answer(failed, protocol_of(environ)), start_response)
+            return write(error_answer(failed, protocol_of(environ)), start_response)
 
     def _answer(self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall) -> Iterable[bytes]:
         if call.service in self.raw:
@@ -112,7 +114,8 @@ class Dispatcher:
             parameters = operation.parse_head(request) if streamed else operation.parse(request, body)
             call = self.authorizer.asked(replace(call, parameters=parameters))
             self._check(call, environ if streamed else None)
-            result = self._native(call, service, operation)
+            call = self.authorizer.at_home(call)
+            result = self._native(call, self.services_of(call.account).get(call.service), operation)
             if result is not None:
                 return self._finish(Reply(call, operation.answer(result)), start_response)
         except AwsError as error:
@@ -164,20 +167,22 @@ class Dispatcher:
             status.append(int(line.split(" ", 1)[0]))
             return start_response(line, headers, *more)
 
+        environ["HTTP_X_MOTO_ACCOUNT_ID"] = call.account or self.identity.account  # whatever the client may have sent by that name
         answered = self.moto(environ, started)
         self.requests.record(call, status[0] if status else 0)
         return answered
 
     def _finish(self, reply: Reply, start_response: StartResponse) -> Iterable[bytes]:
         self.requests.record(reply.call, reply.answer.status, reply.error)
-        return _write(reply.answer, start_response)
+        return write(reply.answer, start_response)
 
 
 def _no_check(_call: ApiCall) -> None:
     """For operations without a guard."""
 
 
-def _write(answer: Answer, start_response: StartResponse) -> Iterable[bytes]:
+def write(answer: Answer, start_response: StartResponse) -> Iterable[bytes]:
+    """Send an answer."""
     headers = [(name, str(value)) for name, value in answer.headers.items()]
     start_response(status_line(answer.status), [*headers, ("Content-Length", str(len(answer.body)))])
     return [answer.body]

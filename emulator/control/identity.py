@@ -17,6 +17,7 @@ from moto.iam.models import iam_backends
 from moto.sts.models import AssumedRole, sts_backends
 
 from emulator.context import RoleCredentials
+from emulator.control.authorization.question import account_of
 from emulator.control.policies import Principal, allows
 from emulator.control.protocol import ApiCall
 from emulator.errors import AwsError
@@ -39,6 +40,12 @@ class Identity:
     @property
     def root_arn(self) -> str:
         return f"arn:aws:iam::{self.account}:root"
+
+    def gave_out(self, access_key_id: str) -> bool:
+        """Whether the key is that of a session or IAM user of this account."""
+        return (
+            access_key_id in self._sessions or iam_backends[self.account][PARTITION].get_user_from_access_key_id(access_key_id) is not None
+        )
 
     def caller_arn(self, access_key_id: str) -> str:
         """ARN of the role session or IAM user that the key belongs to, else the account's root."""
@@ -89,13 +96,9 @@ class Identity:
         return Principal("Service", service, {"aws:SourceAccount": self.account, "aws:SourceArn": source})
 
     def caller_principal(self, caller_arn: str) -> Principal:
-        """A person or role session as principal; a session stands for its role too, and everybody for the account."""
-        return Principal("AWS", caller_arn, {"aws:PrincipalArn": caller_arn, "aws:PrincipalAccount": self.account}, self._also(caller_arn))
-
-    def _also(self, caller_arn: str) -> tuple[str, ...]:
-        match = re.match(r"^arn:aws:sts::\d{12}:assumed-role/([^/]+)/", caller_arn)
-        roles = (f"arn:aws:iam::{self.account}:role/{match.group(1)}",) if match else ()
-        return (*roles, self.root_arn, self.account)
+        """A person or role session of any account as principal; a session stands for its role too, and everybody for their account."""
+        account = account_of(caller_arn)
+        return Principal("AWS", caller_arn, {"aws:PrincipalArn": caller_arn, "aws:PrincipalAccount": account}, _also(caller_arn, account))
 
     def _trust_policy(self, role_arn: str) -> Mapping[str, Any] | None:
         match = ROLE_ARN.match(role_arn)
@@ -142,6 +145,12 @@ class Identity:
         user = iam_backends[self.account][PARTITION].get_user_from_access_key_id(call.access_key_id)
         user_id = session.user_id if session else user.id if user else self.account
         return {"UserId": user_id, "Account": self.account, "Arn": call.caller_arn}
+
+
+def _also(caller_arn: str, account: str) -> tuple[str, ...]:
+    match = re.match(r"^arn:aws:sts::\d{12}:assumed-role/([^/]+)/", caller_arn)
+    roles = (f"arn:aws:iam::{account}:role/{match.group(1)}",) if match else ()
+    return (*roles, f"arn:aws:iam::{account}:root", account)
 
 
 def _session_policy(wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -3,8 +3,10 @@ at once (a bucket that was just emptied would not be empty), percentiles of metr
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from moto import backends
@@ -55,9 +57,9 @@ def change_cloudwatch() -> None:
     Statistics.get_statistics_for_type = statistic  # type: ignore[method-assign,assignment]
 
 
-def warm_up(account: str, region: str) -> None:
-    """Import services that will be asked for; the first request to EC2 or Logs would wait a second for it."""
-    for name in WARM:
+def warm_up(accounts: Sequence[str], region: str) -> None:
+    """Import services that will be asked for, and make what they keep of each account; the first request to EC2 would wait a second."""
+    for account, name in itertools.product(accounts, WARM):
         try:
             backend = backends.get_backend(name)[account]  # type: ignore[call-overload]
             backend["aws" if name in {"s3", "iam", "sts"} else region]

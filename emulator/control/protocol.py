@@ -59,6 +59,8 @@ class ApiCall:
     access_key_id: str = ""
     questions: tuple[Question, ...] | None = ()
     """What IAM is asked about it; None when nobody knows (see `authorization`)."""
+    account: str = ""
+    """The account that it acts in, once that is known: another than the caller's when it is about a resource there."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,8 @@ def signature_of(environ: Mapping[str, Any]) -> Signature | None:
     if not match:
         query = parse_qs(environ.get("QUERY_STRING", ""))
         match = CREDENTIAL.search("Credential=" + query.get("X-Amz-Credential", [""])[0])
+        if not match and "AWSAccessKeyId" in query:  # the second version of signatures, which boto3 still presigns S3's URLs with
+            return Signature(query["AWSAccessKeyId"][0], "us-east-1", "s3")
     if not match:
         return None
     service = match.group(4).lower()

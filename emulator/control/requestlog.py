@@ -1,6 +1,6 @@
-"""Every request that reached the API, one JSON line each in `<state_dir>/requests.jsonl`: when, what, by whom, on what, with
-which outcome, and what IAM is asked about it (`unmapped` where nobody knows). Values are cut short and payloads left out: the log says
-what was asked, not what was in it."""
+"""Every request that reached the API, one JSON line each in `<state_dir>/requests.jsonl`, whichever account it is of: when, what, in which
+account, by whom, on what, with which outcome, and what IAM is asked about it (`unmapped` where nobody knows). Values are cut short and
+payloads left out: the log says what was asked, not what was in it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from emulator.control.authorization.question import account_of
 from emulator.control.protocol import ApiCall
 
 # Policies are kept whole: they say what the requests that follow were allowed to do.
@@ -33,6 +34,7 @@ class RequestLog:
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "service": call.service,
             "operation": call.operation,
+            "account": call.account or account_of(call.caller_arn),
             "caller": call.caller_arn,
             "region": call.region,
             "parameters": small(call.parameters),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -32,9 +32,9 @@ class SageMaker(Protocol):
 
 @dataclass(frozen=True)
 class Gateway:
-    """Turns HTTP into calls of the service and back."""
+    """Turns HTTP into calls of the service and back. `service_of` gives that of the account that a request is about."""
 
-    service: SageMaker
+    service_of: Callable[[str], SageMaker]
     authorizer: Authorizer
 
     def __call__(self, environ: dict[str, Any], call: ApiCall, body: bytes) -> Reply:
@@ -53,7 +53,8 @@ class Gateway:
         try:
             call = self.authorizer.asked(replace(call, parameters=parsed_body(body)))
             self.authorizer.check(call)
-            result = self.service.handle(operation, dict(call.parameters), call.caller_arn)
+            call = self.authorizer.at_home(call)
+            result = self.service_of(call.account).handle(operation, dict(call.parameters), call.caller_arn)
         except AwsError as error:
             return Reply(call, error_answer(error), error.code)
         headers = {"Content-Type": "application/x-amz-json-1.1", "x-amzn-RequestId": str(uuid.uuid4())}
@@ -63,7 +64,8 @@ class Gateway:
         call = self.authorizer.asked(replace(call, operation="InvokeEndpoint", parameters={"EndpointName": name}))
         try:
             self.authorizer.check(call)
-            status, headers, answer = self.service.invoke_endpoint(name, body, request_headers(environ))
+            call = self.authorizer.at_home(call)
+            status, headers, answer = self.service_of(call.account).invoke_endpoint(name, body, request_headers(environ))
         except AwsError as error:
             return Reply(call, error_answer(error, "rest-json"), error.code)
         return Reply(call, Answer(status, {"x-amzn-RequestId": str(uuid.uuid4()), **headers}, answer))

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 
 from emulator.context import ServiceContext
 from emulator.errors import AwsError
-from emulator.processes import ProcessRegistry
 from emulator.sagemaker.caller import calling
 from emulator.sagemaker.core import Core
 from emulator.sagemaker.hosting.configs import EndpointConfigs
@@ -37,7 +36,7 @@ class SageMakerService:
 
     def __init__(self, context: ServiceContext, settings: Settings | None = None) -> None:
         store = Store(context.state_dir / "sagemaker")
-        core = Core(context, store, settings or Settings(), ProcessRegistry(context.state_dir))
+        core = Core(context, store, settings or Settings(), context.processes)
         self._training, self._processing = TrainingJobs(core), ProcessingJobs(core)
         self._endpoints = Endpoints(core)
         self._pipelines = Pipelines(core)
@@ -132,6 +131,9 @@ def _of_registry(groups: ModelPackageGroups, packages: ModelPackages) -> dict[st
         "DescribeModelPackageGroup": groups.describe,
         "ListModelPackageGroups": groups.list,
         "DeleteModelPackageGroup": groups.delete,
+        "PutModelPackageGroupPolicy": groups.put_policy,
+        "GetModelPackageGroupPolicy": groups.get_policy,
+        "DeleteModelPackageGroupPolicy": groups.delete_policy,
         "CreateModelPackage": packages.create,
         "DescribeModelPackage": packages.describe,
         "ListModelPackages": packages.list,

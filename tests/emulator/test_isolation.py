@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import os, urllib.request
 from emulator.__main__ import isolate
-isolate("111122223333")
+isolate()
 print(os.environ.get("AWS_PROFILE"), os.environ.get("https_proxy"), bool(urllib.request.proxy_bypass("localhost")))
 """
 

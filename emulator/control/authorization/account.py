@@ -18,7 +18,7 @@ from moto.sns.models import sns_backends
 from moto.sqs.models import sqs_backends
 
 from emulator.control.authorization.evaluator import Policies, Policy
-from emulator.control.authorization.question import ContextValue, Question
+from emulator.control.authorization.question import ContextValue, Question, account_of
 from emulator.control.functions.service import Functions
 from emulator.errors import AwsError
 
@@ -28,31 +28,44 @@ Tags = Mapping[str, str]
 
 @dataclass(frozen=True)
 class AccountState:
-    """One account in one region. `sagemaker(operation, request)` answers SageMaker's operations; AwsError for what is not there."""
+    """One account in one region. `sagemaker(operation, request)` answers SageMaker's operations; AwsError for what is not there.
+    `played(number)` is the state of an account of this emulator, None where nobody plays it."""
 
     account: str
     region: str
     functions: Functions
     sagemaker: Callable[[str, dict[str, Any]], Mapping[str, Any]]
+    played: Callable[[str], AccountState | None]
+
+    def owner(self, resource: str) -> str:
+        """The account that has the resource: the one in its ARN, of a bucket whoever made it, else this one."""
+        if resource.startswith("arn:aws:s3:::"):
+            return _owner_of_bucket(resource.split(":")[5].partition("/")[0]) or self.account
+        account = account_of(resource)
+        return account if account.isdigit() else self.account
+
+    def _bucket(self, name: str) -> Any:
+        owner = _owner_of_bucket(name)
+        return s3_backends[owner][PARTITION].buckets.get(name) if owner else None
 
     def key_of_bucket(self, bucket: str) -> str | None:
         key = self._encryption(bucket).get("ApplyServerSideEncryptionByDefault", {}).get("KMSMasterKeyID")
-        return self.key_arn(str(key)) if key else None
+        return self._key_arn(str(key), _owner_of_bucket(bucket)) if key else None
 
     def has_bucket_key(self, bucket: str) -> bool:
         return str(self._encryption(bucket).get("BucketKeyEnabled", "")).lower() == "true"
 
     def _encryption(self, bucket: str) -> Mapping[str, Any]:
         """The rule by which a bucket encrypts."""
-        found = s3_backends[self.account][PARTITION].buckets.get(bucket)
+        found = self._bucket(bucket)
         rule = (found.encryption or {}).get("Rule", {}) if found else {}
         return rule if isinstance(rule, Mapping) else {}
 
     def key_of_object(self, bucket: str, key: str) -> str | None:
-        found = s3_backends[self.account][PARTITION].buckets.get(bucket)
+        found = self._bucket(bucket)
         stored = found.keys.get(key) if found else None
         named = getattr(stored, "kms_key_id", None)
-        return self.key_arn(str(named)) if named else self.key_of_bucket(bucket) if stored is not None else None
+        return self._key_arn(str(named), _owner_of_bucket(bucket)) if named else self.key_of_bucket(bucket) if stored is not None else None
 
     def key_of_queue(self, name: str) -> str | None:
         queue = sqs_backends[self.account][self.region].queues.get(name)
@@ -67,7 +80,11 @@ class AccountState:
         return self.key_arn(str(key)) if key else None
 
     def key_arn(self, key: str) -> str:
-        backend = kms_backends[self.account][self.region]
+        return self._key_arn(key, None)
+
+    def _key_arn(self, key: str, account: str | None) -> str:
+        """A key that is not named by its ARN is one of `account`, by default of this one."""
+        backend = kms_backends[account_of(key) or account or self.account][self.region]
         alias = backend.get_alias_name(key)
         # moto fails on an alias that there is not, instead of finding nothing.
         found = backend.get_key_id_from_alias(alias) if alias.startswith("alias/") else backend.get_key_id(key)
@@ -81,6 +98,10 @@ class AccountState:
         return next((str(known[id_]) for known in (subnets, groups, tables) if known.get(id_)), None)
 
     def tags(self, arn: str) -> Tags:
+        owner = self.owner(arn)
+        if owner != self.account:
+            elsewhere = self.played(owner)
+            return elsewhere.tags(arn) if elsewhere else {}
         service = arn.split(":")[2] if arn.startswith("arn:") else ""
         readers: Mapping[str, Callable[[str], Tags]] = {"sagemaker": self._sagemaker, "ec2": self._ec2, "iam": self._role_tags}
         try:
@@ -104,7 +125,15 @@ class AccountState:
     def policies(self, principal_arn: str, question: Question, session: Policy | None = None) -> Policies:
         """What applies to this principal, a role session or user, and to the resource of the question."""
         identity, boundary = self._of_principal(principal_arn)
-        return Policies(identity, boundary, self.resource_policy(question), session)
+        return Policies(identity, boundary, self.policy_on(question), session)
+
+    def policy_on(self, question: Question) -> Policy | None:
+        """The policy on the question's resource, in whichever account it is. Without one, a repository is its own account's only; the
+        evaluator takes those of accounts that nobody plays for AWS's, which are open."""
+        owner = self.owner(question.resource)
+        elsewhere = self if owner == self.account else self.played(owner)
+        found = elsewhere.resource_policy(question) if elsewhere else None
+        return _only_of(owner) if found is None and elsewhere and question.service == "ecr" else found
 
     def _role(self, name: str) -> Any:
         return next((role for role in iam_backends[self.account][PARTITION].roles.values() if role.name == name), None)
@@ -138,6 +167,7 @@ class AccountState:
             "ecr": self._repository_policy,
             "lambda": self._function_policy,
             "sts": self._trust_policy,
+            "sagemaker": self._group_policy,
         }
         read = readers.get(question.service)
         found = read(question.resource) if read and question.resource != "*" else None
@@ -145,7 +175,7 @@ class AccountState:
         return document if document and document.get("Statement") else None
 
     def _bucket_policy(self, arn: str) -> Any:
-        bucket = s3_backends[self.account][PARTITION].buckets.get(arn.rpartition(":")[2].partition("/")[0])
+        bucket = self._bucket(arn.split(":")[5].partition("/")[0])
         return bucket.policy if bucket else None
 
     def _key_policy(self, arn: str) -> Any:
@@ -173,6 +203,27 @@ class AccountState:
     def _trust_policy(self, arn: str) -> Any:
         role = self._role(arn.rpartition("/")[2])
         return role.assume_role_policy_document if role else None
+
+    def _group_policy(self, arn: str) -> Any:
+        """The policy of a model package group is about the group and its versions."""
+        kind, _, path = arn.split(":", 5)[5].partition("/")
+        if kind not in {"model-package-group", "model-package"}:
+            return None
+        try:
+            return self.sagemaker("GetModelPackageGroupPolicy", {"ModelPackageGroupName": path.partition("/")[0]})["ResourcePolicy"]
+        except AwsError:
+            return None
+
+
+def _owner_of_bucket(name: str) -> str | None:
+    """Buckets have one namespace for all accounts."""
+    partition_and_account = s3_backends.bucket_accounts.get(name)
+    return partition_and_account[1] if partition_and_account else None
+
+
+def _only_of(account: str) -> Policy:
+    """The policy of a repository that has none."""
+    return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"AWS": account}, "Action": "ecr:*"}]}
 
 
 def _held(holder: Any) -> list[tuple[str, Policy]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from emulator.control.authorization.question import ANY, ContextValue, Question
+from emulator.control.authorization.question import ANY, ContextValue, Question, account_of
 from emulator.control.protocol import ApiCall
 
 FIELD = re.compile(r"\{(\w+)\}")
@@ -82,7 +82,7 @@ class Asked:
 
     @property
     def account(self) -> str:
-        return self.call.caller_arn.split(":")[4]
+        return account_of(self.call.caller_arn)
 
     @property
     def region(self) -> str:

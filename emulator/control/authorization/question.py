@@ -8,6 +8,14 @@ from typing import Any
 
 ContextValue = str | list[str]
 ANY = "*"
+OWNER = "aws:ResourceAccount"
+"""Condition key that says whose the resource is. A question has it where the resource's ARN does not say so."""
+
+
+def account_of(arn: str) -> str:
+    """The account that an ARN names; empty where it names none, as those of S3 do."""
+    parts = arn.split(":", 5)
+    return parts[4] if len(parts) > 5 else ""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from emulator.errors import AwsError
 from emulator.sagemaker.core import Core
 from emulator.sagemaker.jobs import storage
 from emulator.sagemaker.refusals import invalid, not_emulated
@@ -29,9 +30,10 @@ def resolve_container(core: Core, container: Document) -> Document:
 
 def _of_package(core: Core, container: Document) -> Document:
     name = container["ModelPackageName"]
-    package = next((each for each in core.store.all("model-package") if name in {each["ModelPackageArn"], each["_name"]}), None)
-    if package is None:
-        raise invalid(f"Could not find model package {name}")
+    try:
+        package = core.context.model_package(name)
+    except AwsError as missing:
+        raise invalid(f"Could not find model package {name}") from missing
     if package["ModelApprovalStatus"] != "Approved":
         raise invalid(f"The model package {name} is not approved (ModelApprovalStatus {package['ModelApprovalStatus']})")
     packaged = package["InferenceSpecification"]["Containers"][0]

@@ -1,6 +1,9 @@
-"""CreateModelPackageGroup, DescribeModelPackageGroup, ListModelPackageGroups, DeleteModelPackageGroup."""
+"""CreateModelPackageGroup, DescribeModelPackageGroup, ListModelPackageGroups, DeleteModelPackageGroup; and the policy of a group
+(Put-, Get-, DeleteModelPackageGroupPolicy), which says who in other accounts may use its versions."""
 
 from __future__ import annotations
+
+import json
 
 from emulator.errors import AwsError
 from emulator.sagemaker import names
@@ -52,6 +55,35 @@ class ModelPackageGroups:
             raise conflict(f"Model Package Group {arn} cannot be deleted because it still contains Model Packages.")
         self._core.store.delete(KIND, name)
         return {}
+
+    def put_policy(self, request: Document) -> Document:
+        """The policy is kept as it was given, if it is JSON with statements."""
+        group = self.describe(request)
+        policy = request["ResourcePolicy"]
+        _check_policy(policy)
+        self._core.store.change(KIND, group["_name"], lambda document: document.update(_policy=policy))
+        return {"ModelPackageGroupArn": group["ModelPackageGroupArn"]}
+
+    def get_policy(self, request: Document) -> Document:
+        group = self.describe(request)
+        if "_policy" not in group:
+            raise invalid(f"Cannot find resource policy for: {group['ModelPackageGroupArn']}")
+        return {"ResourcePolicy": group["_policy"]}
+
+    def delete_policy(self, request: Document) -> Document:
+        name = self.describe(request)["_name"]
+        self._core.store.change(KIND, name, lambda document: document.pop("_policy", None))
+        return {}
+
+
+def _check_policy(policy: str) -> None:
+    try:
+        statements = json.loads(policy)["Statement"]
+    except (ValueError, KeyError, TypeError) as broken:
+        raise invalid(f"Invalid resource policy: {broken}") from broken
+    for statement in statements if isinstance(statements, list) else [statements]:
+        if not {"Effect", "Principal", "Action"} <= set(statement):
+            raise invalid("Invalid resource policy: each statement needs Effect, Principal and Action")
 
 
 def _taken(existing: Document) -> AwsError:

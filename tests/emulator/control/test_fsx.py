@@ -104,7 +104,7 @@ def deployed(account: Account, template: dict[str, Any]) -> Iterator[dict[str, s
 
 
 def mounted(emulator: Emulator, network: dict[str, Any], outputs: dict[str, str], path: str) -> Path:
-    return emulator.fsx.mount(outputs["Id"], f"/{outputs['MountName']}{path}", [network["subnet"]], [network["open"]])
+    return emulator.home.fsx.mount(outputs["Id"], f"/{outputs['MountName']}{path}", [network["subnet"]], [network["open"]])
 
 
 def files(folder: Path) -> set[str]:
@@ -196,14 +196,14 @@ def test_a_directory_that_is_not_there_cannot_be_mounted(
     emulator: Emulator, account: Account, network: dict[str, Any], bucket: str, directory: str, reason: str
 ) -> None:
     with deployed(account, resources(network, bucket)) as outputs, pytest.raises(AwsError, match=reason):
-        emulator.fsx.mount(outputs["Id"], directory.format(**outputs), [network["subnet"]], [network["open"]])
+        emulator.home.fsx.mount(outputs["Id"], directory.format(**outputs), [network["subnet"]], [network["open"]])
 
 
 def test_a_host_whose_security_group_does_not_let_lustre_through_cannot_mount(
     emulator: Emulator, account: Account, network: dict[str, Any], bucket: str
 ) -> None:
     with deployed(account, resources(network, bucket)) as outputs, pytest.raises(AwsError, match="lets TCP 988 in from the client"):
-        emulator.fsx.mount(outputs["Id"], f"/{outputs['MountName']}/", [network["subnet"]], [network["closed"]])
+        emulator.home.fsx.mount(outputs["Id"], f"/{outputs['MountName']}/", [network["subnet"]], [network["closed"]])
 
 
 def test_an_update_grows_the_file_system_in_place(account: Account, network: dict[str, Any], bucket: str) -> None:

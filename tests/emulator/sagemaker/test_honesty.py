@@ -21,7 +21,7 @@ from tests.emulator.sagemaker.account import BUCKET, Account, until
 @pytest.fixture
 def impatient(emulator: Emulator, tmp_path: Path) -> Iterator[SageMakerService]:
     """A second service behind the same endpoint that kills half a second after SIGTERM instead of 120."""
-    context = dataclasses.replace(emulator._context(), state_dir=tmp_path)
+    context = dataclasses.replace(emulator.home.context(), state_dir=tmp_path, processes=ProcessRegistry(tmp_path))
     service = SageMakerService(context, Settings(stop_grace_s=0.5))
     yield service
     service.close()
@@ -38,7 +38,7 @@ def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(account: Account, 
 
 
 def test_closing_the_service_kills_at_once_and_leaves_no_process(account: Account, emulator: Emulator, tmp_path: Path) -> None:
-    patient = SageMakerService(dataclasses.replace(emulator._context(), state_dir=tmp_path))
+    patient = SageMakerService(dataclasses.replace(emulator.home.context(), state_dir=tmp_path, processes=ProcessRegistry(tmp_path)))
     patient.handle("CreateTrainingJob", account.training("open", hyperparameters={"do": "hang"}), "caller")
     log = tmp_path / "sagemaker-jobs" / "training-open" / "log.txt"
     until(lambda: log.exists() and log.read_text(), lambda text: text and "hanging" in text)

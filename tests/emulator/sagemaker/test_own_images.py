@@ -29,7 +29,7 @@ def algorithm(uri: str) -> dict[str, str]:
 @pytest.fixture
 def declared(emulator: Emulator, tmp_path: Path) -> Iterator[SageMakerService]:
     """A second service behind the same endpoint, which was told what the user's image is."""
-    context = dataclasses.replace(emulator._context(), state_dir=tmp_path)
+    context = dataclasses.replace(emulator.home.context(), state_dir=tmp_path)
     service = SageMakerService(context, Settings(images={"*.amazonaws.com/mine:*": "pytorch"}))
     yield service
     service.close()

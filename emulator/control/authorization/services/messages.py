@@ -18,10 +18,12 @@ BATCHES = {
 
 
 def _on_queue(asked: Asked) -> Iterator[Question]:
-    """A queue is named, or meant by its URL, which ends in its name."""
+    """A queue is named, or meant by its URL, which ends in its account and its name."""
     operation = asked.call.operation
-    name = asked.get("QueueName") or str(asked.get("QueueUrl", "*")).rpartition("/")[2]
-    queue = asked.arn("sqs", name)
+    before, _, last = str(asked.get("QueueUrl", "*")).rpartition("/")
+    name = asked.get("QueueName") or last
+    owner = asked.get("QueueOwnerAWSAccountId") or before.rpartition("/")[2]
+    queue = f"arn:aws:sqs:{asked.region}:{owner if owner.isdigit() else asked.account}:{name}"
     yield Question(f"sqs:{operation.removesuffix('Batch')}", queue, {**asked.tags_of(queue), **asked.tagging()})
     if operation == "CreateQueue" and asked.tagging():
         yield Question("sqs:TagQueue", queue, asked.tagging())

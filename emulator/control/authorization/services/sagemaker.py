@@ -139,11 +139,16 @@ def _approval(asked: Asked) -> Context:
     return facts | _present(**{f"ModelLifeCycle:{key}": life.get(key) for key in ("Stage", "StageStatus")})
 
 
+def _versions(asked: Asked, group: str) -> str:
+    """The ARN of every version of a group, which is named or given by its ARN."""
+    arn = group if group.startswith("arn:") else asked.arn("sagemaker", f"model-package-group/{group.lower()}")
+    return f"{arn.replace(':model-package-group/', ':model-package/')}/*"
+
+
 def _create_package(asked: Asked) -> Iterator[Question]:
     """A version gets its number only when it is made."""
-    group = asked.get("ModelPackageGroupName")
-    name = f"{str(group).rpartition('/')[2].lower()}/*" if group else str(asked.get("ModelPackageName", "*")).lower()
-    arn = asked.arn("sagemaker", f"model-package/{name}")
+    group = str(asked.get("ModelPackageGroupName", ""))
+    arn = _versions(asked, group) if group else asked.arn("sagemaker", f"model-package/{str(asked.get('ModelPackageName', '*')).lower()}")
     yield Question("sagemaker:CreateModelPackage", arn, {**asked.tagging(), **_approval(asked)})
     yield from _tagged(asked, arn)
 
@@ -154,8 +159,8 @@ def _update_package(asked: Asked) -> Iterator[Question]:
 
 
 def _list_packages(asked: Asked) -> Iterator[Question]:
-    group = str(asked.get("ModelPackageGroupName", "")).rpartition("/")[2].lower()
-    yield Question("sagemaker:ListModelPackages", asked.arn("sagemaker", f"model-package/{group}/*") if group else "*")
+    group = str(asked.get("ModelPackageGroupName", ""))
+    yield Question("sagemaker:ListModelPackages", _versions(asked, group) if group else "*")
 
 
 def _deploy(asked: Asked) -> Iterator[Question]:
@@ -226,6 +231,7 @@ RULES: Mapping[str, Rule] = table(
         **_all("Describe Delete Invoke", "endpoint", "EndpointName", "Endpoint"),
         **_all("Describe Delete", "model-package", "ModelPackageName", "ModelPackage"),
         **_all("Describe Delete", "model-package-group", "ModelPackageGroupName", "ModelPackageGroup"),
+        **_all("Put Get Delete", "model-package-group", "ModelPackageGroupName", "ModelPackageGroupPolicy"),
         **_all("Describe Delete", "pipeline", "PipelineName", "Pipeline"),
         **_all("Describe Stop", "pipeline", "PipelineExecutionArn", "PipelineExecution"),
         "ListPipelineExecutions": _existing("pipeline", "PipelineName"),

@@ -149,7 +149,7 @@ def test_an_operation_without_a_rule_is_named() -> None:
 
 def test_every_operation_that_the_emulator_answers_itself_has_a_rule(tmp_path: Path) -> None:
     emulator = Emulator(Options(tmp_path, ACCOUNT, "us-east-1"))
-    own = {(service, operation) for service, has in emulator.dispatcher.services.items() for operation in has.operations}
+    own = {(service, operation) for service, has in emulator.home.dispatcher.services.items() for operation in has.operations}
     emulator.close()
     assert len(own) > 60
     assert own - {(service, operation) for service, rules in RULES.items() for operation in rules} == set()

@@ -1,0 +1,157 @@
+"""One emulated account: its control plane, its SageMaker and what they keep, apart from those of every other account in the process.
+
+Accounts meet only over the API: `Accounts` finds the one that a request's access key belongs to, and a request that is about another
+account's resource goes there when that account's policies allow it (see `authorization`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+
+from emulator.context import ServiceContext
+from emulator.control import metricstore, refusals
+from emulator.control.alarms import Alarms
+from emulator.control.authorization.account import AccountState
+from emulator.control.authorization.authorizer import Authorizer
+from emulator.control.authorization.evaluator import Evaluator
+from emulator.control.authorization.question import account_of
+from emulator.control.building import Building
+from emulator.control.clients import Clients
+from emulator.control.cloudformation.service import CloudFormation
+from emulator.control.dispatcher import Dispatcher, Service
+from emulator.control.events import Events
+from emulator.control.fsx.filesystems import FileSystems
+from emulator.control.fsx.service import Fsx
+from emulator.control.functions.invoker import Invoker
+from emulator.control.functions.mappings import EventSources
+from emulator.control.functions.service import Functions
+from emulator.control.functions.tagging import Tagging
+from emulator.control.identity import Identity
+from emulator.control.protocol import Answer
+from emulator.control.quotas import Quotas
+from emulator.control.registries import Registries
+from emulator.control.requestlog import RequestLog
+from emulator.control.sagemaker import Gateway, SageMaker
+from emulator.control.scheduler.service import Scheduler
+from emulator.metrics import Measurement
+from emulator.processes import ProcessRegistry
+from emulator.sagemaker.service import SageMakerService
+from emulator.sagemaker.settings import Settings
+
+SAGEMAKER = "sagemaker.amazonaws.com"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all accounts of an emulator have in common: where it listens, and what writes down and judges requests."""
+
+    region: str
+    endpoint_url: Callable[[], str]
+    registry: ProcessRegistry
+    evaluator: Evaluator
+    requests: RequestLog
+    settings: Settings
+    schedule_speed: float
+    enforce_iam: bool
+    paths: Callable[[dict[str, Any]], Answer | None]
+    moto: DomainDispatcherApplication = field(default_factory=lambda: DomainDispatcherApplication(create_backend_app))
+
+
+class Account:
+    """Wires the parts of the account `number`; every part gets the others through its constructor. `others` are the emulator's
+    accounts by number, this one among them once it is made. `folder` holds the account's files."""
+
+    def __init__(self, number: str, folder: Path, shared: Shared, others: Mapping[str, Account]) -> None:
+        self.number = number
+        self._folder, self._shared, self._others = folder, shared, others
+        self.identity = Identity(number, shared.region)
+        self.clients = Clients(shared.endpoint_url, shared.region, number)
+        self.invoker = Invoker(self.identity, self.clients, shared.registry, folder / "lambda")
+        self.functions = Functions(self.identity, self.clients, self.invoker, folder / "lambda")
+        self.sources = EventSources(self.identity, self.clients, self.functions)
+        self.events = Events(self.identity, self.clients, self.functions, shared.schedule_speed)
+        self.scheduler = Scheduler(self.identity, self.clients, self._measure, shared.schedule_speed)
+        self.fsx = Fsx(FileSystems(self.identity, self.clients, folder / "fsx"))
+        self.sagemaker: SageMaker = SageMakerService(self.context(), shared.settings)
+        self.state = self._state()
+        self.authorizer = Authorizer(self.identity, self.state, shared.evaluator, shared.requests, shared.enforce_iam)
+        self.cloudformation = CloudFormation(self.identity, self.clients, self.functions, shared.endpoint_url)
+        self.dispatcher = self._dispatcher()
+
+    @property
+    def closing(self) -> tuple[Callable[[], object], ...]:
+        """What stops it, in the order in which parts use each other; the server has to answer meanwhile."""
+        parts = (self.cloudformation, self.scheduler, self.sources, self.events, self.sagemaker, self.invoker)
+        return tuple(part.close for part in parts)
+
+    def context(self) -> ServiceContext:
+        """The control plane as a service of this account sees it."""
+        return ServiceContext(
+            account=self.number,
+            region=self._shared.region,
+            state_dir=self._folder,
+            processes=self._shared.registry,
+            endpoint_url=self._shared.endpoint_url,
+            clients=self.clients,
+            emit_event=self._emit,
+            role_credentials=lambda role_arn, session_name: self.identity.service_credentials(role_arn, session_name, SAGEMAKER),
+            invoke_lambda=self.functions.invoke,
+            measure=self._measure,
+            mount=self.fsx.mount,
+            on_behalf=lambda kind, name, request, credentials: self.authorizer.on_behalf(kind, name, request, credentials),
+            model_package=self._model_package,
+        )
+
+    def _measure(self, measurement: Measurement) -> None:
+        metricstore.keep(self.number, self._shared.region, measurement)
+
+    def _emit(self, entry: Mapping[str, Any]) -> None:
+        self.events.emit(entry)
+
+    def _model_package(self, arn: str) -> Mapping[str, Any]:
+        """DescribeModelPackage in the account that the ARN (or the name, of a package here) says, here when nobody plays that one."""
+        owner = self._others.get(account_of(arn), self)
+        return owner.sagemaker.handle("DescribeModelPackage", {"ModelPackageName": arn}, self.identity.root_arn)
+
+    def _state(self) -> AccountState:
+        return AccountState(
+            self.number,
+            self._shared.region,
+            self.functions,
+            lambda operation, request: self.sagemaker.handle(operation, request, self.identity.root_arn),
+            lambda number: self._others[number].state if number in self._others else None,
+        )
+
+    def _dispatcher(self) -> Dispatcher:
+        tagging = Tagging(self.functions, self.sources)
+        alarms = Alarms(self.number, self._shared.region, self._shared.settings.hosting_speed)
+        services = {
+            **{name: Service({}, guards=guards) for name, guards in refusals.GUARDS.items()},
+            "cloudwatch": Service({}, guards={**refusals.GUARDS["cloudwatch"], "DescribeAlarms": alarms.guard}),
+            "sts": Service(self.identity.operations),
+            "iam": Service({}, guards=self.identity.guards),
+            "events": Service(self.events.operations, guards=self.events.guards),
+            "lambda": Service({**self.functions.operations, **self.sources.operations, **tagging.operations}, complete=True),
+            "cloudformation": Service(self.cloudformation.operations, complete=True),
+            "fsx": Service(self.fsx.operations, complete=True),
+            "scheduler": Service(self.scheduler.operations, complete=True),
+            "codebuild": Service(Building(self.identity).operations, complete=True),
+            "service-quotas": Service(Quotas(self.identity).operations, complete=True),
+            "ecr": Service({"BatchGetImage": Registries(self.identity).get_images}, guards=refusals.GUARDS["ecr"]),
+        }
+        raw = {"sagemaker": Gateway(self._sagemaker_of, self.authorizer)}
+        shared = self._shared
+        return Dispatcher(
+            self.identity, shared.requests, shared.moto, services, self.authorizer, self._services_of, raw=raw, paths=shared.paths
+        )
+
+    def _sagemaker_of(self, number: str) -> SageMaker:
+        return self._others[number].sagemaker
+
+    def _services_of(self, number: str) -> Mapping[str, Service]:
+        return self._others[number].dispatcher.services
