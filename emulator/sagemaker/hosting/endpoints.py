@@ -13,8 +13,9 @@ from emulator.errors import AwsError
 from emulator.sagemaker import names
 from emulator.sagemaker.core import Core, event_detail
 from emulator.sagemaker.hosting import configs, variants
+from emulator.sagemaker.hosting.capture import summary
 from emulator.sagemaker.hosting.deployment import FAILURES, ClosingError, Deployment
-from emulator.sagemaker.hosting.fleet import Fleet
+from emulator.sagemaker.hosting.fleet import Fleet, close
 from emulator.sagemaker.hosting.guardrails import Plan, plan_of
 from emulator.sagemaker.hosting.invocation import Invocation
 from emulator.sagemaker.hosting.scaling import scale
@@ -163,6 +164,10 @@ class Endpoints:
         document = self._core.store.get(KIND, name)
         if document is None:
             raise invalid(f'Could not find endpoint "{self._core.arn("endpoint", name)}".')
+        hosted = self._hosted.get(document["EndpointName"])
+        if hosted and hosted.fleet and "DataCaptureConfig" in hosted.fleet.config:
+            refused = hosted.fleet.capture.refused if hosted.fleet.capture else None
+            document["DataCaptureConfig"] = summary(hosted.fleet.config, refused)
         return document
 
     def list(self, request: Document) -> Document:
@@ -184,7 +189,7 @@ class Endpoints:
         hosted = self._hosted.pop(name)
         hosted.traffic.route()
         if hosted.fleet:
-            hosted.traffic.retire(hosted.fleet.instances())
+            hosted.traffic.retire_fleet(hosted.fleet)
         self._core.store.delete(KIND, name)
 
     def _free(self, request: Document) -> Document:
@@ -238,8 +243,8 @@ class Endpoints:
             thread.join(timeout=30)
         for each in hosted:
             for fleet in filter(None, (each.fleet, each.coming)):
-                for instance in fleet.instances():
-                    instance.server.close()
+                close(instance.server for instance in fleet.instances())
+                fleet.close_capture()
 
 
 def _taken(existing: Document) -> AwsError:
