@@ -61,15 +61,18 @@ def build(
     create_endpoint_config = EndpointConfig("CreateEndpointConfig", requests.endpoint_config())
     create_endpoint = Endpoint("CreateEndpoint", requests.endpoint())
 
+    accuracy = PropertyFile(evaluate.name, report.name, "metrics.accuracy.value")
+    weights = PropertyFile(evaluate.name, report.name, "model.weights_sha256")
     smoke_test = Lambda(
         "SmokeTest",
         {
             "endpoint_name": Property(create_endpoint.name, "EndpointName"),
             "training_job_name": Property(train.name, "TrainingJobName"),
+            "weights_sha256": weights,
             "max_latency_ms": environment.endpoint.max_latency_ms,
         },
         function_arn=infrastructure.smoke_test_function_arn,
-        outputs={"status": "String", "answers": "String", "slowest_ms": "Float"},
+        outputs={"status": "String", "answers": "String", "slowest_ms": "Float", "weights_sha256": "String"},
     )
     teardown = Lambda(
         "Teardown",
@@ -79,7 +82,6 @@ def build(
         outputs={"status": "String", "deleted": "String"},
     )
 
-    accuracy = PropertyFile(evaluate.name, report.name, "metrics.accuracy.value")
     too_low = ("Test accuracy", accuracy, "is below the threshold", parameters.min_accuracy)
     gate = Condition(
         "AccuracyGate",

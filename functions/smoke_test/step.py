@@ -1,45 +1,73 @@
 """Proves that an execution's endpoint answers: sends ten real digits and judges schema, answers, latency and whose model it is.
 
-In: a Lambda step's arguments `endpoint_name`, `training_job_name`, `max_latency_ms`. Out: `status`, `answers` (JSON list of
-label, digit, probability), `slowest_ms`. Anything wrong raises SmokeTestError, which fails the step.
+In: a Lambda step's arguments `endpoint_name`, `training_job_name`, `weights_sha256` (of the weights that this execution has evaluated;
+the container must answer with the same), `max_latency_ms`. Out: `status`, `answers` (JSON list of label, digit, probability),
+`slowest_ms`, `weights_sha256`. Anything wrong raises SmokeTestError, which fails the step.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
+from dataclasses import dataclass
 from typing import Any
 
 import boto3
 from digits import CLIENT, Answer, SmokeTestError, ask_all, wrong_digits
 
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
 log = logging.getLogger()
 log.setLevel(logging.INFO)
 
 
+@dataclass(frozen=True)
+class Expected:
+    """Whose model must answer, and how fast."""
+
+    training_job_name: str
+    weights_sha256: str
+    max_latency_ms: float
+
+    @classmethod
+    def of(cls, event: dict[str, Any]) -> Expected:
+        """Raises SmokeTestError without a hash: nothing could be proven then."""
+        weights = event.get("weights_sha256")
+        if not isinstance(weights, str) or not _SHA256.fullmatch(weights):
+            wrong = f"weights_sha256 is {weights!r}, not the sha256 of weights"
+            raise SmokeTestError(f"{wrong}: what does evaluation.json say at model.weights_sha256?")
+        return cls(event["training_job_name"], weights, float(event["max_latency_ms"]))
+
+
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Run the test against one endpoint; arguments of the step that this version does not know are ignored."""
+    expected = Expected.of(event)
     runtime = boto3.client("sagemaker-runtime", config=CLIENT)
     answers = ask_all(runtime, event["endpoint_name"])
     log.info("answers: %s", answers)
-    judge(answers, event["training_job_name"], float(event["max_latency_ms"]))
+    judge(answers, expected)
     slowest_ms = round(max(answer.latency_ms for answer in answers), 1)
     return {
         "status": "Passed",
         "answers": json.dumps([{"label": a.label, "digit": a.digit, "probability": round(a.probability, 4)} for a in answers]),
         "slowest_ms": slowest_ms,
+        "weights_sha256": expected.weights_sha256,
     }
 
 
-def judge(answers: list[Answer], training_job_name: str, max_latency_ms: float) -> None:
+def judge(answers: list[Answer], expected: Expected) -> None:
     """Raise SmokeTestError with everything that is wrong."""
     problems = []
     models = {answer.training_job_name for answer in answers}
-    if models != {training_job_name}:
-        problems.append(f"the model comes from training job {sorted(models)}, not from this execution's {training_job_name}")
+    if models != {expected.training_job_name}:
+        problems.append(f"the model comes from training job {sorted(models)}, not from this execution's {expected.training_job_name}")
+    weights = {str(answer.weights_sha256) for answer in answers}
+    if weights != {expected.weights_sha256}:
+        problems.append(f"the container serves weights with the sha256 {sorted(weights)}, evaluated were {expected.weights_sha256}")
     problems += wrong_digits(answers)
     slowest_ms = max(answer.latency_ms for answer in answers)
-    if slowest_ms > max_latency_ms:
-        problems.append(f"the slowest answer took {slowest_ms:.0f} ms, {max_latency_ms:.0f} ms allowed")
+    if slowest_ms > expected.max_latency_ms:
+        problems.append(f"the slowest answer took {slowest_ms:.0f} ms, {expected.max_latency_ms:.0f} ms allowed")
     if problems:
         raise SmokeTestError("; ".join(problems))

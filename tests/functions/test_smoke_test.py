@@ -15,7 +15,14 @@ from tests.functions.loopback import Request, serving
 from tests.functions.make_digits import TARGET
 
 JOB = "pipelines-abcdefghijkl-Train-x1y2z3"
+WEIGHTS = "4f" * 32
 DIGITS = json.loads(TARGET.read_text())["digits"]
+EVENT = {
+    "endpoint_name": "shoal-mnist-dev-abcdefghijkl",
+    "training_job_name": JOB,
+    "weights_sha256": WEIGHTS,
+    "max_latency_ms": 5000,
+}
 LABELS = {json.dumps(digit["pixels"]): digit["label"] for digit in DIGITS}
 
 
@@ -28,6 +35,7 @@ class Endpoint:
     """Knows the ten digits by heart; `spoil` changes its answer to a label, to see what the smoke test makes of it."""
 
     job: str = JOB
+    weights: str = WEIGHTS
     delay_s: float = 0.0
     spoil: Callable[[int, dict[str, Any]], Any] = lambda _, answer: answer
     requests: list[Request] = field(default_factory=list)
@@ -36,7 +44,7 @@ class Endpoint:
         self.requests.append(request)
         time.sleep(self.delay_s)
         label = LABELS[json.dumps(json.loads(request.body)["instances"][0])]
-        answer = {"predictions": [_prediction(label)], "model": {"training_job_name": self.job, "weights_sha256": "0" * 64}}
+        answer = {"predictions": [_prediction(label)], "model": {"training_job_name": self.job, "weights_sha256": self.weights}}
         return 200, json.dumps(self.spoil(label, answer)).encode()
 
 
@@ -46,7 +54,7 @@ def endpoint() -> Endpoint:
 
 
 def _test(endpoint: Endpoint, **arguments: Any) -> Outcome:
-    event = {"endpoint_name": "shoal-mnist-dev-abcdefghijkl", "training_job_name": JOB, "max_latency_ms": 5000, **arguments}
+    event = {**EVENT, **arguments}
     with serving(endpoint.answer) as url:
         return invoke("smoke_test", event, endpoint_url=url, module="step")
 
@@ -94,6 +102,31 @@ def test_the_model_of_another_training_job_fails(endpoint: Endpoint) -> None:
     assert f"not from this execution's {JOB}" in error
 
 
+def test_other_weights_than_the_evaluated_ones_fail_though_the_job_has_the_right_name(endpoint: Endpoint) -> None:
+    endpoint.weights = "0" * 64
+    assert f"serves weights with the sha256 ['{'0' * 64}'], evaluated were {WEIGHTS}" in _test(endpoint).error
+
+
+def test_a_container_that_does_not_say_which_weights_it_serves_fails(endpoint: Endpoint) -> None:
+    endpoint.spoil = lambda _, answer: {**answer, "model": {"training_job_name": JOB}}
+    assert "serves weights with the sha256 ['None']" in _test(endpoint).error
+
+
+def test_one_instance_with_other_weights_is_enough_to_fail(endpoint: Endpoint) -> None:
+    endpoint.spoil = lambda label, answer: {**answer, "model": {**answer["model"], "weights_sha256": "0" * 64}} if label == 7 else answer
+    assert "evaluated were" in _test(endpoint).error
+
+
+@pytest.mark.parametrize("weights", [None, "", "4F" * 32, "4f" * 31])
+def test_without_the_hash_of_what_was_evaluated_nothing_is_asked(endpoint: Endpoint, weights: str | None) -> None:
+    assert "what does evaluation.json say at model.weights_sha256?" in _test(endpoint, weights_sha256=weights).error
+    assert endpoint.requests == []
+
+
+def test_the_proven_hash_is_an_output(endpoint: Endpoint) -> None:
+    assert _test(endpoint).result["weights_sha256"] == WEIGHTS
+
+
 def test_an_answer_over_the_limit_fails(endpoint: Endpoint) -> None:
     endpoint.delay_s = 0.05
     assert "40 ms allowed" in _test(endpoint, max_latency_ms=40).error
@@ -118,9 +151,8 @@ def test_an_answer_in_another_form_fails(endpoint: Endpoint, spoilt: dict[str, A
 
 def test_an_endpoint_that_refuses_fails_with_its_message() -> None:
     refusal = json.dumps({"__type": "ValidationError", "message": "Endpoint shoal-mnist-dev-abcdefghijkl not found."}).encode()
-    event = {"endpoint_name": "shoal-mnist-dev-abcdefghijkl", "training_job_name": JOB, "max_latency_ms": 5000}
     with serving(lambda _: (400, refusal)) as url:
-        assert "not found" in invoke("smoke_test", event, endpoint_url=url, module="step").error
+        assert "not found" in invoke("smoke_test", EVENT, endpoint_url=url, module="step").error
 
 
 def test_the_digits_are_ten_classes_of_28_by_28_bytes() -> None:

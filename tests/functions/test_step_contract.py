@@ -14,13 +14,14 @@ from pipelines.definition import build
 from tests.functions.fake_sagemaker import ARN, FakeSageMaker
 from tests.functions.invocation import invoke
 from tests.functions.loopback import serving
-from tests.functions.test_smoke_test import JOB, Endpoint
+from tests.functions.test_smoke_test import JOB, WEIGHTS, Endpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 # What the service puts in for expressions, by the step's argument.
 RESOLVED = {
     "endpoint_name": "shoal-mnist-dev-abcdefghijkl",
     "training_job_name": JOB,
+    "weights_sha256": WEIGHTS,
     "pipeline_execution_arn": f"{ARN}pipeline/shoal-mnist-dev/execution/abcdefghijkl",
 }
 

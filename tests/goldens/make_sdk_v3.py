@@ -293,7 +293,7 @@ def endpoint_steps(session: PipelineSession, model: ModelStep) -> tuple[Endpoint
     return config, EndpointStep(name="CreateEndpoint", step_args=endpoint_arguments)
 
 
-def lambda_steps(train: TrainingStep, endpoint: EndpointStep) -> tuple[LambdaStep, LambdaStep]:
+def lambda_steps(train: TrainingStep, endpoint: EndpointStep, report: PropertyFile) -> tuple[LambdaStep, LambdaStep]:
     text, number = LambdaOutputTypeEnum.String, LambdaOutputTypeEnum.Float
     smoke_test = LambdaStep(
         name="SmokeTest",
@@ -301,9 +301,15 @@ def lambda_steps(train: TrainingStep, endpoint: EndpointStep) -> tuple[LambdaSte
         inputs={
             "endpoint_name": endpoint.properties.EndpointName,
             "training_job_name": train.properties.TrainingJobName,
+            "weights_sha256": JsonGet(step_name="Evaluate", property_file=report, json_path="model.weights_sha256"),
             "max_latency_ms": 5000,
         },
-        outputs=[LambdaOutput("status", text), LambdaOutput("answers", text), LambdaOutput("slowest_ms", number)],
+        outputs=[
+            LambdaOutput("status", text),
+            LambdaOutput("answers", text),
+            LambdaOutput("slowest_ms", number),
+            LambdaOutput("weights_sha256", text),
+        ],
     )
     teardown = LambdaStep(
         name="Teardown",
@@ -328,7 +334,7 @@ def definition() -> dict[str, Any]:
     gate = ConditionStep(
         name="AccuracyGate",
         conditions=[ConditionGreaterThanOrEqualTo(left=accuracy, right=MIN_ACCURACY)],
-        if_steps=[register, model, config, endpoint, *lambda_steps(train, endpoint)],
+        if_steps=[register, model, config, endpoint, *lambda_steps(train, endpoint, report)],
         else_steps=[FailStep(name="AccuracyTooLow", error_message=message)],
     )
     pipeline = Pipeline(name=NAME, parameters=PARAMETERS, steps=[train, evaluate, gate], sagemaker_session=session)
