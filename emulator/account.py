@@ -20,6 +20,7 @@ from emulator.control.authorization.account import AccountState
 from emulator.control.authorization.authorizer import Authorizer
 from emulator.control.authorization.evaluator import Evaluator
 from emulator.control.authorization.question import account_of
+from emulator.control.autoscaling.service import AutoScaling
 from emulator.control.building import Building
 from emulator.control.clients import Clients
 from emulator.control.cloudformation.service import CloudFormation
@@ -76,6 +77,8 @@ class Account:
         self.sources = EventSources(self.identity, self.clients, self.functions)
         self.events = Events(self.identity, self.clients, self.functions, shared.schedule_speed)
         self.scheduler = Scheduler(self.identity, self.clients, self._measure, shared.schedule_speed)
+        self.alarms = Alarms(number, shared.region, shared.settings.hosting_speed)
+        self.autoscaling = AutoScaling(self.identity, self.clients, self.alarms, shared.settings.hosting_speed)
         self.fsx = Fsx(FileSystems(self.identity, self.clients, folder / "fsx"))
         self.sagemaker: SageMaker = SageMakerService(self.context(), shared.settings)
         self.state = self._state()
@@ -86,7 +89,7 @@ class Account:
     @property
     def closing(self) -> tuple[Callable[[], object], ...]:
         """What stops it, in the order in which parts use each other; the server has to answer meanwhile."""
-        parts = (self.cloudformation, self.scheduler, self.sources, self.events, self.sagemaker, self.invoker)
+        parts = (self.cloudformation, self.autoscaling, self.scheduler, self.sources, self.events, self.sagemaker, self.invoker)
         return tuple(part.close for part in parts)
 
     def context(self) -> ServiceContext:
@@ -129,16 +132,16 @@ class Account:
 
     def _dispatcher(self) -> Dispatcher:
         tagging = Tagging(self.functions, self.sources)
-        alarms = Alarms(self.number, self._shared.region, self._shared.settings.hosting_speed)
         services = {
             **{name: Service({}, guards=guards) for name, guards in refusals.GUARDS.items()},
-            "cloudwatch": Service({}, guards={**refusals.GUARDS["cloudwatch"], "DescribeAlarms": alarms.guard}),
+            "cloudwatch": Service({}, guards={**refusals.GUARDS["cloudwatch"], "DescribeAlarms": self.alarms.guard}),
             "sts": Service(self.identity.operations),
             "iam": Service({}, guards=self.identity.guards),
             "events": Service(self.events.operations, guards=self.events.guards),
             "lambda": Service({**self.functions.operations, **self.sources.operations, **tagging.operations}, complete=True),
             "cloudformation": Service(self.cloudformation.operations, complete=True),
             "fsx": Service(self.fsx.operations, complete=True),
+            "application-autoscaling": Service(self.autoscaling.operations, complete=True),
             "scheduler": Service(self.scheduler.operations, complete=True),
             "codebuild": Service(Building(self.identity).operations, complete=True),
             "service-quotas": Service(Quotas(self.identity).operations, complete=True),

@@ -94,8 +94,8 @@ class Alarms:
 
     def _values(self, alarm: Alarm, metrics: Mapping[str, Metric]) -> Values:
         """The alarm's value in each of its periods, the latest first."""
-        now, count = utcnow(), int(alarm.evaluation_periods)
-        found = {id_: self._series(metric, now, count) for id_, metric in metrics.items()}
+        count = int(alarm.evaluation_periods)
+        found = {id_: self.series(metric, count) for id_, metric in metrics.items()}
         if not alarm.metric_data_queries:
             return found[""]
         expressions = [each for each in alarm.metric_data_queries if each.expression]
@@ -106,7 +106,9 @@ class Alarms:
         tree = _parsed(str(expressions[0].expression))
         return [_calculated(tree, {id_: series[position] for id_, series in found.items()}) for position in range(count)]
 
-    def _series(self, metric: Metric, now: datetime, count: int) -> Values:
+    def series(self, metric: Metric, count: int) -> Values:
+        """The metric in each of its last `count` periods, the latest first; None where it has no data."""
+        now = utcnow()
         period = timedelta(seconds=max(SHORTEST_PERIOD_S, metric.period_s / self._speed))
         buckets: list[list[float]] = [[] for _ in range(count)]
         for measured_at, value in self._data(metric, now - period * count):

@@ -11,6 +11,7 @@ from emulator.control.authorization.services import ec2, functions, identity, km
 from emulator.control.protocol import ApiCall
 
 RULES: Mapping[str, Mapping[str, Rule]] = {
+    "application-autoscaling": provisioning.AUTOSCALING,
     "budgets": provisioning.BUDGETS,
     "cloudformation": operations.CLOUDFORMATION,
     "cloudwatch": operations.CLOUDWATCH,

@@ -1,11 +1,11 @@
-"""Amazon FSx, AWS CodeBuild and AWS Budgets, as far as stacks make them."""
+"""Amazon FSx, AWS CodeBuild, AWS Budgets and Application Auto Scaling, as far as stacks make them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from emulator.control.authorization.asked import Asked, Rule, pass_role, same, table
-from emulator.control.authorization.question import Question
+from emulator.control.authorization.question import ContextValue, Question
 
 
 def _new_file_system(asked: Asked) -> Iterator[Question]:
@@ -37,6 +37,34 @@ def _budget(asked: Asked) -> Iterator[Question]:
     yield Question(f"budgets:{action}", f"arn:aws:budgets::{asked.account}:budget/{name}")
 
 
+SCALING_ROLE = "aws-service-role/sagemaker.application-autoscaling.amazonaws.com/AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
+SCALING = "SageMaker developer guide, Autoscaling prerequisites"
+
+
+def _scalable_target(asked: Asked) -> Iterator[Question]:
+    """A target has no name: its ARN ends in an id that AWS gives it. The first of an account brings the service-linked role."""
+    keys = {"service-namespace": "ServiceNamespace", "scalable-dimension": "ScalableDimension"}
+    given: dict[str, ContextValue] = {
+        f"application-autoscaling:{key}": str(asked.get(name)) for key, name in keys.items() if asked.get(name)
+    }
+    target = asked.arn("application-autoscaling", "scalable-target/*")
+    yield Question(f"application-autoscaling:{asked.call.operation}", target, {**asked.tagging(), **given})
+    if asked.call.operation == "RegisterScalableTarget":
+        if asked.tagging():
+            yield Question("application-autoscaling:TagResource", target, asked.tagging())
+        role = f"arn:aws:iam::{asked.account}:role/{SCALING_ROLE}"
+        service: dict[str, ContextValue] = {"iam:AWSServiceName": SCALING_ROLE.split("/")[1]}
+        yield Question("iam:CreateServiceLinkedRole", role, service, SCALING)
+
+
+AUTOSCALING: Mapping[str, Rule] = table(
+    "application-autoscaling",
+    {
+        **same("RegisterScalableTarget DeregisterScalableTarget PutScalingPolicy DeleteScalingPolicy", _scalable_target),
+        **same("DescribeScalableTargets DescribeScalingPolicies DescribeScalingActivities", "*"),
+        **same("TagResource UntagResource ListTagsForResource", "{ResourceARN}"),
+    },
+)
 FSX: Mapping[str, Rule] = table(
     "fsx",
     {

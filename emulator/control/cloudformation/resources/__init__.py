@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from emulator.control.cloudformation.resources import (
     alerting,
+    autoscaling,
     building,
     computing,
     ec2,
@@ -19,5 +20,20 @@ from emulator.control.cloudformation.resources import (
 )
 from emulator.control.cloudformation.resources.base import ResourceType
 
-MODULES = (iam, s3, ec2, security_groups, keys, messaging, observing, computing, building, filesystems, alerting, scheduling, hosting)
+MODULES = (
+    iam,
+    s3,
+    ec2,
+    security_groups,
+    keys,
+    messaging,
+    observing,
+    computing,
+    building,
+    filesystems,
+    alerting,
+    scheduling,
+    hosting,
+    autoscaling,
+)
 TYPES: dict[str, ResourceType] = {kind.type_name: kind for module in MODULES for kind in module.TYPES}

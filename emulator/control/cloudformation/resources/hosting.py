@@ -39,9 +39,9 @@ UPDATED = (
 
 
 @cache
-def input_shape(operation: str) -> StructureShape:
+def input_shape(service: str, operation: str) -> StructureShape:
     """What the API takes."""
-    model = botocore.session.Session().get_service_model("sagemaker")
+    model = botocore.session.Session().get_service_model(service)
     return cast(StructureShape, model.operation_model(operation).input_shape)
 
 
@@ -66,10 +66,15 @@ def _scalar(type_name: str, value: Any) -> Any:
     return str(value) if type_name == "string" and isinstance(value, int | float) else value
 
 
-def wanted(operation: str, request: Request, *names_: str) -> dict[str, Any]:
-    """The given properties that are set, as `operation` takes them."""
-    given: dict[str, Any] = typed(input_shape(operation), request.only(*names_))
+def typed_for(service: str, operation: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Properties as an operation takes them."""
+    given: dict[str, Any] = typed(input_shape(service, operation), properties)
     return given
+
+
+def wanted(operation: str, request: Request, *names_: str) -> dict[str, Any]:
+    """The given properties that are set, as SageMaker's `operation` takes them."""
+    return typed_for("sagemaker", operation, request.only(*names_))
 
 
 class _Immutable(ResourceType):
