@@ -15,7 +15,8 @@ from cli.parameters import check_values, parse_parameters
 from cli.view import open_view
 from cli.workspace import Session, Workspace
 from config.loader import load_environment, places
-from lifecycle import dataset, invoke
+from config.serving import timeout_s
+from lifecycle import dataset, invoke, serving
 from lifecycle.errors import LeftBehindError, NotFoundError, UsageError
 from lifecycle.execution import Execution
 from lifecycle.flow import phase
@@ -61,8 +62,28 @@ def deploy(workspace: Workspace, environment: str, local: bool) -> None:
         with phase(f"synth {environment}", view):
             cdk.synth(environment)
         with phase(f"deploy {environment} to {session.target.description}", view):
-            cdk.deploy(session.target, environment)
+            cdk.deploy(session.target, environment, patience_s=_rollout_s(session))
     click.echo(f"deployed: pipeline {session.names.pipeline}")
+    _tell_what_serves(session)
+
+
+def _rollout_s(session: Session) -> float:
+    """How much longer a deployment may take that moves traffic to a release, and back again."""
+    settings = session.environment.serving
+    return 2.0 * timeout_s(settings) if settings and session.environment.release else 0.0
+
+
+def _tell_what_serves(session: Session) -> None:
+    """The endpoint, or that one is left of a release that is pinned no more: the CLI deletes no stack that has left the checkout."""
+    served = serving.live(session.target, session.names.serving_endpoint)
+    if served is None:
+        return
+    click.echo(f"serving: {served}")
+    if not (session.environment.serving and session.environment.release):
+        stack = session.names.stack("serving")
+        click.echo(
+            f"{session.environment.name} pins nothing, and this goes on and costs money until the stack {stack} is deleted", err=True
+        )
 
 
 @click.command()
@@ -127,6 +148,8 @@ def status(workspace: Workspace, environment: str, execution: str | None, local:
     if execution:
         _print_execution(console, session.pipeline.look(session.pipeline.find(execution)))
         return
+    if served := serving.live(session.target, session.names.serving_endpoint):
+        console.print(f"serving: {served}")
     session.pipeline.definition()
     summaries = session.pipeline.executions()
     if not summaries:
@@ -180,13 +203,13 @@ def logs(workspace: Workspace, environment: str, execution: str, step: str, loca
 @_environment
 @_local
 @click.option("--digit", "number", type=int, required=True, metavar="N", help="Which image of the MNIST test set to send, from 0.")
-@click.option("--endpoint", metavar="NAME", help="Which endpoint to ask; by default the newest of ENV's pipeline that is in service.")
+@click.option("--endpoint", metavar="NAME", help="Which endpoint to ask; by default the newest of an execution, else the serving one.")
 @click.pass_obj
 def invoke_endpoint(workspace: Workspace, environment: str, local: bool, number: int, endpoint: str | None) -> None:
     """Send test digit N to a running endpoint and print its answer as JSON."""
     digit = dataset.read_digit(workspace.root / dataset.FOLDER, number)
     session = workspace.open(environment, local)
-    name = endpoint or invoke.find_endpoint(session.target, f"{session.names.pipeline}-")
+    name = endpoint or invoke.find_endpoint(session.target, f"{session.names.pipeline}-", session.names.serving_endpoint)
     click.echo(json.dumps(asdict(invoke.ask(session.target, name, digit)), indent=2))
 
 

@@ -59,10 +59,13 @@ class Cdk:
         # Not from the checkout: where the CLI finds an app, it synthesises all of it first, to look for further accounts.
         self._cdk("bootstrap", (place,), self._variables(target), _DEPLOY_TIMEOUT_S, cwd=self.scratch)
 
-    def deploy(self, target: Target, environment: str, stack: str = "*") -> None:
-        """Deploys every stack of the environment, or one with those that it needs, from the assembly."""
+    def deploy(self, target: Target, environment: str, stack: str = "*", patience_s: float = 0.0) -> None:
+        """Deploys every stack of the environment, or one with those that it needs, from the assembly.
+
+        `patience_s` is added to the time it has.
+        """
         options = ("--require-approval", "never", *(("--method=direct",) if target.is_local else ()))
-        self._cdk("deploy", (*self._stacks(environment, stack), *options), self._variables(target), _DEPLOY_TIMEOUT_S)
+        self._cdk("deploy", (*self._stacks(environment, stack), *options), self._variables(target), _DEPLOY_TIMEOUT_S + patience_s)
 
     def diff(self, target: Target, environment: str) -> None:
         """Compares the assembly with what is deployed. Raises CommandError with exit code 1 if they differ."""

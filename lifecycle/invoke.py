@@ -24,16 +24,16 @@ class Answer:
     latency_ms: float
 
 
-def find_endpoint(target: Target, prefix: str) -> str:
-    """Name of the newest endpoint in service whose name starts with `prefix`. Raises NotFoundError."""
-    request = {"NameContains": prefix, "StatusEquals": "InService", "SortBy": "CreationTime", "SortOrder": "Descending"}
+def find_endpoint(target: Target, prefix: str, serving: str | None = None) -> str:
+    """Name of the newest endpoint in service whose name starts with `prefix`, else the endpoint `serving`. Raises NotFoundError."""
+    request = {"NameContains": serving or prefix, "StatusEquals": "InService", "SortBy": "CreationTime", "SortOrder": "Descending"}
     pages = target.client("sagemaker").get_paginator("list_endpoints").paginate(**request)
     names = [str(endpoint["EndpointName"]) for page in pages for endpoint in page["Endpoints"]]
-    for name in names:
-        if name.startswith(prefix):
-            return name
+    for name in (*(name for name in names if name.startswith(prefix)), *(name for name in names if name == serving)):
+        return name
     where = f"no endpoint {prefix}* is in service in {target.description}"
-    raise NotFoundError(f"{where}; the pipeline tears its own down at the end of each execution")
+    served = f", nor {serving}, which would serve a pinned release" if serving else ""
+    raise NotFoundError(f"{where}{served}; the pipeline tears its own down at the end of each execution")
 
 
 def ask(target: Target, endpoint: str, digit: Digit) -> Answer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
@@ -12,9 +11,8 @@ from botocore.exceptions import ClientError
 from config.release import Release
 from lifecycle.errors import AWS_ERRORS, LifecycleError, refusal
 from lifecycle.registry import APPROVED, describe
+from lifecycle.serving import live
 from lifecycle.target import Target
-
-_NOT_FOUND = "Could not find"
 
 
 @dataclass(frozen=True)
@@ -85,21 +83,7 @@ def _image(target: Target, release: Release) -> tuple[str, bool]:
 
 def _live(target: Target, release: Release | None, endpoint: str) -> tuple[str, bool]:
     """What the endpoint's models were made of; nothing is no disagreement, because a release is deployed after it is pinned."""
-    client = target.client("sagemaker")
-    try:
-        live = client.describe_endpoint(EndpointName=endpoint)
-    except ClientError as error:
-        if _NOT_FOUND in str(error):
-            return f"no endpoint {endpoint}", True
-        raise
-    served = sorted(_served(client, live["EndpointConfigName"]))
-    state, what = live["EndpointStatus"], ", ".join(served) or "models of no package"
-    return f"{endpoint} is {state} and serves {what}", served == ([release.model_package_arn] if release else [])
-
-
-def _served(client: Any, config: str) -> set[str]:
-    """ARNs of the model packages behind an endpoint configuration."""
-    variants = client.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
-    models = [client.describe_model(ModelName=variant["ModelName"]) for variant in variants]
-    containers = [each for model in models for each in (model.get("PrimaryContainer", {}), *model.get("Containers", []))]
-    return {str(each["ModelPackageName"]) for each in containers if "ModelPackageName" in each}
+    found = live(target, endpoint)
+    if found is None:
+        return f"no endpoint {endpoint}", True
+    return str(found), found.packages == ((release.model_package_arn,) if release else ())

@@ -49,6 +49,7 @@ class Teardown:
         self.pause_schedules()
         self.stop_executions()
         self.remove_endpoints()
+        self.remove_unpinned_serving()
         cdk.destroy(self.target, self.names.environment.name)
         self.remove_log_groups()
         remove_parameters(self.target, self.names.image_parameters)
@@ -76,6 +77,19 @@ class Teardown:
             return
         self._run_teardown_function()
         self._wait(self._delete_serving, _ENDPOINT_TIMEOUT_S, "endpoints are still there")
+
+    def remove_unpinned_serving(self) -> None:
+        """Deletes the serving stack where the checkout has none any more; one that it has, the CLI destroys before what it needs."""
+        environment, stack = self.names.environment, self.names.stack("serving")
+        if environment.serving and environment.release:
+            return
+        if inventory.Resource("stack", stack) not in inventory.of_environment(self.target, inventory.Owner(stack), ["stack"]):
+            return
+        self.report(Note(f"deleting stack {stack}: nothing is pinned any more"))
+        cloudformation = self.target.client("cloudformation")
+        cloudformation.delete_stack(StackName=stack)
+        waits = {"Delay": max(1, round(self.poll_s)), "MaxAttempts": round(_ENDPOINT_TIMEOUT_S)}
+        cloudformation.get_waiter("stack_delete_complete").wait(StackName=stack, WaiterConfig=waits)
 
     def remove_log_groups(self) -> None:
         """Removes the log groups that services made by themselves under the environment's prefix."""

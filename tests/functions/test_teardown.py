@@ -132,6 +132,20 @@ def test_another_executions_endpoint_stays(account: Account) -> None:
     assert account.sagemaker.endpoints == {"shoal-mnist-dev-zzzzzzzzzzzz": "InService"}
 
 
+def test_the_endpoint_that_serves_a_release_stays_with_what_it_uses(account: Account) -> None:
+    """It has the pipeline's name; CloudFormation gave the others theirs."""
+    account.sagemaker.endpoints["shoal-mnist-dev"] = "InService"
+    account.sagemaker.configs["ServedConfigBA23A3D9-x"] = "ServedModelB0AF3034-x"
+    account.sagemaker.models.add("ServedModelB0AF3034-x")
+    account.sagemaker.uses["shoal-mnist-dev"] = "ServedConfigBA23A3D9-x"
+    account.step()
+    assert account.sagemaker.endpoints == {"shoal-mnist-dev": "InService"}
+    assert (account.sagemaker.configs, account.sagemaker.models) == (
+        {"ServedConfigBA23A3D9-x": "ServedModelB0AF3034-x"},
+        {"ServedModelB0AF3034-x"},
+    )
+
+
 def test_a_name_of_another_owner_is_left_alone(account: Account) -> None:
     account.sagemaker.endpoints[f"team-b-{EXECUTION_ID}"] = "InService"
     account.step()

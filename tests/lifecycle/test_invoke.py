@@ -65,3 +65,26 @@ def test_an_answer_of_another_shape_is_an_error_that_shows_it(body: Any) -> None
 def test_without_an_endpoint_in_service_there_is_nothing_to_ask(target: Target) -> None:
     with pytest.raises(NotFoundError, match="no endpoint shoal-none-dev-\\* is in service"):
         find_endpoint(target, "shoal-none-dev-")
+
+
+def _in_service(*names: str) -> dict[str, Any]:
+    """What ListEndpoints answers."""
+    common = {"EndpointArn": "arn", "CreationTime": 0, "LastModifiedTime": 0, "EndpointStatus": "InService"}
+    return {"Endpoints": [{"EndpointName": name, **common} for name in names]}
+
+
+@pytest.mark.parametrize(
+    ("there", "asked"),
+    [
+        (("shoal-mnist-prod", "shoal-mnist-prod-abcdefghijkl"), "shoal-mnist-prod-abcdefghijkl"),
+        (("another-shoal-mnist-prod", "shoal-mnist-prod"), "shoal-mnist-prod"),
+    ],
+)
+def test_the_serving_endpoint_is_asked_where_no_execution_has_one(there: tuple[str, ...], asked: str) -> None:
+    with endpoint(lambda _: _in_service(*there)) as target:
+        assert find_endpoint(target, "shoal-mnist-prod-", "shoal-mnist-prod") == asked
+
+
+def test_where_nothing_is_served_the_error_names_both(target: Target) -> None:
+    with pytest.raises(NotFoundError, match=r"no endpoint shoal-none-dev-\* is in service .*, nor shoal-none-dev, which would serve"):
+        find_endpoint(target, "shoal-none-dev-", "shoal-none-dev")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from config.names import Names
+from config.serving import Serving
 from config.settings import Environment
 from lifecycle.errors import ProtectedError
 from lifecycle.events import Event, Note
@@ -16,6 +17,7 @@ from lifecycle.execution import Pipeline
 from lifecycle.inventory import of_bootstrap
 from lifecycle.target import Target
 from lifecycle.teardown import Teardown, is_bootstrapped, refuse_if_protected, remove_bootstrap
+from tests.config.test_release import RELEASE
 from tests.lifecycle.conftest import ACCOUNT, REGION, make_pipeline
 from tests.lifecycle.test_execution import gate
 
@@ -106,3 +108,39 @@ def make_model(target: Target, pipeline: Pipeline, name: str) -> None:
     container: dict[str, Any] = {"Image": image, "Environment": {}}
     role = f"arn:aws:iam::{ACCOUNT}:role/{pipeline.name}-role"
     target.client("sagemaker").create_model(ModelName=name, ExecutionRoleArn=role, PrimaryContainer=container)
+
+
+def test_the_stack_of_a_release_that_is_pinned_no_more_is_deleted(target: Target) -> None:
+    settings, events = environment(), list[Event]()
+    cloudformation, stack = target.client("cloudformation"), Names(settings).stack("serving")
+    parameter = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}
+    for name in (stack, f"{stack}-of-another"):
+        cloudformation.create_stack(StackName=name, TemplateBody=json.dumps({"Resources": {"One": parameter}}))
+    teardown(target, settings, events).remove_unpinned_serving()
+    left = [each["StackName"] for each in cloudformation.describe_stacks()["Stacks"] if each["StackStatus"] != "DELETE_COMPLETE"]
+    assert (stack in left, f"{stack}-of-another" in left) == (False, True)
+    assert [event.text for event in events if isinstance(event, Note)] == [f"deleting stack {stack}: nothing is pinned any more"]
+
+
+def test_the_stack_of_a_pinned_release_is_left_to_the_cli(target: Target) -> None:
+    settings, events = environment().model_copy(update={"serving": Serving(), "release": RELEASE}), list[Event]()
+    cloudformation, stack = target.client("cloudformation"), Names(settings).stack("serving")
+    parameter = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}
+    cloudformation.create_stack(StackName=stack, TemplateBody=json.dumps({"Resources": {"One": parameter}}))
+    teardown(target, settings, events).remove_unpinned_serving()
+    assert events == []
+    assert cloudformation.describe_stacks(StackName=stack)["Stacks"]
+
+
+def test_what_serves_a_release_is_nobodys_left_over(target: Target) -> None:
+    """Names as CloudFormation gives them; the endpoint has the pipeline's own."""
+    settings = environment()
+    pipeline = make_pipeline(target, [gate(met=True)], name=Names(settings).pipeline)
+    pipeline.start({})
+    served = f"{Names(settings).stack('serving')}-ServedModelB0AF3034-1ABCDEFGHIJK"
+    make_model(target, pipeline, served)
+    events: list[Event] = []
+    teardown(target, settings, events).remove_endpoints()
+    assert events == []
+    assert len(target.client("sagemaker").list_models(NameContains=served)["Models"]) == 1
+    target.client("sagemaker").delete_model(ModelName=served)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pytest
@@ -74,13 +73,13 @@ def test_neither_a_running_executions_endpoint_nor_a_serving_one_is_touched(swep
     account.deploy_pipeline(PIPELINE, [shell_step("Wait", "sleep 60")])
     arn = account.sagemaker.start_pipeline_execution(PipelineName=PIPELINE)["PipelineExecutionArn"]
     execution_id = arn.rpartition("/")[2]
-    for name in (f"{PIPELINE}-{execution_id}", f"{PIPELINE}-serving"):
+    for name in (f"{PIPELINE}-{execution_id}", PIPELINE):
         deploy(account, name, GOOD_MODEL)
         settled(account, name)
     report = swept.sweep(0)
     assert report["kept"] == [execution_id]
-    assert sorted(swept.endpoints()) == sorted([f"{PIPELINE}-{execution_id}", f"{PIPELINE}-serving"])
+    assert sorted(swept.endpoints()) == sorted([f"{PIPELINE}-{execution_id}", PIPELINE])
     account.sagemaker.stop_pipeline_execution(PipelineExecutionArn=arn)
     account.execution_ended(arn)
-    account.sagemaker.delete_endpoint(EndpointName=f"{PIPELINE}-serving")
-    until(partial(account.sagemaker.list_endpoints, NameContains=f"{PIPELINE}-serving"), lambda answer: not answer["Endpoints"])
+    account.sagemaker.delete_endpoint(EndpointName=PIPELINE)
+    until(swept.endpoints, lambda names: PIPELINE not in names)
