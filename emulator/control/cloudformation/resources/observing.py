@@ -1,4 +1,4 @@
-"""AWS::Logs, AWS::CloudWatch, AWS::SSM, AWS::ECR and AWS::CDK::Metadata. Alarms are kept and described; nothing evaluates them."""
+"""AWS::Logs, AWS::CloudWatch, AWS::SSM, AWS::ECR and AWS::CDK::Metadata. Alarms are kept; `control.alarms` evaluates some."""
 
 from __future__ import annotations
 
