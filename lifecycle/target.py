@@ -31,6 +31,7 @@ class Target:
     region: str
     endpoint_url: str | None = None
     _session: Session = field(init=False, repr=False, compare=False)
+    _clients: dict[tuple[str, float | None], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.endpoint_url is not None and urlsplit(self.endpoint_url).hostname not in {"localhost", "127.0.0.1"}:
@@ -47,10 +48,15 @@ class Target:
         return f"account {self.account} in {self.region}" + (f" at {self.endpoint_url}" if self.is_local else " on AWS")
 
     def client(self, service: str, patience_s: float | None = None) -> Any:
-        """A new boto3 client of `service`; clients may be shared between threads.
+        """The boto3 client of `service`, made once (making one costs more than most calls); clients may be shared between threads.
 
         With `patience_s`, each request is sent once and its answer awaited that long: for calls that must not be repeated.
         """
+        if (service, patience_s) not in self._clients:
+            self._clients[service, patience_s] = self._new_client(service, patience_s)
+        return self._clients[service, patience_s]
+
+    def _new_client(self, service: str, patience_s: float | None) -> Any:
         attempts = 5 if patience_s is None else 1
         config = Config(retries={"mode": "standard", "total_max_attempts": attempts}, read_timeout=patience_s or 60)
         if self.is_local:

@@ -9,7 +9,7 @@ import json
 import tarfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ class Account:
     endpoint: str
     state_dir: Path
     role: str
+    _clients: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def at(cls, endpoint: str, state_dir: Path, number: str = ACCOUNT_ID) -> Account:
@@ -49,6 +50,14 @@ class Account:
         return account
 
     def client(self, service: str, config: Config | None = None) -> Any:
+        """Made once: `until` asks many times a second."""
+        if config is not None:
+            return self._new_client(service, config)
+        if service not in self._clients:
+            self._clients[service] = self._new_client(service)
+        return self._clients[service]
+
+    def _new_client(self, service: str, config: Config | None = None) -> Any:
         return boto3.client(  # type: ignore[call-overload]
             service,
             region_name="us-east-1",
