@@ -18,6 +18,7 @@ from cli.dashboard import dashboard
 from cli.demo import Choice, run_demo
 from cli.demo_report import message_of, print_result, summary_of_file
 from cli.doctor import doctor
+from cli.drift import show_drift
 from cli.image import image
 from cli.interrupts import interrupted_once
 from cli.parameters import parse_parameters
@@ -111,6 +112,7 @@ shoal.add_command(strategies)
 shoal.add_command(show_plan)
 shoal.add_command(dashboard)
 shoal.add_command(doctor)
+shoal.add_command(show_drift)
 shoal.add_command(sweep)
 for command in (approve, promote, release):
     shoal.add_command(command)

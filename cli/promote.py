@@ -186,15 +186,20 @@ def _agrees(workspace: Workspace, environment: Environment, local: bool) -> bool
     """Prints the answers for one environment; True when every one of them agrees."""
     pinned = environment.release
     click.echo(f"{environment.name}: {f'pins {pinned.model_package_arn}' if pinned else 'pins no release'}")
-    trained_in = _trained_in(workspace, environment)
-    places = Places(
-        registry=lambda: _reader(workspace, trained_in, environment, local),
-        serving=lambda: workspace.open(environment.name, local).target,
-    )
+    places = places_of(workspace, environment, local)
     answers = list(compare(pinned, places, Names(environment).serving_endpoint))
     for answer in answers:
         click.echo(f"  {_MARKS[answer.agrees]}{answer.question}: {answer.says}")
     return all(answer.agrees for answer in answers)
+
+
+def places_of(workspace: Workspace, environment: Environment, local: bool) -> Places:
+    """Where what an environment pins is asked for, and where what it serves."""
+    trained_in = _trained_in(workspace, environment)
+    return Places(
+        registry=lambda: _reader(workspace, trained_in, environment, local),
+        serving=lambda: workspace.open(environment.name, local).target,
+    )
 
 
 def _reader(workspace: Workspace, trained_in: Environment, environment: Environment, local: bool) -> Target:

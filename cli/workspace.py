@@ -86,8 +86,17 @@ class Session:
 
     def cdk(self, report: Report) -> Cdk:
         """The CLI with this environment's own assembly, so that `shoal synth` and other environments do not change it."""
-        folder = self.workspace.root / ".shoal" / "cdk" / self.environment.name
-        return self.workspace.cdk(folder / "cdk.out", folder, folder / "tmp", report)
+        folder = self._folder
+        return self.workspace.cdk(self.assembly, folder, folder / "tmp", report)
+
+    @property
+    def assembly(self) -> Path:
+        """Where this environment's templates are, once they were synthesised."""
+        return self._folder / "cdk.out"
+
+    @property
+    def _folder(self) -> Path:
+        return self.workspace.root / ".shoal" / "cdk" / self.environment.name
 
     def teardown(self, report: Report) -> Teardown:
         return Teardown(self.target, self.names, report, self.poll_s)
