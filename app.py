@@ -30,6 +30,7 @@ def main() -> int:
                 print(f"{environment.name}: {notice}", file=sys.stderr)
         if not chosen:  # it belongs to an account, not to one of its environments
             app.add_delivery(environments)
+            app.add_release_pipelines(environments)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1

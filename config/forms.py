@@ -28,6 +28,11 @@ FORMS = {
     r"^([0-9a-f]{40}|[0-9a-f]{64})$": f"the whole id of a commit, as in {'0a' * 20}",
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$": "an instant in UTC, as in 2026-11-20T09:30:00Z",
     r"^[A-Za-z0-9][A-Za-z0-9-]*(@[0-9]+)?/[A-Za-z0-9._-]+(@[0-9]+)?$": "a repository on GitHub, as in my-team/my-models",
+    r"^arn:aws:(codeconnections|codestar-connections):[a-z0-9-]+:[0-9]{12}:connection/[0-9a-f-]{36}$": (
+        "the ARN of a connection, as in arn:aws:codeconnections:us-east-1:111122223333:connection/01234567-89ab-cdef-0123-456789abcdef"
+    ),
+    r"^[A-Za-z0-9][A-Za-z0-9._/-]*$": "a branch, as in main",
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$": "a file name without a folder, as in manifest.json",
 }
 """Every pattern of the settings (a test compares)."""
 

@@ -16,6 +16,7 @@ from config.settings import Environment
 from pipelines.check import check
 from stacks.constructs.acknowledge import RAW_FINDINGS
 from stacks.delivery_stack import DeliveryStack
+from stacks.release_pipeline_stack import ReleasePipelineStack
 from stacks.stage import EnvironmentStage
 from stacks.validation.plugin import OwnRules
 
@@ -47,3 +48,29 @@ class ShoalApp(cdk.App):
             there = [environment for environment in wanted if environment.account == account]
             place = cdk.Environment(account=account, region=there[0].region)
             DeliveryStack(self, f"delivery-{account}", environments=there, env=place)
+
+    def add_release_pipelines(self, environments: Iterable[Environment]) -> None:
+        """Add a pipeline of CodePipeline for each environment that has a connection, with those that take releases from it.
+
+        All of them must have been added before.
+        """
+        known = {environment.name: environment for environment in environments}
+        for environment in known.values():
+            if environment.delivery and environment.delivery.connection_arn:
+                place = cdk.Environment(account=environment.account, region=environment.region)
+                way = [(each, self._stage(each)) for each in _way_from(environment, known)]
+                ReleasePipelineStack(self, f"release-pipeline-{environment.name}", environments=way, env=place)
+
+    def _stage(self, environment: Environment) -> cdk.Stage:
+        found = self.node.find_child(environment.name)
+        if not isinstance(found, EnvironmentStage):
+            raise TypeError(f"{environment.name} is no environment of this app")
+        return found
+
+
+def _way_from(first: Environment, known: Mapping[str, Environment]) -> list[Environment]:
+    """It, and those that are promoted from it, in that order."""
+    way = [first]
+    for environment in way:
+        way += [each for each in known.values() if each.promoted_from == environment.name and each not in way]
+    return way

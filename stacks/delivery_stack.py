@@ -15,7 +15,7 @@ from config.names import Names
 from config.settings import Environment
 from stacks.constructs.github_role import AUDIENCE, HOST, GitHubRole
 
-DEPLOY, PROMOTE = "deliver", "promote"
+DEPLOY, LOOK, PROMOTE = "deliver", "look", "promote"
 _BOOTSTRAP_ROLES = ("deploy", "file-publishing", "image-publishing", "lookup")
 _QUALIFIER = cdk.DefaultStackSynthesizer.DEFAULT_QUALIFIER
 
@@ -31,6 +31,7 @@ class DeliveryStack(cdk.Stack):
         for environment in environments:
             names = Names(environment)
             self._deploying(names, provider)
+            self._looking(names, provider)
             if environment.promoted_from is None:
                 self._promoting(names, provider)
 
@@ -43,19 +44,21 @@ class DeliveryStack(cdk.Stack):
 
     def _deploying(self, names: Names, provider: str) -> None:
         """May assume the roles that `cdk bootstrap` made in this account and region, and do nothing by itself."""
+        self._assuming(names, provider, DEPLOY, names.environment.name, _BOOTSTRAP_ROLES)
+
+    def _looking(self, names: Names, provider: str) -> None:
+        """May assume the bootstrap's role that only reads: for the nightly drift check, which waits for no reviewer."""
+        self._assuming(names, provider, LOOK, f"{names.environment.name}-look", ("lookup",))
+
+    def _assuming(self, names: Names, provider: str, actor: str, workflow_environment: str, kinds: Sequence[str]) -> None:
         environment = names.environment
-        role = GitHubRole(
-            self,
-            f"Deploy-{environment.name}",
-            names=names,
-            actor=DEPLOY,
-            workflow_environment=environment.name,
-            provider_arn=provider,
-        )
+        construct_id = f"{'Deploy' if actor == DEPLOY else 'Look'}-{environment.name}"
+        role = GitHubRole(self, construct_id, names=names, actor=actor, workflow_environment=workflow_environment, provider_arn=provider)
         place = f"{environment.account}-{environment.region}"
-        roles = [f"arn:aws:iam::{environment.account}:role/cdk-{_QUALIFIER}-{each}-role-{place}" for each in _BOOTSTRAP_ROLES]
+        roles = [f"arn:aws:iam::{environment.account}:role/cdk-{_QUALIFIER}-{kind}-role-{place}" for kind in kinds]
         role.allow("AssumeBootstrapRoles", ["sts:AssumeRole"], roles)
-        cdk.CfnOutput(self, f"DeployRoleArn{environment.name.replace('-', '')}", value=role.role_arn)
+        output = construct_id.partition("-")[0] + "RoleArn" + environment.name.replace("-", "")
+        cdk.CfnOutput(self, output, value=role.role_arn)
 
     def _promoting(self, names: Names, provider: str) -> None:
         """May read what `shoal promote` looks at, where models are trained; it changes nothing in the account."""

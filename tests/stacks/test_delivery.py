@@ -52,7 +52,12 @@ def template(document: dict[str, Any]) -> Template:
 
 @pytest.mark.parametrize(
     ("actor", "workflow_environment"),
-    [("dev-us-east-1-deliver", "dev"), ("staging-us-east-1-deliver", "staging"), ("dev-us-east-1-promote", "dev-promotion")],
+    [
+        ("dev-us-east-1-deliver", "dev"),
+        ("staging-us-east-1-deliver", "staging"),
+        ("dev-us-east-1-promote", "dev-promotion"),
+        ("staging-us-east-1-look", "staging-look"),
+    ],
 )
 def test_a_role_is_for_one_repository_in_one_environment(template: Template, actor: str, workflow_environment: str) -> None:
     (statement,) = role(template, f"shoal-mnist-{actor}")[1]["AssumeRolePolicyDocument"]["Statement"]
@@ -73,6 +78,11 @@ def test_who_deploys_may_assume_the_bootstrap_roles_and_nothing_else(template: T
     ]
 
 
+def test_who_looks_may_assume_the_role_that_reads_and_nothing_else(template: Template) -> None:
+    (statement,) = statements(template, "shoal-mnist-staging-us-east-1-look").values()
+    assert (statement["Action"], statement["Resource"]) == ("sts:AssumeRole", f"{BOOTSTRAP}-lookup-role-111122223333-us-east-1")
+
+
 def test_who_promotes_reads_only(template: Template) -> None:
     allowed = statements(template, "shoal-mnist-dev-us-east-1-promote").values()
     actions = {action for each in allowed for action in ([each["Action"]] if isinstance(each["Action"], str) else each["Action"])}
@@ -86,7 +96,8 @@ def test_who_promotes_reads_only(template: Template) -> None:
 
 def test_only_where_models_are_trained_is_there_a_role_that_promotes(template: Template) -> None:
     names = {each["RoleName"] for each in properties(template, "AWS::IAM::Role")}
-    assert names == {f"shoal-mnist-{actor}" for actor in ("dev-us-east-1-deliver", "staging-us-east-1-deliver", "dev-us-east-1-promote")}
+    every = {f"shoal-mnist-{name}-us-east-1-{actor}" for name in ("dev", "staging") for actor in ("deliver", "look")}
+    assert names == {*every, "shoal-mnist-dev-us-east-1-promote"}
 
 
 def test_every_action_takes_the_resources_and_conditions_of_its_statement(template: Template) -> None:
@@ -102,7 +113,7 @@ def test_the_account_has_the_identity_provider_once(template: Template) -> None:
 def test_a_provider_that_is_there_already_is_used(tmp_path: Path, cdk_context: dict[str, Any]) -> None:
     environment = _environment("prod", create_provider=False, permissions_boundary="team-boundary")
     template = Template.from_json(_synthesised(tmp_path, cdk_context, environment)["shoal-mnist-delivery"])
-    (only,) = properties(template, "AWS::IAM::Role")
+    only, _ = properties(template, "AWS::IAM::Role")
     (trust,) = only["AssumeRolePolicyDocument"]["Statement"]
     assert properties(template, "AWS::IAM::OIDCProvider") == []
     assert trust["Principal"]["Federated"] == "arn:aws:iam::333344445555:oidc-provider/token.actions.githubusercontent.com"
