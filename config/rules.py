@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from config import file_system_rules, network_rules, region_rules, release_rules, schedule_rules, serving_rules
 from config.errors import Problem
 from config.hyperparameters import FILE_SYSTEM_PARAMETERS, PIPELINE_PARAMETERS, as_text, parameter_name
+from config.manifest import MANIFEST_PARAMETER
 from config.names import Names
 from config.regions import az_id_prefixes
 from config.settings import Environment
@@ -109,7 +110,7 @@ def _hyperparameters(environment: Environment) -> Iterator[Problem]:
     allowed = MAX_HYPERPARAMETERS - MAX_TOOLKIT_HYPERPARAMETERS
     if len(given) > allowed:
         yield Problem(section, f"has {len(given)} entries; SageMaker allows {MAX_HYPERPARAMETERS} with ours", f"keep at most {allowed}")
-    taken: dict[str, str] = dict.fromkeys((*PIPELINE_PARAMETERS, *FILE_SYSTEM_PARAMETERS), "the pipeline itself")
+    taken: dict[str, str] = dict.fromkeys((*PIPELINE_PARAMETERS, *FILE_SYSTEM_PARAMETERS, MANIFEST_PARAMETER), "the pipeline itself")
     for name, value in given.items():
         key, shown = f"{section}.{name}", as_text(value)
         if name.lower().startswith("sagemaker_"):

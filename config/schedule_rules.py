@@ -1,18 +1,20 @@
-"""The rules of the section `schedules` that a type cannot say: an `Environment` in, problems out."""
+"""The rules of the sections `schedules` and `data.on_manifest` that a type cannot say: an `Environment` in, problems out."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from zoneinfo import available_timezones
 
 from config.errors import Problem
+from config.manifest import MANIFEST_PARAMETER
 from config.schedule_expressions import longest_gap_minutes, mistakes_in
 from config.schedules import MAX_SCHEDULES
-from config.settings import Environment
+from config.settings import Environment, InputMode
 
 MAX_VALUE = 1024  # botocore, sagemaker Parameter.Value
 _UTC = "UTC"
+_FROM_MANIFEST = frozenset({MANIFEST_PARAMETER, "TrainDataUri", "TestDataUri"})
 
 
 def _names(environment: Environment) -> Iterator[Problem]:
@@ -58,11 +60,31 @@ def _windows(environment: Environment) -> Iterator[Problem]:
 
 
 def _values(environment: Environment) -> Iterator[Problem]:
-    for index, schedule in enumerate(environment.schedules):
-        for name, value in schedule.parameters.items():
-            key = f"schedules[{index}].parameters.{name}"
+    for where, parameters in given_parameters(environment):
+        for name, value in parameters.items():
+            key = f"{where}.parameters.{name}"
             if not 0 < len(str(value)) <= MAX_VALUE:
                 yield Problem(key, f"has {len(str(value))} characters; 1 to {MAX_VALUE} are allowed", "give another value, or none", value)
 
 
-RULES = (_names, _expressions, _time_zones, _windows, _values)
+def given_parameters(environment: Environment) -> Iterator[tuple[str, Mapping[str, str | int | float | bool]]]:
+    """Where the file gives executions parameters, and which."""
+    for index, schedule in enumerate(environment.schedules):
+        yield f"schedules[{index}]", schedule.parameters
+    if environment.data.on_manifest:
+        yield "data.on_manifest", environment.data.on_manifest.parameters
+
+
+def _manifest(environment: Environment) -> Iterator[Problem]:
+    wanted = environment.data.on_manifest
+    if wanted is None:
+        return
+    if environment.data.input_mode is InputMode.FSX:
+        message = "needs data that is read from S3: a file system shows what the bucket has only some time after the manifest came"
+        yield Problem("data.on_manifest", message, "remove it, or use data.input_mode: File or FastFile", None, ("data.input_mode",))
+    for name in sorted(_FROM_MANIFEST & wanted.parameters.keys()):
+        message = "is what the manifest itself decides"
+        yield Problem(f"data.on_manifest.parameters.{name}", message, "remove it", wanted.parameters[name])
+
+
+RULES = (_names, _expressions, _time_zones, _windows, _values, _manifest)

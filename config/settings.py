@@ -14,6 +14,7 @@ from pydantic import Field, StringConstraints
 
 from config.delivery import Delivery
 from config.file_system import FileSystem
+from config.manifest import OnManifest
 from config.network import Network
 from config.observability import Observability
 from config.release import Release
@@ -83,6 +84,8 @@ class Data(Settings):
     """Name of the dataset; it is the prefix in the data bucket. `shoal data upload` brings mnist; others are copied there by you."""
     input_mode: InputMode = InputMode.FILE
     """How the channels come to the container: copied before the start (File), streamed (FastFile), or mounted (FSx; see file_system)."""
+    on_manifest: OnManifest | None = None
+    """Start an execution whenever a manifest of a dataset arrives in the data bucket; see docs/decisions/schedules.md."""
 
 
 def _defaults(given: Mapping[str, Any]) -> Defaults:

@@ -22,6 +22,7 @@ from emulator.control.authorization.evaluator import Evaluator
 from emulator.control.doorkeeper import Doorkeeper
 from emulator.control.front import Front
 from emulator.control.motofixes import change_cloudwatch, change_s3, warm_up
+from emulator.control.objectevents import tell_events
 from emulator.control.protocol import Answer
 from emulator.control.requestlog import RequestLog
 from emulator.control.state import State
@@ -99,6 +100,7 @@ class Emulator:
         for number in options.accounts:
             self.accounts[number] = Account(number, options.folder(number), shared, self.accounts)
         self.home = self.accounts[options.account]
+        tell_events(lambda number, entry: self.accounts[number].events.emit(entry))
         self._front = Front({number: account.dispatcher for number, account in self.accounts.items()}, options.account)
         self._server = self._listen(options.port)
         self._port = int(self._server.server_address[1])

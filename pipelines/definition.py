@@ -13,6 +13,7 @@ from typing import Any
 
 from config.hyperparameters import as_text, parameter_name, parameter_type
 from config.loader import environment_file
+from config.manifest import MANIFEST_PARAMETER
 from config.names import Names
 from config.settings import Environment
 from pipelines.expressions import EXECUTION_ARN, Join, Parameter, Property, PropertyFile
@@ -37,6 +38,7 @@ from pipelines.steps import (
 )
 
 __all__ = ["Infrastructure", "MountedFileSystem", "build"]
+_NO_MANIFEST = "none"  # what the registry keeps of an execution that a person or a schedule started: it takes no empty text
 
 
 def build(
@@ -108,6 +110,7 @@ def declare(environment: Environment, infrastructure: Infrastructure, launch: La
             name: Parameter(parameter_name(name), parameter_type(value), as_text(value) if isinstance(value, bool) else value)
             for name, value in launch.script_arguments(training.hyperparameters).items()
         },
+        data_manifest=Parameter(MANIFEST_PARAMETER, "String", _NO_MANIFEST) if environment.data.on_manifest else None,
     )
 
 

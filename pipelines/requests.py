@@ -81,10 +81,13 @@ class Parameters:
     min_accuracy: Parameter
     hyperparameters: Mapping[str, Parameter]
     """Hyperparameter, as the script knows it, to its parameter."""
+    data_manifest: Parameter | None = None
+    """The manifest that started the execution; only with `data.on_manifest`."""
 
     def all(self) -> tuple[Parameter, ...]:
         data = dict.fromkeys((self.train_data, self.test_data, self.test_data_uri, self.code_uri))
-        return (*data, self.instance_type, self.instance_count, self.min_accuracy, *self.hyperparameters.values())
+        manifest = (self.data_manifest,) if self.data_manifest else ()
+        return (*data, *manifest, self.instance_type, self.instance_count, self.min_accuracy, *self.hyperparameters.values())
 
 
 @dataclass(frozen=True)
@@ -187,6 +190,7 @@ class Requests:
         """CreateModelPackage. No tags: a version in a group has those of the group, and the call refuses its own."""
         content_types = ["application/json", "application/x-npy"]
         report = self._artifacts("evaluation", EVALUATION_FILE)
+        manifest = {"data_manifest": self.parameters.data_manifest} if self.parameters.data_manifest else {}
         return {
             "ModelPackageGroupName": self.names.model_package_group,
             "ModelApprovalStatus": "PendingManualApproval",
@@ -202,6 +206,7 @@ class Requests:
                 "training_job_name": Property("Train", "TrainingJobName"),
                 "code_uri": self.parameters.code_uri,
                 "execution_id": EXECUTION_ID,
+                **manifest,
             },
         }
 

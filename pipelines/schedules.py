@@ -1,4 +1,4 @@
-"""The section `schedules` and the definition whose executions it starts go in; problems and notices, one per line, come out."""
+"""What starts executions by itself (`schedules`, `data.on_manifest`) and their definition in; problems and notices, one line each, out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 from config.errors import Problem
 from config.hyperparameters import as_text
+from config.manifest import MANIFEST_PARAMETER
 from config.schedule_expressions import last_year
+from config.schedule_rules import given_parameters
 from config.schedules import MAX_ALARM_HOURS, silent_hours
 from config.section import Settings
 from config.settings import Environment, Evaluation, Training
@@ -22,11 +24,14 @@ _CONVERSIONS = {"Integer": int, "Float": float}
 
 
 def problems(environment: Environment, definition: Mapping[str, Any]) -> Iterator[Problem]:
-    """Parameters of a schedule that an execution would refuse, every time."""
+    """Parameters that an execution which starts by itself would refuse, every time."""
     declared = {parameter["Name"]: parameter for parameter in definition.get("Parameters", [])}
-    for index, schedule in enumerate(environment.schedules):
-        for name, value in schedule.parameters.items():
-            key = f"schedules[{index}].parameters.{name}"
+    if environment.data.on_manifest and MANIFEST_PARAMETER not in declared:
+        message = f"needs a pipeline with the parameter {MANIFEST_PARAMETER}, which gets the manifest's URI"
+        yield Problem("data.on_manifest", message, "declare it, of type String")
+    for where, parameters in given_parameters(environment):
+        for name, value in parameters.items():
+            key = f"{where}.parameters.{name}"
             if name not in declared:
                 known = ", ".join(sorted(declared)) or "none"
                 yield Problem(key, f"is no parameter of the pipeline; it declares: {known}", "name one of them", value)

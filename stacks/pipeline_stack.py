@@ -69,7 +69,7 @@ class PipelineStack(cdk.Stack):
             description=f"Trains, evaluates, registers, deploys and smoke-tests {environment.project}",
         )
         self.pipeline.node.add_dependency(self._jobs, self._smoke_test, self._guard)
-        self.schedules = self._schedules(root) if environment.schedules else None
+        self.schedules = self._schedules(root) if environment.schedules or environment.data.on_manifest else None
         self._add_outputs()
 
     @property

@@ -1,7 +1,8 @@
-"""Starts an execution of the pipeline when a schedule is due, unless one runs: no two of them use the same GPUs at once.
+"""Starts an execution of the pipeline when a schedule is due or a manifest arrives, unless one runs: no two use the same GPUs at once.
 
-In: what EventBridge Scheduler sends: `schedule`, `schedule_arn`, `scheduled_time`, `parameters` (name -> text). Out: `status` (started,
-overlap or duplicate) and the `execution` that was started or is in the way. Safe to run twice for the same scheduled time.
+In: what EventBridge Scheduler sends (`schedule`, `schedule_arn`, `scheduled_time`, `parameters`: name -> text), or S3's event `Object
+Created` of a manifest. Out: `status` (started, overlap or duplicate) and the `execution` that was started or is in the way. Safe to run
+twice for the same scheduled time, and for the same version of a manifest.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import boto3
+import manifest
+from starting import Start
 
 RUNNING = ("Executing", "Stopping")
 
@@ -32,17 +35,31 @@ class Outcome:
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Answer one delivery. Whatever AWS refuses is raised: Lambda tries twice more, and the token keeps that from starting two."""
-    outcome = start(boto3.client("sagemaker"), event)
-    log.info("schedule %s, due at %s: %s", event["schedule"], event["scheduled_time"], _told(outcome))
-    _publish(boto3.client("cloudwatch"), event["schedule"], outcome)
+    wanted = manifest.start_of(boto3.client("s3"), event) if event.get("source") == "aws.s3" else of_schedule(event)
+    outcome = start(boto3.client("sagemaker"), wanted)
+    log.info("%s: %s", wanted.told, _told(outcome))
+    _publish(boto3.client("cloudwatch"), wanted.origin, outcome)
     return asdict(outcome)
 
 
-def start(sagemaker: Any, event: dict[str, Any]) -> Outcome:
+def of_schedule(event: dict[str, Any]) -> Start:
+    """What a schedule asks for."""
+    schedule, due = event["schedule"], event["scheduled_time"]
+    return Start(
+        origin=schedule,
+        token=hashlib.sha256(f"{event['schedule_arn']} {due}".encode()).hexdigest(),
+        name=f"{schedule}-{re.sub('[^0-9A-Za-z]', '', due)}",
+        description=f"Started by the schedule {schedule}, due at {due}",
+        told=f"schedule {schedule}, due at {due}",
+        parameters=event["parameters"],
+    )
+
+
+def start(sagemaker: Any, wanted: Start) -> Outcome:
     """Start an execution, or say why not."""
-    pipeline, name = os.environ["PIPELINE_NAME"], _display_name(event)
+    pipeline = os.environ["PIPELINE_NAME"]
     known = _executions(sagemaker, pipeline)
-    again = [each["PipelineExecutionArn"] for each in known if each.get("PipelineExecutionDisplayName") == name]
+    again = [each["PipelineExecutionArn"] for each in known if each.get("PipelineExecutionDisplayName") == wanted.name]
     if again:
         return Outcome("duplicate", again[0])
     running = _oldest_running(known)
@@ -50,10 +67,10 @@ def start(sagemaker: Any, event: dict[str, Any]) -> Outcome:
         return Outcome("overlap", running)
     answer = sagemaker.start_pipeline_execution(
         PipelineName=pipeline,
-        PipelineExecutionDisplayName=name,
-        PipelineExecutionDescription=f"Started by the schedule {event['schedule']}, due at {event['scheduled_time']}",
-        PipelineParameters=[{"Name": key, "Value": value} for key, value in event["parameters"].items()],
-        ClientRequestToken=token(event),
+        PipelineExecutionDisplayName=wanted.name,
+        PipelineExecutionDescription=wanted.description,
+        PipelineParameters=[{"Name": key, "Value": value} for key, value in wanted.parameters.items()],
+        ClientRequestToken=wanted.token,
     )
     return _settled(sagemaker, pipeline, str(answer["PipelineExecutionArn"]))
 
@@ -74,34 +91,24 @@ def _oldest_running(executions: list[dict[str, Any]]) -> str | None:
     return str(oldest["PipelineExecutionArn"]) if oldest else None
 
 
-def token(event: dict[str, Any]) -> str:
-    """The same for every delivery of one scheduled time, and for no other."""
-    return hashlib.sha256(f"{event['schedule_arn']} {event['scheduled_time']}".encode()).hexdigest()
-
-
 def _executions(sagemaker: Any, pipeline: str) -> list[dict[str, Any]]:
     """Summaries of all executions: the API filters by time only, and one may run for weeks."""
     pages = sagemaker.get_paginator("list_pipeline_executions").paginate(PipelineName=pipeline, SortOrder="Descending")
     return [summary for page in pages for summary in page["PipelineExecutionSummaries"]]
 
 
-def _display_name(event: dict[str, Any]) -> str:
-    """`nightly-20261120T030000Z`: the API takes letters, digits and hyphens."""
-    return f"{event['schedule']}-{re.sub('[^0-9A-Za-z]', '', event['scheduled_time'])}"
-
-
 def _told(outcome: Outcome) -> str:
     return {
         "started": f"started {outcome.execution}",
         "overlap": f"started nothing, because {outcome.execution} runs",
-        "duplicate": f"started nothing, because {outcome.execution} was started for this time already",
+        "duplicate": f"started nothing, because {outcome.execution} was started for it already",
     }[outcome.status]
 
 
-def _publish(cloudwatch: Any, schedule: str, outcome: Outcome) -> None:
+def _publish(cloudwatch: Any, origin: str, outcome: Outcome) -> None:
     """All three every time, so that the number of values of any one is the number of deliveries."""
     names = {"ScheduledStarts": "started", "SkippedOverlap": "overlap", "SkippedDuplicate": "duplicate"}
-    dimensions = [{"Name": "Pipeline", "Value": os.environ["PIPELINE_NAME"]}, {"Name": "Schedule", "Value": schedule}]
+    dimensions = [{"Name": "Pipeline", "Value": os.environ["PIPELINE_NAME"]}, {"Name": "Schedule", "Value": origin}]
     data = [
         {"MetricName": name, "Value": float(outcome.status == status), "Unit": "Count", "Dimensions": dimensions}
         for name, status in names.items()

@@ -1,6 +1,7 @@
-"""Names go in; schedules that start the pipeline, and what keeps two of its executions from running at once, come out.
+"""Names go in; schedules and manifests that start the pipeline, and what keeps two of its executions from running at once, come out.
 
-EventBridge Scheduler -> function `start` -> StartPipelineExecution, if nothing runs. Why not directly: docs/decisions/schedules.md.
+EventBridge Scheduler, or S3's event of a manifest -> function `start` -> StartPipelineExecution, if nothing runs. Why not directly:
+docs/decisions/schedules.md.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from config.names import Names
 from config.schedules import DELIVERY_MINUTES, Schedule
 from stacks.constructs.acknowledge import acknowledge
 from stacks.constructs.actor_role import ActorRole
+from stacks.constructs.manifest_start import manifest_variables, start_on_manifest
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.sweeper import NAMESPACE
 
@@ -39,17 +41,21 @@ class Schedules(Construct):
             names=names,
             purpose=PURPOSE,
             folder=functions / "start",
+            module="start",
             description=f"Starts executions of {names.pipeline} on schedule, one at a time",
             timeout=_FUNCTION_TIMEOUT,
-            environment={"PIPELINE_NAME": names.pipeline},
+            environment={"PIPELINE_NAME": names.pipeline, **manifest_variables(names)},
         )
         self._allow_start()
         self.dead_letters = sqs.Queue(self, "DeadLetters", enforce_ssl=True, retention_period=cdk.Duration.days(14))
         acknowledge(self.dead_letters, {"AwsSolutions-SQS3": "This is a dead-letter queue, of schedules; the rule knows those of queues."})
-        self._group = scheduler.CfnScheduleGroup(self, "Group", name=names.schedule_group)
-        self._role = self._scheduler_role()
+        if names.environment.schedules:
+            self._group = scheduler.CfnScheduleGroup(self, "Group", name=names.schedule_group)
+            self._role = self._scheduler_role()
         for schedule in names.environment.schedules:
             self._add(schedule)
+        if names.environment.data.on_manifest:
+            start_on_manifest(self, names=names, starter=self.starter, dead_letters=self.dead_letters)
 
     def _allow_start(self) -> None:
         role = self.starter.role

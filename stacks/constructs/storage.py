@@ -24,6 +24,8 @@ class Storage(Construct):
         self.key = DataKey(self, "Key", names=names)
         self.logs = self._log_bucket()
         self.data = self._bucket("data", [_clean_up(after_days=90)])
+        if names.environment.data.on_manifest:
+            _tell_events(self.data)
         self.artifacts = self._bucket("artifacts", [_clean_up(after_days=30), _expire("checkpoints/", days=30)])
         self._keep_policies()
 
@@ -66,6 +68,15 @@ class Storage(Construct):
             lifecycle_rules=lifecycle_rules,
             removal_policy=self._removal,
         )
+
+
+def _tell_events(bucket: s3.Bucket) -> None:
+    """S3 tells EventBridge of every object. The bucket's own property: the L2 option would bring a function and a role for it."""
+    told = s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True)
+    resource = bucket.node.default_child
+    if not isinstance(resource, s3.CfnBucket):
+        raise TypeError(f"{bucket.node.path} has no bucket in it")
+    resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(event_bridge_configuration=told)
 
 
 def _expire(prefix: str, *, days: int) -> s3.LifecycleRule:

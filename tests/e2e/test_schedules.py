@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ use_installed_node()
 import aws_cdk as cdk  # noqa: E402 - starts Node.js
 
 from stacks.constructs.schedules import Schedules  # noqa: E402
-from tests.emulator.control.account import Account, eventually, running, zipped  # noqa: E402
+from tests.emulator.control.account import Account, eventually, running  # noqa: E402
 from tests.functions.test_start import PIPELINE, executions, make_pipeline  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,8 +45,11 @@ def deploy(account: Account, document: dict[str, Any]) -> None:
     """What the CLI does: the function's code into the bootstrap bucket, then the template."""
     (code,) = [each["Properties"]["Code"] for each in document["Resources"].values() if each["Type"] == "AWS::Lambda::Function"]
     account.client("s3").create_bucket(Bucket=code["S3Bucket"])
-    source = (ROOT / "functions" / "start" / "handler.py").read_text()
-    account.client("s3").put_object(Bucket=code["S3Bucket"], Key=code["S3Key"], Body=zipped(source, "handler.py"))
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for file in (ROOT / "functions" / "start").glob("*.py"):
+            archive.write(file, file.name)
+    account.client("s3").put_object(Bucket=code["S3Bucket"], Key=code["S3Key"], Body=buffer.getvalue())
     account.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
     found = account.stack(document["Resources"], STACK, **{key: document[key] for key in document if key not in ("Resources", "Rules")})
     assert found["StackStatus"] == "CREATE_COMPLETE", account.failures(STACK)

@@ -55,7 +55,7 @@ def executions(account: Account, *statuses: str) -> list[dict[str, Any]]:
 def deliver(account: Account, scheduled_time: str, schedule: str = "nightly", **parameters: str) -> Outcome:
     """One call as Scheduler makes it."""
     given = event(schedule, scheduled_time, parameters)
-    return invoke("start", given, endpoint_url=account.endpoint, environment={"PIPELINE_NAME": PIPELINE})
+    return invoke("start", given, endpoint_url=account.endpoint, environment={"PIPELINE_NAME": PIPELINE}, module="start")
 
 
 def event(schedule: str, scheduled_time: str, parameters: dict[str, str]) -> dict[str, Any]:
@@ -66,12 +66,14 @@ def event(schedule: str, scheduled_time: str, parameters: dict[str, str]) -> dic
 def load(folder: str) -> ModuleType:
     """The function's module in this process. It sets the root logger's level, which is Lambda's to keep, not this process's."""
     level = logging.getLogger().level
-    spec = importlib.util.spec_from_file_location(f"{folder}_handler", FUNCTIONS / folder / "handler.py")
+    spec = importlib.util.spec_from_file_location(f"{folder}_module", FUNCTIONS / folder / f"{folder}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
+    sys.path.insert(0, str(FUNCTIONS / folder))  # as Lambda does: what lies beside the handler is imported
     spec.loader.exec_module(module)
+    sys.path.remove(str(FUNCTIONS / folder))
     logging.getLogger().setLevel(level)
     return module
 
@@ -132,7 +134,9 @@ def test_the_younger_of_two_that_nobody_saw_coming_is_stopped(account: Account, 
     """The moment between looking and starting, stretched: the first look finds nothing."""
     first = deliver(account, "2026-11-28T03:00:00Z", Seconds="6").result["execution"]
     monkeypatch.setenv("PIPELINE_NAME", PIPELINE)
-    outcome = load("start").start(BlindAtFirst(account.client("sagemaker")), event("other", "2026-11-28T03:00:00Z", {}))
+    handler = load("start")
+    wanted = handler.of_schedule(event("other", "2026-11-28T03:00:00Z", {}))
+    outcome = handler.start(BlindAtFirst(account.client("sagemaker")), wanted)
     assert (outcome.status, outcome.execution) == ("overlap", first)
     assert [each["PipelineExecutionArn"] for each in executions(account, "Executing")] == [first]
     ended(account)

@@ -29,7 +29,7 @@ class Bucket(ResourceType):
     type_name = "AWS::S3::Bucket"
     properties = names(
         "BucketName BucketEncryption VersioningConfiguration PublicAccessBlockConfiguration LoggingConfiguration LifecycleConfiguration"
-        " OwnershipControls AccessControl CorsConfiguration Tags"
+        " OwnershipControls AccessControl CorsConfiguration NotificationConfiguration Tags"
     )
     replaced_by = names("BucketName")
 
@@ -63,6 +63,8 @@ class Bucket(ResourceType):
             _lifecycle(s3, name, request.get("LifecycleConfiguration"))
         if request.changed("LoggingConfiguration"):
             _logging(s3, name, request)
+        if request.changed("NotificationConfiguration"):
+            _notifications(s3, name, request.get("NotificationConfiguration") or {})
         if request.changed("CorsConfiguration"):
             _cors(s3, name, request.get("CorsConfiguration"))
         if request.changed("AccessControl") and request.get("AccessControl", "Private") != "Private":
@@ -163,6 +165,15 @@ def _logging(s3: Any, name: str, request: Request) -> None:
         if target["TargetBucket"] not in backend.buckets:
             raise
         backend.buckets[name].logging = target
+
+
+def _notifications(s3: Any, name: str, wanted: Mapping[str, Any]) -> None:
+    """EventBridge, or nobody; queues, topics and functions are refused, because nothing would be delivered to them."""
+    unknown = sorted(set(wanted) - {"EventBridgeConfiguration"})
+    if unknown:
+        raise ResourceError(f"Shoal's emulator does not emulate {unknown[0]} of buckets; EventBridgeConfiguration it does")
+    told = str(wanted.get("EventBridgeConfiguration", {}).get("EventBridgeEnabled", True)).lower() == "true" if wanted else False
+    s3.put_bucket_notification_configuration(Bucket=name, NotificationConfiguration={"EventBridgeConfiguration": {}} if told else {})
 
 
 def _cors(s3: Any, name: str, wanted: Mapping[str, Any] | None) -> None:

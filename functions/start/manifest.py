@@ -1,0 +1,84 @@
+"""An event of S3 that says that a manifest has arrived goes in; the start of an execution that reads its dataset comes out.
+
+A manifest is `datasets/NAME/<file>` in the data bucket: JSON with `files`, paths relative to its own folder. It is uploaded last, so it
+says that the dataset is complete, and that is looked at here: a file that is not there, or is empty, makes the manifest wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from starting import Start
+
+MAX_BYTES = 1024 * 1024
+ORIGIN = "(manifest)"
+_KEY = re.compile(r"^datasets/[A-Za-z0-9][A-Za-z0-9._-]*/([A-Za-z0-9][A-Za-z0-9._-]*)$")
+
+
+class ManifestError(Exception):
+    """What is wrong with a manifest. Trying again does not help; it is raised so that the function's alarm rings."""
+
+
+def start_of(s3: Any, event: dict[str, Any]) -> Start:
+    """Raises ManifestError for a manifest that is not one, or whose files are not there."""
+    bucket, found = event["detail"]["bucket"]["name"], event["detail"]["object"]
+    key, version = found["key"], found.get("version-id") or found["etag"]
+    uri = f"s3://{bucket}/{key}"
+    match = _KEY.match(key)
+    if bucket != os.environ["DATA_BUCKET"] or not match or match[1] != os.environ["MANIFEST_FILE"]:
+        raise ManifestError(f"{uri} is no manifest: they are s3://{os.environ['DATA_BUCKET']}/datasets/NAME/{os.environ['MANIFEST_FILE']}")
+    folder = key.rpartition("/")[0]
+    _require_files(s3, bucket, folder, _files(s3, bucket, key, found, uri), uri)
+    places = {"{manifest}": uri, "{folder}": f"s3://{bucket}/{folder}"}
+    identity = hashlib.sha256(f"{uri} {version}".encode()).hexdigest()
+    return Start(
+        origin=ORIGIN,
+        token=identity,
+        name=f"manifest-{identity[:24]}",
+        description=f"Started by {uri}, version {version}",
+        told=f"manifest {uri}, version {version}",
+        parameters={name: _filled(value, places) for name, value in json.loads(os.environ["MANIFEST_PARAMETERS"]).items()},
+    )
+
+
+def _filled(template: str, places: dict[str, str]) -> str:
+    for mark, value in places.items():
+        template = template.replace(mark, value)
+    return template
+
+
+def _files(s3: Any, bucket: str, key: str, found: dict[str, Any], uri: str) -> list[str]:
+    if found["size"] > MAX_BYTES:
+        raise ManifestError(f"{uri} has {found['size']} bytes; a manifest has at most {MAX_BYTES}")
+    version = {"VersionId": found["version-id"]} if found.get("version-id") else {}
+    try:
+        document = json.loads(s3.get_object(Bucket=bucket, Key=key, **version)["Body"].read())
+    except ValueError as error:
+        raise ManifestError(f"{uri} is no JSON: {error}") from error
+    files = document.get("files") if isinstance(document, dict) else None
+    if not isinstance(files, list) or not files or not all(_is_path(each) for each in files):
+        raise ManifestError(f"{uri} has no `files`, a list of paths below its own folder")
+    return files
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str) and value != "" and not value.startswith("/") and ".." not in value.split("/")
+
+
+def _require_files(s3: Any, bucket: str, folder: str, files: list[str], uri: str) -> None:
+    sizes = dict(_sizes(s3, bucket, folder))
+    missing = sorted(file for file in files if not sizes.get(file))
+    if missing:
+        shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+        raise ManifestError(f"{uri} names files that are not there or empty: {shown}")
+
+
+def _sizes(s3: Any, bucket: str, folder: str) -> Iterator[tuple[str, int]]:
+    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{folder}/"):
+        for each in page.get("Contents", []):
+            yield each["Key"].removeprefix(f"{folder}/"), each["Size"]

@@ -1,0 +1,80 @@
+"""The function that starts executions goes in; the rule that calls it when a manifest arrives in the data bucket comes out."""
+
+from __future__ import annotations
+
+import json
+
+import aws_cdk as cdk
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from config.hyperparameters import as_text
+from config.manifest import MANIFEST_PARAMETER
+from config.names import Names
+from stacks.constructs.python_function import PythonFunction
+
+_RETRIES = 2
+_OLDEST = cdk.Duration.hours(1)
+
+
+def manifest_variables(names: Names) -> dict[str, str]:
+    """What the function must know of manifests; nothing where none start executions."""
+    wanted = names.environment.data.on_manifest
+    if wanted is None:
+        return {}
+    parameters = {name: as_text(value) for name, value in wanted.parameters.items()} | {MANIFEST_PARAMETER: "{manifest}"}
+    if names.environment.pipeline is None:
+        parameters |= {"TrainDataUri": "{folder}/train/", "TestDataUri": "{folder}/test/"}
+    return {
+        "DATA_BUCKET": names.bucket("data"),
+        "MANIFEST_FILE": wanted.file,
+        "MANIFEST_PARAMETERS": json.dumps(parameters, sort_keys=True),
+    }
+
+
+def start_on_manifest(scope: Construct, *, names: Names, starter: PythonFunction, dead_letters: sqs.Queue) -> events.Rule:
+    """S3 says `Object Created` of a manifest -> the function. What cannot be delivered within an hour goes to `dead_letters`."""
+    _allow_reading(names, starter)
+    wanted = names.environment.data.on_manifest
+    if wanted is None:
+        raise ValueError(f"environment {names.environment.name} has no data.on_manifest")
+    return events.Rule(
+        scope,
+        "ManifestArrived",
+        description=f"A dataset for {names.pipeline} is complete",
+        event_pattern=events.EventPattern(
+            source=["aws.s3"],
+            detail_type=["Object Created"],
+            detail={"bucket": {"name": [names.bucket("data")]}, "object": {"key": [{"suffix": f"/{wanted.file}"}]}},
+        ),
+        targets=[targets.LambdaFunction(starter.function, dead_letter_queue=dead_letters, retry_attempts=_RETRIES, max_event_age=_OLDEST)],
+    )
+
+
+def _allow_reading(names: Names, starter: PythonFunction) -> None:
+    """The manifests, and which files lie beside them; no data."""
+    environment = names.environment
+    bucket = f"arn:aws:s3:::{names.bucket('data')}"
+    wanted = environment.data.on_manifest
+    file = wanted.file if wanted else ""
+    starter.role.allow(
+        "ReadManifests",
+        ["s3:GetObject", "s3:GetObjectVersion"],
+        on=[f"{bucket}/datasets/*/{file}"],
+        because="The manifests of all datasets, which are named when they are uploaded.",
+    )
+    starter.role.allow("SeeFiles", ["s3:ListBucket"], on=[bucket], when={"StringLike": {"s3:prefix": "datasets/*"}})
+    starter.role.allow(
+        "DecryptManifests",
+        ["kms:Decrypt"],
+        on=[names.arn("kms", "key/*")],
+        when={
+            "StringEquals": {
+                "kms:ViaService": f"s3.{environment.region}.amazonaws.com",
+                "kms:EncryptionContext:aws:s3:arn": bucket,
+            }
+        },
+        because="The id of the key is known after the first deployment only; the condition names the bucket.",
+    )
