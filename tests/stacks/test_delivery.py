@@ -15,6 +15,7 @@ from config.delivery import Delivery
 from config.loader import load_environment
 from config.settings import Environment
 from stacks.app import ShoalApp
+from tests.emulator.control.account import eventually, running
 from tests.identity.reference import mistakes
 from tests.stacks.conftest import ROOT
 from tests.stacks.reading import properties, role, statements
@@ -143,3 +144,18 @@ def test_the_app_adds_it_for_a_file_that_wants_it(tmp_path: Path) -> None:
     process = run_app(checkout, tmp_path / "cdk.out")
     assert process.returncode == 0, process.stderr
     assert (tmp_path / "cdk.out" / "delivery-111122223333.template.json").is_file()
+
+
+def test_it_deploys_in_the_emulator_and_goes_without_a_trace(document: dict[str, Any], tmp_path: Path) -> None:
+    sections = {key: document[key] for key in document if key not in ("Resources", "Rules")}
+    with running(tmp_path / "emulator") as account:
+        account.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
+        found = account.stack(document["Resources"], "delivery", **sections)
+        assert found["StackStatus"] == "CREATE_COMPLETE", account.failures("delivery")
+        iam = account.client("iam")
+        (provider,) = iam.list_open_id_connect_providers()["OpenIDConnectProviderList"]
+        trust = iam.get_role(RoleName="shoal-mnist-dev-us-east-1-look")["Role"]["AssumeRolePolicyDocument"]
+        assert trust["Statement"][0]["Principal"] == {"Federated": provider["Arn"]}
+        account.client("cloudformation").delete_stack(StackName="delivery")
+        assert eventually(lambda: not iam.list_open_id_connect_providers()["OpenIDConnectProviderList"])
+        assert [each["RoleName"] for each in iam.list_roles()["Roles"] if "shoal" in each["RoleName"]] == []

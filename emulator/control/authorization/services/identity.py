@@ -26,6 +26,12 @@ def _on_policy(asked: Asked) -> Iterator[Question]:
     yield Question(f"iam:{asked.call.operation}", asked.get("PolicyArn", new), asked.tagging())
 
 
+def _on_provider(asked: Asked) -> Iterator[Question]:
+    host = str(asked.get("Url", "*")).removeprefix("https://")
+    arn = asked.get("OpenIDConnectProviderArn", f"arn:aws:iam::{asked.account}:oidc-provider/{host}")
+    yield Question(f"iam:{asked.call.operation}", arn, asked.tagging())
+
+
 def _assume(asked: Asked) -> Iterator[Question]:
     external: Mapping[str, ContextValue] = {"sts:ExternalId": asked.get("ExternalId")} if asked.get("ExternalId") else {}
     session: Mapping[str, ContextValue] = {"sts:RoleSessionName": asked.get("RoleSessionName", "")}
@@ -53,6 +59,12 @@ IAM: Mapping[str, Rule] = table(
             "UntagPolicy ListEntitiesForPolicy SetDefaultPolicyVersion",
             _on_policy,
         ),
+        **same(
+            "CreateOpenIDConnectProvider DeleteOpenIDConnectProvider GetOpenIDConnectProvider AddClientIDToOpenIDConnectProvider "
+            "RemoveClientIDFromOpenIDConnectProvider",
+            _on_provider,
+        ),
+        **same("ListOpenIDConnectProviders", "*"),
         **same("ListRoles ListPolicies ListUsers ListAccountAliases GetAccountSummary", "*"),
         **same(
             "CreateUser DeleteUser GetUser CreateAccessKey DeleteAccessKey ListAccessKeys AttachUserPolicy DetachUserPolicy PutUserPolicy "

@@ -1,4 +1,4 @@
-"""AWS::IAM: roles, inline policies, managed policies."""
+"""AWS::IAM: roles, inline policies, managed policies, identity providers. Tokens of a provider are taken from nobody here."""
 
 from __future__ import annotations
 
@@ -153,4 +153,32 @@ def _delete_old_versions(iam: Any, arn: str) -> None:
             iam.delete_policy_version(PolicyArn=arn, VersionId=version["VersionId"])
 
 
-TYPES: tuple[ResourceType, ...] = (Role(), Policy(), ManagedPolicy())
+class IdentityProvider(ResourceType):
+    type_name = "AWS::IAM::OIDCProvider"
+    properties = names("Url ClientIdList ThumbprintList Tags")
+    replaced_by = names("Url")
+
+    def create(self, request: Request) -> Created:
+        made = request.client("iam").create_open_id_connect_provider(
+            Url=request["Url"],
+            ClientIDList=request.get("ClientIdList", []),
+            ThumbprintList=request.get("ThumbprintList", []),
+            Tags=request.tags(),
+        )
+        return Created(made["OpenIDConnectProviderArn"], {"Arn": made["OpenIDConnectProviderArn"]})
+
+    def update(self, request: Request) -> Created:
+        iam, arn = request.client("iam"), request.physical_id
+        wanted, before = set(request.get("ClientIdList", [])), set(request.old.get("ClientIdList", []))
+        for client in wanted - before:
+            iam.add_client_id_to_open_id_connect_provider(OpenIDConnectProviderArn=arn, ClientID=client)
+        for client in before - wanted:
+            iam.remove_client_id_from_open_id_connect_provider(OpenIDConnectProviderArn=arn, ClientID=client)
+        return Created(arn, request.attributes)
+
+    def delete(self, request: Request) -> None:
+        arn = request.physical_id
+        gone_is_fine(lambda: request.client("iam").delete_open_id_connect_provider(OpenIDConnectProviderArn=arn))
+
+
+TYPES: tuple[ResourceType, ...] = (Role(), Policy(), ManagedPolicy(), IdentityProvider())

@@ -87,6 +87,7 @@ def _scalar(service: str, shape: Shape, name: str) -> Any:
         "PermissionsBoundary": f"arn:aws:iam::{ACCOUNT}:policy/name",
         "PipelineExecutionArn": f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:pipeline/name/execution/abcdefghijkl",
         "PolicyArn": f"arn:aws:iam::{ACCOUNT}:policy/name",
+        "OpenIDConnectProviderArn": f"arn:aws:iam::{ACCOUNT}:oidc-provider/example.com",
         "SubscriptionArn": f"arn:aws:sns:us-east-1:{ACCOUNT}:name:1",
         "StackName": "name",
     }
