@@ -33,6 +33,7 @@ _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
 def show_drift(workspace: Workspace, environment: str, local: bool, as_json: bool, no_invoke: bool) -> None:
     """Compare what is live in ENV with what the checkout says: pipeline, roles, schedules, rules, release and endpoint. Changes nothing."""
     session = workspace.open(environment, local)
+    drift.require_deployed(session.names, session.target, [session.names.stack("pipeline")])  # before a synth that would be for nothing
     with nullcontext(_silent) if as_json else open_view() as report, phase(f"synth {environment}", report):
         session.cdk(report).synth(environment)
     items = list(items_of(session, local, asks=not no_invoke))

@@ -20,6 +20,7 @@ from config.names import Names
 from lifecycle.deployed_stack import DeployedStack, UnknownValueError
 from lifecycle.errors import AWS_ERRORS, NotFoundError, error_code, refusal
 from lifecycle.policies import canonical, of_role
+from lifecycle.target import Target
 
 GIT, LIVE = "git", "live"
 _GONE = frozenset({"NoSuchEntity", "ResourceNotFound", "ResourceNotFoundException"})
@@ -51,13 +52,7 @@ class Looked:
 
 def compare(names: Names, stacks: Sequence[DeployedStack]) -> Iterator[Item]:
     """Pipeline, roles, schedules and rules of the environment. Raises NotFoundError when one of the stacks is not deployed."""
-    missing = [stack.name for stack in stacks if not _is_deployed(stack)]
-    if missing:
-        environment = names.environment.name
-        where = stacks[0].target.description
-        raise NotFoundError(
-            f"{environment} is not deployed in {where}: there is no stack {', '.join(missing)}; run `shoal deploy {environment}`"
-        )
+    require_deployed(names, stacks[0].target, [stack.name for stack in stacks])
     for stack in stacks:
         yield from _pipelines(stack)
         yield from _roles(stack)
@@ -94,11 +89,22 @@ def _lines(value: Any) -> list[str]:
     return json.dumps(value, indent=2, sort_keys=True, default=str).splitlines()
 
 
-def _is_deployed(stack: DeployedStack) -> bool:
+def require_deployed(names: Names, target: Target, stacks: Sequence[str]) -> None:
+    """Raises NotFoundError with the stacks that are not there."""
+    if missing := [stack for stack in stacks if not _is_deployed(target, stack)]:
+        environment = names.environment.name
+        what = f"{environment} is not deployed in {target.description}: there is no stack {', '.join(missing)}"
+        raise NotFoundError(f"{what}; run `shoal deploy {environment}`")
+
+
+def _is_deployed(target: Target, stack: str) -> bool:
     try:
-        return bool(stack.physical_ids)
-    except NotFoundError:
-        return False
+        (found,) = target.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
+    except ClientError as error:
+        if error_code(error) == "ValidationError":  # CloudFormation's word for a stack that does not exist
+            return False
+        raise
+    return str(found["StackStatus"]) != "DELETE_COMPLETE"
 
 
 def _pipelines(stack: DeployedStack) -> Iterator[Item]:

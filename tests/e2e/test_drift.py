@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cli.main import main
 from config.loader import load_environment
 from config.names import Names
 from lifecycle.assembly import stacks_of
@@ -144,9 +145,12 @@ def test_a_role_that_is_gone_differs(look: Callable[[], list[Item]], target: Tar
 
 
 def test_a_schedule_paused_by_hand_differs_and_says_who_resumes_it(look: Callable[[], list[Item]], mine: Checkout, target: Target) -> None:
-    assert mine.run("schedule", "pause", "mine", "nightly", "--local").exit_code == 0
+    def change(verb: str) -> int:
+        return main(["--root", str(mine.root), "schedule", verb, "mine", "nightly", "--local"])
+
+    assert change("pause") == 0
     (item,) = [each for each in look() if each.kind == "schedule"]
-    assert mine.run("schedule", "resume", "mine", "nightly", "--local").exit_code == 0
+    assert change("resume") == 0
     assert "`shoal schedule resume mine nightly` resumes it, run by somebody who may scheduler:UpdateSchedule on arn:aws" in item.says
     assert {'-  "State": "ENABLED",', '+  "State": "DISABLED",'} <= set(item.diff)
 
