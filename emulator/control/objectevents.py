@@ -14,7 +14,7 @@ from typing import Any
 
 from moto.s3 import notifications
 
-Emit = Callable[[str, Mapping[str, Any]], None]
+Emit = Callable[[str, Mapping[str, Any]], object]
 """An account and an event of it."""
 
 _DETAIL_TYPES = {"ObjectCreated": "Object Created", "ObjectRemoved": "Object Deleted"}

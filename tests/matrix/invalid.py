@@ -133,6 +133,11 @@ CASES: tuple[Wrong, ...] = (
     Wrong({"network": {"existing": EXISTING, "nat": True}}, "network.nat = true", "only read for a VPC that is made"),
     Wrong({"network": {"existing": EXISTING | {"vpc_id": "vpc-1"}}}, 'network.existing.vpc_id = "vpc-1"', "vpc-"),
     Wrong({"network": {"existing": EXISTING | {"hosting_subnet_ids": [SUBNETS[0]] * 2}}}, "network.existing.hosting_subnet_ids", "differ"),
+    # data.on_manifest
+    Wrong({"data": {"on_manifest": {"file": "a/manifest.json"}}}, 'data.on_manifest.file = "a/manifest.json"', "manifest.json"),
+    Wrong({"data": {"on_manifest": {"parameters": {"Epoch": 3}}}}, "data.on_manifest.parameters.Epoch", "MinAccuracy"),
+    Wrong({"data": {"on_manifest": {"parameters": {"TrainDataUri": "s3://b/c"}}}}, "data.on_manifest.parameters.TrainDataUri", "decides"),
+    Wrong({"data": {"input_mode": "FSx", "on_manifest": {}}, "file_system": {}}, "data.on_manifest", "FastFile"),
     # schedules
     Wrong({"schedules": [NIGHTLY | {"expression": "cron(0 3 * * *)"}]}, "schedules[0].expression", "day of month"),
     Wrong({"schedules": [NIGHTLY | {"expression": "rate(1 hours)", "time_zone": "UTC"}]}, "schedules[0].expression", "without s"),

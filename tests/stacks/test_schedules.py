@@ -10,6 +10,7 @@ import pytest
 from aws_cdk.assertions import Match, Template
 
 from config.loader import load_environment
+from config.manifest import OnManifest
 from config.schedules import Schedule
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
@@ -147,3 +148,46 @@ def test_the_function_measures_what_the_alarm_watches() -> None:
 def test_an_environment_without_schedules_has_nothing_of_them(pipeline: Template) -> None:
     pipeline.resource_count_is("AWS::Scheduler::ScheduleGroup", 0)
     assert not pipeline.find_resources("AWS::Lambda::Function", {"Properties": {"FunctionName": Match.string_like_regexp(".*-start")}})
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> EnvironmentStage:
+    """An environment without schedules, whose pipeline starts when a manifest arrives."""
+    dev = load_environment("dev", ROOT)
+    data = dev.data.model_copy(update={"on_manifest": OnManifest(file="ready.json", parameters={"Epochs": 3})})
+    app = ShoalApp(outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False)
+    return EnvironmentStage(app, environment=dev.model_copy(update={"data": data}), root=ROOT)
+
+
+def test_a_manifest_in_the_data_bucket_calls_the_function_within_an_hour_or_leaves_a_dead_letter(told: EnvironmentStage) -> None:
+    template = Template.from_stack(told.pipeline)
+    (rule,) = [each for each in properties(template, "AWS::Events::Rule") if each["EventPattern"]["source"] == ["aws.s3"]]
+    bucket = f"{PREFIX}-data-111122223333-us-east-1"
+    assert rule["EventPattern"]["detail"] == {"bucket": {"name": [bucket]}, "object": {"key": [{"suffix": "/ready.json"}]}}
+    (target,) = rule["Targets"]
+    assert target["RetryPolicy"] == {"MaximumEventAgeInSeconds": 3600, "MaximumRetryAttempts": 2}
+    assert "SchedulesDeadLetters" in json.dumps(target["DeadLetterConfig"])
+
+
+def test_the_function_reads_manifests_and_names_and_no_data(told: EnvironmentStage) -> None:
+    found = statements(Template.from_stack(told.pipeline), f"{PREFIX}-us-east-1-start")
+    bucket = f"arn:aws:s3:::{PREFIX}-data-111122223333-us-east-1"
+    assert found["ReadManifests"]["Resource"] == f"{bucket}/datasets/*/ready.json"
+    assert found["SeeFiles"]["Condition"] == {"StringLike": {"s3:prefix": "datasets/*"}}
+
+
+def test_the_dataset_beside_the_manifest_is_what_is_trained_on(told: EnvironmentStage) -> None:
+    functions = properties(Template.from_stack(told.pipeline), "AWS::Lambda::Function")
+    (starter,) = [each for each in functions if each["FunctionName"] == f"{PREFIX}-start"]
+    assert json.loads(starter["Environment"]["Variables"]["MANIFEST_PARAMETERS"]) == {
+        "DataManifest": "{manifest}",
+        "TrainDataUri": "{folder}/train/",
+        "TestDataUri": "{folder}/test/",
+        "Epochs": "3",
+    }
+
+
+def test_without_schedules_there_is_no_group_and_nothing_that_scheduler_may_take(told: EnvironmentStage) -> None:
+    template = Template.from_stack(told.pipeline)
+    assert properties(template, "AWS::Scheduler::ScheduleGroup") == []
+    assert not [each for each in properties(template, "AWS::IAM::Role") if each["RoleName"].endswith("-scheduler")]
