@@ -55,6 +55,10 @@ def parser() -> argparse.ArgumentParser:
     serve_parser.add_argument("--enforce-iam", action="store_true", help="refuse what the policies of the caller's role do not allow")
     own_images = "an image of your own (its URI, or a shell pattern) and the runtime that stands for it; may be repeated"
     serve_parser.add_argument("--image", type=own_image, action="append", default=[], metavar="URI=RUNTIME", help=own_images)
+    faults_help = "file of what goes wrong on purpose (emulator/faults.py); for tests, and without it nothing does"
+    serve_parser.add_argument("--faults", type=Path, metavar="FILE", help=faults_help)
+    duration_help = "a duration of AWS's that is to be shorter, as stop_grace_s=2 (emulator/sagemaker/settings.py); for tests"
+    serve_parser.add_argument("--duration", type=duration, action="append", default=[], metavar="NAME=SECONDS", help=duration_help)
     status_parser = commands.add_parser("status", help="say whether an emulator runs with the state directory")
     down_parser = commands.add_parser("down", help="stop the emulator of the state directory, or clean up after a crash")
     for each in (serve_parser, status_parser, down_parser):
@@ -86,6 +90,14 @@ def own_image(text: str) -> tuple[str, str]:
     return pattern, runtime
 
 
+def duration(text: str) -> tuple[str, float]:
+    name, _, seconds = text.partition("=")
+    try:
+        return name, float(seconds)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=SECONDS") from None
+
+
 def serve(options: argparse.Namespace) -> int:
     """Serve until a signal; prints one JSON line when requests are answered."""
     on_signals(lambda: sys.exit(0))  # until something runs: the import below takes seconds
@@ -111,6 +123,8 @@ def serve(options: argparse.Namespace) -> int:
         hosting_speed=options.hosting_speed,
         enforce_iam=options.enforce_iam,
         others=tuple(others),
+        faults=options.faults,
+        durations=dict(options.duration),
     )
     emulator = Emulator(chosen)
     try:

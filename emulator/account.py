@@ -39,6 +39,7 @@ from emulator.control.registries import Registries
 from emulator.control.requestlog import RequestLog
 from emulator.control.sagemaker import Gateway, SageMaker
 from emulator.control.scheduler.service import Scheduler
+from emulator.faults import Faults
 from emulator.metrics import Measurement
 from emulator.processes import ProcessRegistry
 from emulator.sagemaker.service import SageMakerService
@@ -57,6 +58,7 @@ class Shared:
     evaluator: Evaluator
     requests: RequestLog
     settings: Settings
+    faults: Faults
     schedule_speed: float
     enforce_iam: bool
     paths: Callable[[dict[str, Any]], Answer | None]
@@ -72,10 +74,10 @@ class Account:
         self._folder, self._shared, self._others = folder, shared, others
         self.identity = Identity(number, shared.region)
         self.clients = Clients(shared.endpoint_url, shared.region, number)
-        self.invoker = Invoker(self.identity, self.clients, shared.registry, folder / "lambda")
+        self.invoker = Invoker(self.identity, self.clients, shared.registry, folder / "lambda", shared.faults)
         self.functions = Functions(self.identity, self.clients, self.invoker, folder / "lambda")
         self.sources = EventSources(self.identity, self.clients, self.functions)
-        self.events = Events(self.identity, self.clients, self.functions, shared.schedule_speed)
+        self.events = Events(self.identity, self.clients, self.functions, shared.schedule_speed, shared.faults)
         self.scheduler = Scheduler(self.identity, self.clients, self._measure, shared.schedule_speed)
         self.alarms = Alarms(number, shared.region, shared.settings.hosting_speed)
         self.autoscaling = AutoScaling(self.identity, self.clients, self.alarms, shared.settings.hosting_speed)
@@ -108,6 +110,7 @@ class Account:
             mount=self.fsx.mount,
             on_behalf=lambda kind, name, request, credentials: self.authorizer.on_behalf(kind, name, request, credentials),
             model_package=self._model_package,
+            faults=self._shared.faults,
         )
 
     def _measure(self, measurement: Measurement) -> None:

@@ -4,10 +4,11 @@ credentials, events, Lambda. Everything a service does to another goes through h
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from emulator.faults import Faults
 from emulator.metrics import Measure
 from emulator.processes import ProcessRegistry
 
@@ -47,6 +48,7 @@ class ServiceContext:
     processes: where a service writes down every process group it starts, so that a crash leaves none behind.
     on_behalf(kind, name, request, credentials): what AWS itself does with a role's credentials for a resource that `request` made
         (`training-job`, `processing-job`, `model`) and that is called `name`; raises AwsError when the role may not.
+    faults: what goes wrong on purpose; nothing, unless the emulator was started with a file of faults.
     """
 
     account: str
@@ -62,3 +64,4 @@ class ServiceContext:
     mount: Callable[[str, str, Sequence[str], Sequence[str]], Path]
     on_behalf: Callable[[str, str, Mapping[str, Any], RoleCredentials], None]
     model_package: Callable[[str], Mapping[str, Any]]
+    faults: Faults = field(default_factory=Faults)

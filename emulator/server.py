@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -27,6 +27,7 @@ from emulator.control.protocol import Answer
 from emulator.control.requestlog import RequestLog
 from emulator.control.state import State
 from emulator.errors import EmulatorError
+from emulator.faults import Faults
 from emulator.processes import ProcessRegistry, started_at
 from emulator.runtimes.catalog import runtimes
 from emulator.sagemaker.jobs.containers import Machine
@@ -34,6 +35,7 @@ from emulator.sagemaker.settings import Settings
 
 HOST = "127.0.0.1"
 BACKLOG = 128
+DURATIONS = {each.name for each in fields(Settings) if each.name.endswith("_s")}
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +45,8 @@ class Options:
     """What `serve` is told. `account`: the first, whose root unknown access keys mean; `others`: those beside it; `accelerators`: how many
     GPUs of this machine training jobs may use; `images`: runtimes by patterns of the user's own images; `schedule_speed`,
     `hosting_speed`: how much faster than the clock schedules, and deployments to endpoints, run; `enforce_iam`: whether callers' policies
-    are applied. Raises EmulatorError for a runtime that there is not, and for an account that is named twice."""
+    are applied; `faults`: the file of what goes wrong on purpose, and `durations`: seconds of `Settings` other than AWS's, both for tests
+    only. Raises EmulatorError for a runtime or a duration that there is not, and for an account that is named twice."""
 
     state_dir: Path
     account: str
@@ -55,6 +58,8 @@ class Options:
     hosting_speed: float = 1.0
     enforce_iam: bool = False
     others: tuple[str, ...] = ()
+    faults: Path | None = None
+    durations: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def accounts(self) -> tuple[str, ...]:
@@ -71,6 +76,8 @@ class Options:
         for pattern, runtime in self.images.items():
             if runtime not in runtimes():
                 raise EmulatorError(f"--image {pattern}={runtime}: there is no runtime {runtime!r}; there are: {', '.join(runtimes())}")
+        if unknown := sorted(set(self.durations) - DURATIONS):
+            raise EmulatorError(f"--duration {unknown[0]}: there is no such duration; there are: {', '.join(sorted(DURATIONS))}")
 
 
 class QuietRequestHandler(MotoRequestHandler):
@@ -107,13 +114,15 @@ class Emulator:
 
     def _shared(self) -> Shared:
         options = self.options
+        settings = Settings(accelerators=options.accelerators or None, images=options.images, hosting_speed=options.hosting_speed)
         return Shared(
             region=options.region,
             endpoint_url=self.endpoint_url,
             registry=self.registry,
             evaluator=self.evaluator,
             requests=RequestLog(options.state_dir / "requests.jsonl"),
-            settings=Settings(accelerators=options.accelerators or None, images=options.images, hosting_speed=options.hosting_speed),
+            settings=replace(settings, **options.durations),  # type: ignore[arg-type]
+            faults=Faults(options.faults, options.state_dir / "faults.jsonl"),
             schedule_speed=options.schedule_speed,
             enforce_iam=options.enforce_iam,
             paths=self._answer_path,

@@ -25,6 +25,7 @@ from emulator.control.policies import allows
 from emulator.control.protocol import ApiCall
 from emulator.control.schedules import Schedules, period_s
 from emulator.errors import AwsError
+from emulator.faults import Faults
 
 EVENTS = "events.amazonaws.com"
 DEFAULT_BUS = "default"
@@ -44,6 +45,8 @@ class Events:
     functions: Functions
     speed: float = 1.0
     """How much faster than the clock schedules run."""
+    faults: Faults = field(default_factory=Faults)
+    _held: dict[str, dict[str, Any]] = field(default_factory=dict)
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE, "events"))
     _closing: threading.Event = field(default_factory=threading.Event)
 
@@ -63,10 +66,32 @@ class Events:
 
     def emit(self, entry: Mapping[str, Any]) -> str:
         """Put an event on the default bus; returns its id before it is delivered. `entry`: source, detail-type, detail, resources."""
-        event = self._event(entry)
-        if not self._closing.is_set():
-            self._pool.submit(self._route, json.loads(json.dumps(event, default=str)))
+        event = json.loads(json.dumps(self._event(entry), default=str))
+        self._disturb(event)
         return str(event["id"])
+
+    def _disturb(self, event: dict[str, Any]) -> None:
+        """Deliver an event; where a test asked for it, never, twice, late, or after the next one of the same execution."""
+        held = self._held.pop(str(event["detail"].get("pipelineExecutionArn")), None)
+        rule = self.faults.take("event", event["detail-type"], event["detail"])
+        if rule is not None:
+            self.faults.happened(rule, str(event["detail-type"]))
+        do = rule.do if rule is not None else ""
+        if do == "reorder":
+            self._held[str(event["detail"].get("pipelineExecutionArn"))] = event
+        elif do in {"", "duplicate"}:
+            for _ in range(2 if do else 1):
+                self._soon(event)
+        elif rule is not None and do == "delay":
+            later = threading.Timer(rule.seconds, self._soon, (event,))
+            later.daemon = True
+            later.start()
+        if held is not None:
+            self._soon(held)
+
+    def _soon(self, event: dict[str, Any]) -> None:
+        if not self._closing.is_set():
+            self._pool.submit(self._route, event)
 
     def _event(self, entry: Mapping[str, Any]) -> dict[str, Any]:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -6,6 +6,7 @@ Each request is checked against botocore's input shape, and each response agains
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 
 from emulator.context import ServiceContext
@@ -37,6 +38,7 @@ class SageMakerService:
     def __init__(self, context: ServiceContext, settings: Settings | None = None) -> None:
         store = Store(context.state_dir / "sagemaker")
         core = Core(context, store, settings or Settings(), context.processes)
+        self._faults = context.faults
         self._training, self._processing = TrainingJobs(core), ProcessingJobs(core)
         self._endpoints = Endpoints(core)
         self._pipelines = Pipelines(core)
@@ -57,11 +59,25 @@ class SageMakerService:
         check_request(operation, request)
         try:
             with calling(caller_arn):
-                answer = self._operations[operation](request)
+                answer = self._answer(operation, request)
             return check_response(operation, response_members(operation, answer))
         except ResponseMismatchError as mismatch:
             _log.exception("a response of ours is not what AWS documents")
             raise AwsError("InternalFailure", f"The emulator made a response that AWS does not: {mismatch}", 500) from mismatch
+
+    def _answer(self, operation: str, request: Document) -> Document:
+        """What the operation says; where a test asked for it, too late, not at all, or a refusal instead."""
+        rule = self._faults.take("operation", operation, request)
+        if rule is None:
+            return self._operations[operation](request)
+        self._faults.happened(rule, operation)
+        if rule.do == "refuse":
+            raise rule.refusal()
+        time.sleep(rule.seconds)
+        answer = self._operations[operation](request)
+        if rule.do == "lose answer":
+            raise AwsError("InternalFailure", "The answer was lost.", 500)
+        return answer
 
     def invoke_endpoint(self, name: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, dict[str, str], bytes]:
         """InvokeEndpoint of the runtime API: status, headers, body."""

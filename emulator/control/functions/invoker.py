@@ -7,11 +7,12 @@ import contextlib
 import json
 import logging
 import shutil
+import signal
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ from emulator.control.clients import Clients
 from emulator.control.functions.model import Function
 from emulator.control.functions.sandbox import Outcome, Sandbox
 from emulator.control.identity import Identity
+from emulator.faults import Faults, Rule
 from emulator.processes import ProcessRegistry
 
 LAMBDA = "lambda.amazonaws.com"
@@ -62,6 +64,7 @@ class Invoker:
     clients: Clients
     registry: ProcessRegistry
     folder: Path
+    faults: Faults = field(default_factory=Faults)
     _idle: dict[str, list[Environment]] = field(default_factory=dict)
     _running: dict[int, Environment] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -71,16 +74,40 @@ class Invoker:
 
     def invoke(self, function: Function, event: Any) -> Outcome:
         """One synchronous invocation; AwsError when the function's role cannot be assumed."""
+        rule = self.faults.take("function", function.name, event)
+        if rule is not None and rule.do == "refuse":
+            self.faults.happened(rule, function.name)
+            raise rule.refusal()
         request_id = str(uuid.uuid4())
         environment = self._take(function)
         try:
             invocation = {"request_id": request_id, "function_arn": function.arn, "event": event}
-            outcome = environment.sandbox.invoke(invocation, function.timeout_s)
+            with self._struck(function.name, environment, rule):
+                outcome = environment.sandbox.invoke(invocation, function.timeout_s)
         finally:
             self._give_back(function, environment)
         text = log_text(function, request_id, outcome)
         self._write_log(function, environment, text)
         return Outcome(outcome.payload, outcome.error, text, outcome.duration_ms, outcome.max_memory_mb)
+
+    @contextlib.contextmanager
+    def _struck(self, name: str, environment: Environment, rule: Rule | None) -> Iterator[None]:
+        """Where a test asked for it: some time after the invocation began, and before it ended, its process is killed or frozen."""
+        if rule is None:
+            yield
+            return
+
+        def strike() -> None:
+            self.faults.happened(rule, name)
+            environment.sandbox.kill(signal.SIGKILL if rule.do == "kill" else signal.SIGSTOP)
+
+        timer = threading.Timer(rule.seconds, strike)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def invoke_later(self, function: Callable[[], Function], event: Any) -> Future[str]:
         """An asynchronous invocation with two retries. The result is "" at its end, or the reason when all attempts failed."""

@@ -97,10 +97,10 @@ class Sandbox:
     def alive(self) -> bool:
         return self.process.poll() is None
 
-    def kill(self) -> None:
-        """End the process and all it started; an invocation under way sees it as lost."""
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """End the process and all it started; an invocation under way sees it as lost. Another signal for whoever wants less."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            os.killpg(self.process.pid, number)
 
     def stop(self) -> None:
         """Kill, reap and close; only when no invocation is under way. Safe to call twice."""

@@ -186,6 +186,10 @@ class Endpoints:
 
     def _remove(self, name: str) -> None:
         """The document goes last: who no longer finds it can rely on the end of its processes."""
+        faults = self._core.context.faults
+        if rule := faults.take("removal", name, name):
+            faults.happened(rule, name)
+            self._closing.wait(rule.seconds)
         hosted = self._hosted.pop(name)
         hosted.traffic.route()
         if hosted.fleet:

@@ -52,6 +52,7 @@ class ModelServer:
 
     def start(self) -> None:
         """Fetch the model, start the container, wait for /ping. ServerFailedError or DataError says why there is no server."""
+        self._check_capacity()
         context = self._core.context
         container = resolve_container(self._core, self._model.get("PrimaryContainer") or self._model["Containers"][0])
         image = containers.image_for(container["Image"], "inference", self._core.settings.images)
@@ -74,6 +75,13 @@ class ModelServer:
         self._pod = Pod(self._paths.folder, [Host(self._host, paths.folder, command, environment)], self._core.registry)
         self._pod.start(containers.visible(image), containers.endpoint_port(context), self._log.write)
         self._wait_for_ping()
+
+    def _check_capacity(self) -> None:
+        """ServerFailedError where a test asked for an instance that the service cannot place."""
+        faults = self._core.context.faults
+        if rule := faults.take("endpoint", self._endpoint, self._endpoint):
+            faults.happened(rule, self._endpoint)
+            raise ServerFailedError(rule.message)
 
     def _make_sure_of(self, image: Image) -> None:
         log = self._log

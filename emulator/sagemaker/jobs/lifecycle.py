@@ -57,6 +57,13 @@ class Job:
         document = self.core.store.change(self.kind.store, self.name, stamped)
         self.core.emit(self.kind.event, event_detail(document), document[f"{self.kind.prefix}Arn"])
 
+    def check_capacity(self) -> None:
+        """JobFailedError where a test asked for a job that the service cannot place."""
+        faults = self.core.context.faults
+        if rule := faults.take("job", f"Create{self.kind.prefix}", self.name):
+            faults.happened(rule, self.name)
+            raise JobFailedError(rule.message)
+
     def check_not_stopped(self) -> None:
         """A stop may have come before this job's thread was known; the document has it in any case."""
         if self.orders.stop.is_set() or self.document()[f"{self.kind.prefix}Status"] == "Stopping":

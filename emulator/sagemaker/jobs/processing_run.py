@@ -49,6 +49,7 @@ class ProcessingRun:
 
     def _lifecycle(self) -> tuple[str, str]:
         context = self._job.core.context
+        self._job.check_capacity()
         self._credentials = context.role_credentials(self._request["RoleArn"], f"SageMaker-{self._job.name}"[:64])
         context.on_behalf("processing-job", self._job.name, self._request, self._credentials)
         self._s3 = context.clients("s3", self._credentials)

@@ -61,6 +61,7 @@ class Executions:
         document = self._document(request, pipeline, identifier) | {"_parameters": values}
         self._core.store.create(KIND, document["_name"], document, _taken)
         self._core.store.change(pipelines.KIND, pipeline["_name"], lambda each: each.update(LastRunTime=document["CreationTime"]))
+        self._core.context.faults.began(document["PipelineExecutionDisplayName"], identifier)
         execution = Execution(self._core, document["_name"], definition, values, credentials)
         self._running[document["_name"]] = execution
         execution.record.tell_status(document, None)
