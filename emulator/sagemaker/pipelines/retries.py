@@ -9,14 +9,18 @@ from emulator.sagemaker.shapes import Document
 
 _DEFAULTS: Document = {"IntervalSeconds": 1, "BackoffRate": 2.0}
 _DEFAULT_ATTEMPTS = 5
+_AUTOMATIC = ("Step.SERVICE_FAULT", "Step.THROTTLING")
+"""The service tries again by itself after these, unless a policy says otherwise (dg pipelines-retry-policy); how often, it does not say."""
 
 
 class Retries:
     """Counts attempts per policy (dg pipelines-retry-policy): MaxAttempts or ExpireAfterMin, the pause growing by BackoffRate."""
 
     def __init__(self, policies: Sequence[Document]) -> None:
-        self._policies = [_DEFAULTS | policy for policy in policies]
-        self._used = [0] * len(policies)
+        named = {exception for policy in policies for exception in policy["ExceptionType"]}
+        automatic = {"ExceptionType": [exception for exception in _AUTOMATIC if exception not in named]}
+        self._policies = [_DEFAULTS | policy for policy in (*policies, automatic)]
+        self._used = [0] * len(self._policies)
         self._began_at = time.monotonic()
         self.attempts = 1
 

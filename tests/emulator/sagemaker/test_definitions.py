@@ -128,6 +128,13 @@ def test_a_failure_that_nothing_took_up_is_a_failed_execution() -> None:
     assert verdict(steps, {"A": "Failed", "B": "Succeeded"}, stopped=False) == "Failed"
 
 
+def test_what_the_service_got_wrong_itself_is_tried_again_without_a_policy_and_with_one_as_that_says() -> None:
+    assert Retries([]).pause_s("Step.THROTTLING") == 1.0
+    assert Retries([]).pause_s("SageMaker.CAPACITY_ERROR") is None
+    own = Retries([{"ExceptionType": ["Step.THROTTLING"], "IntervalSeconds": 7, "MaxAttempts": 1}])
+    assert [own.pause_s("Step.THROTTLING"), own.pause_s("Step.THROTTLING"), own.pause_s("Step.SERVICE_FAULT")] == [7.0, None, 1.0]
+
+
 def test_retries_pause_longer_each_time_and_end_after_max_attempts() -> None:
     retries = Retries([{"ExceptionType": ["Step.SERVICE_FAULT"], "IntervalSeconds": 2, "BackoffRate": 3.0, "MaxAttempts": 2}])
     assert [retries.pause_s(cause) for cause in ("", "Step.SERVICE_FAULT", "Step.SERVICE_FAULT", "Step.SERVICE_FAULT")] == [
