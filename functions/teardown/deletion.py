@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 # In these states SageMaker refuses DeleteEndpoint, or is deleting already.
 _IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
 _POLL_S = 1.0
+_RUNNING = ("Executing", "Stopping")
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
@@ -55,6 +56,22 @@ def tear_down(sagemaker: Any, execution_arn: str, deadline: float) -> tuple[bool
         if _unless_gone(sagemaker.describe_model, ModelName=name) and _unless_gone(sagemaker.delete_model, ModelName=name) is not None:
             deleted.append(f"model/{name}")
     return True, deleted
+
+
+def is_running(sagemaker: Any, execution_arn: str) -> bool:
+    """Whether the execution has not ended; one that is not known any more has."""
+    return status_of(sagemaker, execution_arn) in _RUNNING
+
+
+def status_of(sagemaker: Any, execution_arn: str) -> str | None:
+    """The execution's status, or None when there is no such execution."""
+    try:
+        answer = sagemaker.describe_pipeline_execution(PipelineExecutionArn=execution_arn)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ResourceNotFound":
+            raise
+        return None
+    return str(answer["PipelineExecutionStatus"])
 
 
 def find_owned(sagemaker: Any, execution_arn: str) -> Owned:

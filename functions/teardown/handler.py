@@ -1,20 +1,25 @@
 """Cleans up after one pipeline execution, when the pipeline's step asks for it and when the execution has ended.
 
 In: a Lambda step's arguments (`pipeline_execution_arn`), or SQS records of the execution's terminal-status event. Out: for the
-step `status` ("deleted" or "pending") and `deleted` (JSON list of kind/name); for SQS the messages to bring back. Safe to run twice.
+step `status` ("deleted" or "pending") and `deleted` (JSON list of kind/name); for SQS the messages to bring back, each later than
+the time before. The queue's redrive policy ends that, and the alarm on its dead letters rings. Safe to run twice.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from typing import Any
 
 import boto3
-from deletion import tear_down
+from deletion import is_running, tear_down
 
 _SPARE_S = 15.0
+_LONGEST_PAUSE_S = 900
+# The description of an execution may lag behind the event of its end; one that still runs after these looks runs again.
+_LOOKS = 3
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
@@ -30,10 +35,25 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def _finish(record: dict[str, Any], context: Any) -> bool:
+    """Whether the message is done with; if not, it comes back after a pause that doubles every time."""
     execution_arn = json.loads(record["body"])["detail"]["pipelineExecutionArn"]
-    finished, deleted = tear_down(boto3.client("sagemaker"), execution_arn, _deadline(context))
-    log.info("%s: %s, deleted %s", execution_arn, "nothing left" if finished else "to be tried again", deleted)
+    received = int(record["attributes"]["ApproximateReceiveCount"])
+    sagemaker = boto3.client("sagemaker")
+    if is_running(sagemaker, execution_arn):
+        log.info("%s is running: the event came early, or an execution that had ended was started again", execution_arn)
+        finished = received >= _LOOKS
+    else:
+        finished, deleted = tear_down(sagemaker, execution_arn, _deadline(context))
+        log.info("%s: %s, deleted %s", execution_arn, "nothing left" if finished else "to be tried again", deleted)
+    if not finished:
+        _bring_back(record, min(int(os.environ["RETRY_AFTER_S"]) * 2 ** (received - 1), _LONGEST_PAUSE_S))
     return finished
+
+
+def _bring_back(record: dict[str, Any], pause_s: int) -> None:
+    sqs = boto3.client("sqs")
+    url = sqs.get_queue_url(QueueName=record["eventSourceARN"].rpartition(":")[2])["QueueUrl"]
+    sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=record["receiptHandle"], VisibilityTimeout=pause_s)
 
 
 def _deadline(context: Any) -> float:

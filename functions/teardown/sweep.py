@@ -16,13 +16,12 @@ from typing import Any
 
 import boto3
 from botocore.exceptions import ClientError
-from deletion import tear_down
+from deletion import is_running, status_of, tear_down
 
 # How long one execution's endpoint is waited for; the next sweep comes anyway.
 _PATIENCE_S = 60.0
 _SPARE_S = 15.0
 _EXECUTION_ID = r"(?P<id>[a-z0-9]{12})"
-_RUNNING = ("Executing", "Stopping")
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
@@ -63,7 +62,7 @@ def sweep(sagemaker: Any, deadline: float, *, dry_run: bool) -> Report:
         report.endpoints += endpoints
         past = created_at < limit
         report.endpoints_past_ttl += endpoints if past else 0
-        if not past or _is_running(sagemaker, execution_id):
+        if not past or is_running(sagemaker, _arn(execution_id)):
             report.kept.append(execution_id)
             continue
         report.past_ttl.append(execution_id)
@@ -109,21 +108,7 @@ def _named(sagemaker: Any, operation: str, kind: str, prefix: str) -> list[dict[
 
 def _is_ours(sagemaker: Any, execution_id: str, found: dict[str, tuple[float, int]]) -> bool:
     """Whether a model that SageMaker named after an execution belongs to this pipeline: other pipelines have such models, too."""
-    return execution_id in found or _status(sagemaker, execution_id) is not None
-
-
-def _is_running(sagemaker: Any, execution_id: str) -> bool:
-    return _status(sagemaker, execution_id) in _RUNNING
-
-
-def _status(sagemaker: Any, execution_id: str) -> str | None:
-    try:
-        answer = sagemaker.describe_pipeline_execution(PipelineExecutionArn=_arn(execution_id))
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "ResourceNotFound":
-            raise
-        return None
-    return str(answer["PipelineExecutionStatus"])
+    return execution_id in found or status_of(sagemaker, _arn(execution_id)) is not None
 
 
 def _arn(execution_id: str) -> str:

@@ -51,10 +51,4 @@ class Sweeper(Construct):
     def _allow(self, names: Names) -> None:
         role = self.cleaner.role
         allow_deletion(role, names)
-        role.allow(
-            "SeeExecutions",
-            ["sagemaker:DescribePipelineExecution"],
-            on=[f"{names.pipeline_arn}/execution/*"],
-            because="Executions of this one pipeline.",
-        )
         role.allow_measurements(NAMESPACE)

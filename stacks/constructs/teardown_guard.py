@@ -1,7 +1,7 @@
 """Names go in; what deletes an execution's endpoint when the execution ends in any way comes out.
 
-Terminal status event -> queue -> function. The queue brings an execution back until nothing of it is left; after two hours the
-message goes to the dead-letter queue, on which `MonitoringStack` has an alarm.
+Terminal status event -> queue -> function. The queue brings an execution back until nothing of it is left, after 30 s, 60 s and so
+on up to 15 minutes; after two hours the message goes to the dead-letter queue, on which `MonitoringStack` has an alarm.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from stacks.constructs.python_function import PythonFunction
 PURPOSE = "teardown"
 TERMINAL_STATUSES = ("Succeeded", "Failed", "Stopped", "CompletedWithFailures")
 _FUNCTION_TIMEOUT = cdk.Duration.seconds(90)
-# Also the time between two tries, because the function leaves a message that it cannot finish in the queue.
+# After this a message comes back whose function was lost; a function that only has to wait says itself for how long.
 _VISIBILITY_TIMEOUT = cdk.Duration.seconds(120)
-# An endpoint whose container fails stays Creating, undeletable, for up to an hour: 60 tries are two hours.
-_TRIES = 60
+_RETRY_AFTER = cdk.Duration.seconds(30)
+# An endpoint whose container fails stays Creating, undeletable, for up to an hour. 30, 60, 120, 240, 480 and seven times 900 s: two hours.
+_TRIES = 12
 
 
 class TeardownGuard(Construct):
@@ -43,7 +44,7 @@ class TeardownGuard(Construct):
             folder=functions / "teardown",
             description=f"Deletes endpoint, configuration and model of an execution of {names.pipeline}",
             timeout=_FUNCTION_TIMEOUT,
-            environment={"PIPELINE_NAME": names.pipeline},
+            environment={"PIPELINE_NAME": names.pipeline, "RETRY_AFTER_S": str(int(_RETRY_AFTER.to_seconds()))},
         )
         allow_deletion(self.deleter.role, names)
         self.dead_letters = sqs.Queue(self, "DeadLetters", enforce_ssl=True, retention_period=cdk.Duration.days(14))
@@ -98,6 +99,12 @@ def allow_deletion(role: ActorRole, names: Names) -> None:
         ["sagemaker:ListPipelineExecutionSteps"],
         on=[f"{names.pipeline_arn}/execution/*"],
         because="Executions of this one pipeline.",
+    )
+    role.allow(
+        "SeeExecutions",
+        ["sagemaker:DescribePipelineExecution"],
+        on=[f"{names.pipeline_arn}/execution/*"],
+        because="Executions of this one pipeline: what runs is left alone.",
     )
     role.allow(
         "ListByName",

@@ -1,4 +1,4 @@
-"""What teardown sees of SageMaker: endpoints with their states, configurations, models, steps of an execution, and AWS's refusals.
+"""What teardown sees of SageMaker and its queue: endpoints with their states, configurations, models, an execution, and AWS's refusals.
 
 Requests of the JSON 1.1 protocol go in, answers and error messages as AWS gives them come out (messages: SageMaker's, as quoted
 by its Kubernetes operator and by field reports).
@@ -35,16 +35,21 @@ class FakeSageMaker:
     uses: dict[str, str] = field(default_factory=dict)
     """Endpoint name -> name of its configuration."""
     steps: list[dict[str, Any]] = field(default_factory=list)
+    status: str = "Stopped"
+    """Of the execution."""
     gone_after: int = 0
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     """What calls deleted, as kind/name, in their order."""
 
     def answer(self, request: Request) -> tuple[int, bytes]:
-        operation = request.headers["X-Amz-Target"].removeprefix("SageMaker.")
+        operation = request.headers["X-Amz-Target"].rpartition(".")[2]
         arguments = json.loads(request.body)
         self.calls.append((operation, arguments))
         actions: dict[str, Callable[..., dict[str, Any]]] = {
+            "GetQueueUrl": lambda QueueName: {"QueueUrl": f"http://localhost/{QueueName}"},  # noqa: N803
+            "ChangeMessageVisibility": lambda **_: {},
+            "DescribePipelineExecution": self._describe_execution,
             "ListPipelineExecutionSteps": self._list_steps,
             "ListEndpoints": lambda **given: self._list("Endpoint", self.endpoints, given),
             "ListEndpointConfigs": lambda **given: self._list("EndpointConfig", self.configs, given),
@@ -64,6 +69,11 @@ class FakeSageMaker:
         if operation in _KINDS:
             self.deleted.append(f"{_KINDS[operation]}/{next(iter(arguments.values()))}")
         return 200, content
+
+    def _describe_execution(self, PipelineExecutionArn: str) -> dict[str, Any]:  # noqa: N803
+        if not self.status:
+            raise RefusedError("ResourceNotFound", f"Pipeline execution {PipelineExecutionArn} does not exist.")
+        return {"PipelineExecutionArn": PipelineExecutionArn, "PipelineExecutionStatus": self.status}
 
     def _list_steps(self, PipelineExecutionArn: str, **_: Any) -> dict[str, Any]:  # noqa: N803 - the API's name
         if not self.steps:

@@ -31,13 +31,27 @@ class Account:
     def step(self, remaining_ms: int = 60_000) -> Outcome:
         return self._invoke({"pipeline_execution_arn": EXECUTION}, remaining_ms)
 
-    def queue(self, remaining_ms: int = 60_000) -> Any:
+    def queue(self, remaining_ms: int = 60_000, received: int = 1) -> Any:
         detail = {"pipelineExecutionArn": EXECUTION, "currentPipelineExecutionStatus": "Stopped"}
-        record = {"messageId": "message-1", "eventSource": "aws:sqs", "body": json.dumps({"source": "aws.sagemaker", "detail": detail})}
-        return self._invoke({"Records": [record]}, remaining_ms).result
+        record = {
+            "messageId": "message-1",
+            "receiptHandle": "receipt-1",
+            "attributes": {"ApproximateReceiveCount": str(received)},
+            "eventSource": "aws:sqs",
+            "eventSourceARN": "arn:aws:sqs:us-east-1:111122223333:teardown",
+            "body": json.dumps({"source": "aws.sagemaker", "detail": detail}),
+        }
+        outcome = self._invoke({"Records": [record]}, remaining_ms)
+        assert not outcome.error, outcome.error
+        return outcome.result
+
+    def pauses(self) -> list[int]:
+        """For how long messages were told to stay away, in seconds."""
+        return [given["VisibilityTimeout"] for operation, given in self.sagemaker.calls if operation == "ChangeMessageVisibility"]
 
     def _invoke(self, event: dict[str, Any], remaining_ms: int) -> Outcome:
-        return invoke("teardown", event, endpoint_url=self.url, remaining_ms=remaining_ms, environment={"PIPELINE_NAME": "shoal-mnist-dev"})
+        environment = {"PIPELINE_NAME": "shoal-mnist-dev", "RETRY_AFTER_S": "30"}
+        return invoke("teardown", event, endpoint_url=self.url, remaining_ms=remaining_ms, environment=environment)
 
 
 @pytest.fixture
@@ -93,6 +107,36 @@ def test_an_endpoint_in_progress_brings_the_message_back(account: Account, statu
     account.sagemaker.endpoints[ENDPOINT] = status
     assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
     assert account.sagemaker.deleted == []
+
+
+@pytest.mark.parametrize(("received", "pause_s"), [(1, 30), (2, 60), (5, 480), (6, 900), (12, 900)])
+def test_each_try_comes_later_than_the_one_before_up_to_a_quarter_of_an_hour(account: Account, received: int, pause_s: int) -> None:
+    account.sagemaker.endpoints[ENDPOINT] = "Creating"
+    account.queue(received=received)
+    assert account.pauses() == [pause_s]
+
+
+def test_an_event_of_an_execution_that_runs_deletes_nothing_and_is_looked_at_again(account: Account) -> None:
+    account.sagemaker.status = "Executing"
+    assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
+    assert (account.sagemaker.deleted, account.pauses()) == ([], [30])
+
+
+def test_an_execution_that_runs_on_is_left_to_the_event_of_its_own_end(account: Account) -> None:
+    account.sagemaker.status = "Executing"
+    assert account.queue(received=3) == {"batchItemFailures": []}
+    assert account.sagemaker.deleted == []
+
+
+def test_the_step_deletes_although_its_execution_runs(account: Account) -> None:
+    account.sagemaker.status = "Executing"
+    assert account.step().result["status"] == "deleted"
+
+
+def test_what_an_execution_left_that_is_not_known_any_more_is_deleted(account: Account) -> None:
+    account.sagemaker.status = ""
+    assert account.queue() == {"batchItemFailures": []}
+    assert not account.sagemaker.endpoints
 
 
 def test_a_creating_endpoint_leaves_the_step_pending_and_keeps_what_it_uses(account: Account) -> None:

@@ -214,6 +214,7 @@ CASES = {
     "sweep up a foreign endpoint": Case("sweep", DELETE, arn("sagemaker", "endpoint/somebody-elses")),
     "sweep up another environment's model": Case("sweep", SWEEP_MODEL, arn("sagemaker", "model/shoal-mnist-prod-abc")),
     "look at another pipeline's executions": Case("sweep", LOOK, arn("sagemaker", "pipeline/shoal-mnist-prod/execution/abc")),
+    "look at another pipeline's execution": Case("teardown", LOOK, arn("sagemaker", "pipeline/shoal-mnist-prod/execution/abc")),
     "measure in AWS's name": Case("sweep", MEASURE, context={"cloudwatch:namespace": "AWS/SageMaker"}),
     "empty another environment's bucket": Case("empty-on-delete", EMPTY, f"{PROD_DATA}/datasets/mnist/train/images"),
     "read what it empties": Case("empty-on-delete", EMPTY, action="s3:GetObject"),
