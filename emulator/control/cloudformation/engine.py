@@ -228,15 +228,21 @@ class Deployment:
         raise FailedError(f"The following resource(s) failed: [{resource.logical_id}] ({resource.type_name}): {reason}")
 
     def _take_back(self, before: Stack, reason: str) -> None:
-        """Undo the steps of this update, the last first, and be the earlier stack again."""
+        """Undo the steps of this update, the last first, and be the earlier stack again.
+
+        What the update made is deleted after that, and not at all where something could not be undone: it may still be in use
+        (CloudFormation user guide, "Stack status codes": UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS comes after the rollback).
+        """
         self.stack.record("UPDATE_ROLLBACK_IN_PROGRESS", reason)
-        trouble = []
-        for step in reversed(self.steps):
+        trouble: list[str] = []
+        updated = [step for step in reversed(self.steps) if step.before is not None and not step.replaced]
+        made = [step for step in reversed(self.steps) if step.before is None or step.replaced]
+        for step in (*updated, *made):
             try:
-                if step.before is None or step.replaced:
-                    self._remove(step.after)
-                else:
+                if step.before is not None and not step.replaced:
                     self._try(step.before, "UPDATE_FAILED", lambda kind, request: kind.update(request), step.after)
+                elif not trouble:
+                    self._remove(step.after)
             except FailedError as error:
                 trouble.append(str(error))
         self.stack.resources = dict(before.resources)
