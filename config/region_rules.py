@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from config.errors import Problem
+from config.errors import NOTHING, Problem
 from config.regions import resource_types_not_in
 from config.settings import Environment
 
@@ -13,6 +13,7 @@ _NEEDS: tuple[tuple[str, str, Callable[[Environment], Any]], ...] = (
     ("AWS::SageMaker::ModelPackageGroup", "region", lambda environment: environment.region),
     ("AWS::Budgets::Budget", "observability.monthly_budget_usd", lambda environment: environment.observability.monthly_budget_usd),
     ("AWS::CodeBuild::Project", "training.build_image", lambda environment: environment.training.build_image),
+    ("AWS::SageMaker::Endpoint", "serving", lambda environment: NOTHING if environment.serving else None),
     ("AWS::FSx::FileSystem", "file_system", lambda environment: environment.file_system and str(environment.file_system.deployment_type)),
 )
 """Resource type, the key that asks for it, and the key's value; None where it is not asked for."""

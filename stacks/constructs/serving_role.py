@@ -1,11 +1,14 @@
 """A pinned release goes in; the role of the containers that serve it comes out: it reads that one archive and pulls that one image.
 
-The archive may lie in another environment's bucket, even of another account, under a key whose id nobody here knows: what it may be
-used for is said instead, one object through S3. The other side's policies must allow the same (docs/decisions/serving.md).
+Every archive and image has a role of its own. With one for all, an update would take the old archive away from a fleet that still
+serves, may scale out, and is what a rollback goes back to; CloudFormation deletes the old role last, with the old model. The archive may
+lie in another environment's bucket, even of another account, under a key whose id nobody here knows: what it may be used for is said
+instead, one object through S3. The other side's policies must allow the same. See docs/decisions/serving.md.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 from aws_cdk import aws_kms as kms
@@ -25,11 +28,13 @@ class ServingRole(SageMakerRole):
     """Source: SageMaker developer guide, "SageMaker roles", CreateModel; "Auto-Rollback Configuration and Monitoring" for the alarms."""
 
     def __init__(self, scope: Construct, construct_id: str, *, names: Names, release: Release) -> None:
+        """Its logical id has `construct_id` and what is served in it, so that something else is another role."""
+        served = _digest(release)
         super().__init__(
             scope,
-            construct_id,
+            f"{construct_id}{served}",
             names=names,
-            actor=ACTOR,
+            actor=f"{ACTOR}-{served}",
             log_group="Endpoints",
             # SageMaker developer guide, "Cross-service confused deputy prevention": hosting sends no narrower ARN than this.
             source="*",
@@ -75,3 +80,8 @@ class ServingRole(SageMakerRole):
             because="SageMaker names what it captures after endpoint, variant and time.",
         )
         self.allow("EncryptCaptured", ["kms:Decrypt", "kms:GenerateDataKey"], on=[key.key_arn])
+
+
+def _digest(release: Release) -> str:
+    """Of what its role may do: the archive, whose key it is, and the image. Six characters: names of roles are short."""
+    return hashlib.sha256(f"{release.model_data_url} {release.account} {release.image_uri}".encode()).hexdigest()[:6]

@@ -83,6 +83,12 @@ def test_a_release_of_another_region_is_refused_where_it_would_be_served(tmp_pat
     assert lines_with(tmp_path, {"release": elsewhere}) == []
 
 
+def test_where_cloudformation_makes_no_endpoints_nothing_can_be_served(tmp_path: Path) -> None:
+    zones = {"network": {"training_az_id": "mec1-az1", "hosting_az_ids": ["mec1-az1", "mec1-az2"]}}
+    (line,) = lines_with(tmp_path, {"region": "me-central-1", "serving": {}, **zones})
+    assert "serving: needs AWS::SageMaker::Endpoint, which CloudFormation does not have in me-central-1" in line
+
+
 @pytest.mark.parametrize(
     ("traffic", "waits"),
     [

@@ -13,6 +13,7 @@ from emulator.control.authorization.evaluator import Evaluator
 from tests.identity.roles import ROOT
 from tests.identity.synth import synthesised
 from tests.identity.templates import Templates
+from tests.stacks.test_serving import RELEASE
 
 BOUNDARY = "platform/Boundary"
 
@@ -29,6 +30,8 @@ def everything() -> Environment:
         "file_system": {"deployment_type": "PERSISTENT_2", "throughput_mbps_per_tib": 125},
         "schedules": [{"name": "weekly", "expression": "cron(0 6 ? * MON *)"}],
         "observability": {"alert_emails": ["someone@example.com"], "monthly_budget_usd": 100},
+        "release": RELEASE,
+        "serving": {"autoscaling": {"min": 2, "max": 4, "invocations_per_instance": 600}, "data_capture": {}},
     }
     return Environment.model_validate({**given, **optional})
 

@@ -28,14 +28,14 @@ BOUNDARY = FILE.with_name("bootstrap-boundary-policy.json")
 OUR_TAG = "aws:ResourceTag/shoal:project"
 # Properties that our resources do not have: attached managed policies, users, groups, S3 tables, Lambda in a VPC or with layers ...
 NOT_USED = re.compile(
-    r"^(autoscaling|billing|elasticfilesystem|firehose|s3files|s3tables|vpc-lattice|vpce|ec2:(Accept|Assign|Unassign)\w*Address\w*"
+    r"^(application-autoscaling:(Put|Delete)ScheduledAction|autoscaling|billing|elasticfilesystem|firehose|s3files|s3tables|vpc-lattice|vpce|ec2:(Accept|Assign|Unassign)\w*Address\w*"
     r"|ec2:AssociateAddress|ec2:AssociateNatGatewayAddress|ec2:DisassociateNatGatewayAddress|ec2:\w*SubnetCidrBlock|ec2:\w*VpnGateway"
     r"|ec2:\w*(ReplaceRoute|ModifySecurityGroupRules|SecurityGroupVpc)\w*|iam:\w*(User|Group)Policy|iam:DetachRolePolicy|iam:ListRoles"
     r"|kms:(Encrypt|GenerateDataKey|ReplicateKey|\w*Rotat\w*|CancelKeyDeletion)\b|lambda:PassCapacityProvider)"
 )
 # What the statement DestroyOnlyWhatIsOurs destroys.
 TAGGED_TYPES = re.compile(
-    r"AWS::(KMS::Key|FSx::\w+|EC2::(EIP|FlowLog|InternetGateway|NatGateway|RouteTable|SecurityGroup|Subnet|VPC|VPCEndpoint))$"
+    r"AWS::(KMS::Key|FSx::\w+|SageMaker::(Model|EndpointConfig)|EC2::(EIP|FlowLog|InternetGateway|NatGateway|RouteTable|SecurityGroup|Subnet|VPC|VPCEndpoint))$"
 )
 KEY = {"Statement": [{"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::111122223333:root"}, "Action": "kms:*", "Resource": "*"}]}
 """A key that leaves everything to IAM."""
@@ -94,7 +94,7 @@ def test_whatever_the_policy_ties_to_our_tag_carries_it(templates: dict[str, Tem
     documents = [document for environment in templates.values() for document in environment.stacks.values()]
     tied = [each for document in documents for each in document["Resources"].values() if TAGGED_TYPES.match(each["Type"])]
     tags = [{tag["Key"] for tag in each["Properties"].get("Tags", [])} for each in tied]
-    assert len({each["Type"] for each in tied}) == 12
+    assert len({each["Type"] for each in tied}) == 14
     assert all("shoal:project" in keys for keys in tags)
 
 
@@ -164,6 +164,10 @@ def test_the_policy_for_a_boundary_lets_no_role_be_without_it(policy: dict[str, 
         ("ec2:CreateInstanceConnectEndpoint", arn("ec2", "subnet/subnet-1"), {OUR_TAG: "mnist"}),
         ("ec2:CreateKeyPair", arn("ec2", "key-pair/x"), {}),
         ("fsx:DeleteBackup", arn("fsx", "backup/backup-1"), {OUR_TAG: "mnist"}),
+        ("sagemaker:DeleteModel", arn("sagemaker", "model/somebody-elses"), {}),
+        ("sagemaker:UpdateEndpoint", arn("sagemaker", "endpoint/somebody-elses"), {}),
+        ("sagemaker:UpdateModelPackage", arn("sagemaker", "model-package/shoal-mnist-dev/1"), {}),
+        ("sagemaker:InvokeEndpoint", arn("sagemaker", "endpoint/somebody-elses"), {}),
     ],
 )
 def test_it_is_too_little_for_anything_else(
@@ -184,6 +188,9 @@ def test_it_is_too_little_for_anything_else(
         ("iam:PassRole", "arn:aws:iam::111122223333:role/shoal-mnist-dev-us-east-1-sweep", {"iam:PassedToService": "lambda.amazonaws.com"}),
         ("s3:PutBucketPolicy", "arn:aws:s3:::shoal-mnist-dev-data-111122223333-us-east-1", {}),
         ("sagemaker:CreatePipeline", "arn:aws:sagemaker:us-east-1:111122223333:pipeline/shoal-mnist-dev", {}),
+        ("sagemaker:CreateModel", arn("sagemaker", "model/ServedModelB0AF3034-x"), {}),
+        ("sagemaker:DeleteModel", arn("sagemaker", "model/ServedModelB0AF3034-x"), {OUR_TAG: "mnist"}),
+        ("sagemaker:UpdateEndpoint", arn("sagemaker", "endpoint/shoal-mnist-prod"), {}),
         ("s3:GetObject", "arn:aws:s3:::cdk-hnb659fds-assets-111122223333-us-east-1/code.gz", {}),
         ("kms:Decrypt", arn("kms", "key/1"), {"kms:ViaService": "fsx.us-east-1.amazonaws.com"}),
         ("kms:GenerateDataKeyWithoutPlaintext", arn("kms", "key/1"), {"kms:ViaService": "fsx.us-east-1.amazonaws.com"}),

@@ -11,6 +11,7 @@ from config.loader import load
 from config.regions import az_id_prefixes
 from config.settings import Environment
 from pipelines.launch.tables import smddp_regions
+from tests.config.test_release import CONTENT as RELEASE
 
 FSX: dict[str, Any] = {"data": {"input_mode": "FSx"}}
 PERSISTENT = {"deployment_type": "PERSISTENT_2", "storage_capacity_gib": 2400, "throughput_mbps_per_tib": 250}
@@ -24,6 +25,7 @@ CPU = {"instance_type": "ml.m5.xlarge"}
 IMAGE = {"build_image": "pytorch-smddp", "framework_version": "2.3.0"}
 WATCHED = {"alert_emails": ["ml@example.com", "ops@example.com"], "monthly_budget_usd": 5000, "log_retention_days": 365}
 NIGHTLY = {"name": "nightly", "expression": "cron(0 3 ? * MON-FRI *)", "time_zone": "Europe/Berlin", "parameters": {"MinAccuracy": 0.99}}
+SCALING = {"min": 2, "max": 6, "invocations_per_instance": 600}
 ALL: dict[str, Any] = {
     "network": {"nat": True, "interface_endpoints": ["sagemaker.api", "sts", "logs", "kms"]},
     **FSX,
@@ -32,6 +34,7 @@ ALL: dict[str, Any] = {
     "permissions_boundary": "team-boundary",
     "observability": WATCHED,
     "schedules": [NIGHTLY],
+    "serving": {"autoscaling": SCALING, "data_capture": {"percent": 10}},
 }
 
 CASES: dict[str, dict[str, Any]] = {
@@ -93,6 +96,11 @@ CASES: dict[str, dict[str, Any]] = {
     "on manifest": {"data": {"on_manifest": {"parameters": {"Epochs": 3}}}},
     "schedule": {"schedules": [{"name": "often", "expression": "rate(12 hours)"}]},
     "schedules": {"schedules": [NIGHTLY, {"name": "monthly", "expression": "cron(0 0 1 * ? *)", "window_minutes": 60, "paused": True}]},
+    # what serves a release; `environment` pins one
+    "serving": {"serving": {}},
+    "serving-linear": {"serving": {"traffic": {"type": "linear", "percent": 25}, "instance_type": "ml.c5.large", "instance_count": 4}},
+    "serving-gpu": {"serving": {"traffic": {"type": "all_at_once"}, "instance_type": "ml.g5.xlarge", "instance_count": 1}},
+    "serverless": {"serving": {"serverless": {"memory_mb": 4096}, "traffic": {"type": "all_at_once"}}},
     "project": {"project": "digits", "target": "local"},
 }
 
@@ -102,6 +110,8 @@ def environment(name: str, folder: Path) -> Environment:
     changes = dict(CASES[name])
     region = changes.pop("region", smddp_regions()[list(CASES).index(name) % len(smddp_regions())])
     network = dict(changes.pop("network", {}))
+    if "serving" in changes:
+        changes["release"] = RELEASE | {"model_package_arn": RELEASE["model_package_arn"].replace("us-east-1", region)}
     file = folder / f"{name}.yaml"
     written = {"name": name, "account": "111122223333", "region": region, "protect": False, "network": zones(region, network), **changes}
     file.write_text(yaml.safe_dump(written), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The stacks of dev and prod go in; logical id -> type per stack comes out, and into logical_ids.json when run.
+"""The stacks of dev and of prod with a release go in; logical id -> type per stack comes out, and into logical_ids.json when run.
 
 A logical id is a contract with what is deployed: CloudFormation replaces a resource whose id changes. When that is meant:
 `python -m tests.stacks.logical_ids` writes the file anew.
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from config.loader import load_environment
 from stacks.node import use_installed_node
+from tests.config.test_release import RELEASE
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = Path(__file__).with_name("logical_ids.json")
@@ -30,7 +31,10 @@ def logical_ids() -> dict[str, dict[str, str]]:
     with tempfile.TemporaryDirectory() as outdir:
         app = ShoalApp(outdir=outdir, context=json.loads((ROOT / "cdk.json").read_text())["context"], checked=False)
         for name in ("dev", "prod"):
-            stage = EnvironmentStage(app, environment=load_environment(name, ROOT), root=ROOT)
+            environment = load_environment(name, ROOT)
+            if environment.serving:
+                environment = environment.model_copy(update={"release": RELEASE})
+            stage = EnvironmentStage(app, environment=environment, root=ROOT)
             for stack in stage.node.children:
                 assert isinstance(stack, cdk.Stack)
                 resources = Template.from_stack(stack).to_json()["Resources"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ NEXT = RELEASE | {
     "weights_sha256": "7" * 64,
 }
 ELSEWHERE = RELEASE | {"model_package_arn": RELEASE["model_package_arn"].replace("111122223333", "999988887777")}
+MOVED = NEXT | {"model_data_url": RELEASE["model_data_url"].replace("abc", "def")}
 SCALING = {"min": 2, "max": 4, "invocations_per_instance": 600}
 SERVERLESS = {"serverless": {"memory_mb": 3072, "max_concurrency": 7}, "traffic": {"type": "all_at_once"}}
 ENDPOINT = "shoal-mnist-live"
@@ -48,6 +50,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
         "serverless": {"serving": SERVERLESS},
         "linear": {"serving": {"traffic": {"type": "linear", "percent": 25, "wait_s": 60}, "timeout_s": 4000}},
         "elsewhere": {"release": ELSEWHERE},
+        "moved": {"release": MOVED},
     }
     found = {}
     for name, sections in kinds.items():
@@ -65,6 +68,18 @@ def plain(made: dict[str, Template]) -> Template:
 def only(template: Template, resource_type: str) -> dict[str, Any]:
     (found,) = properties(template, resource_type)
     return found
+
+
+def serving_role(template: Template) -> str:
+    """Name of the role of the containers."""
+    (name,) = [role["RoleName"] for role in properties(template, "AWS::IAM::Role") if "serving-proof" not in role["RoleName"]]
+    assert re.fullmatch(rf"{PREFIX}serving-[0-9a-f]{{6}}", name)
+    return str(name)
+
+
+def allowed_to_serve(template: Template) -> dict[str, dict[str, Any]]:
+    """Sid -> statement."""
+    return statements(template, serving_role(template))
 
 
 def logical_id(template: Template, resource_type: str) -> str:
@@ -97,11 +112,19 @@ def test_configuration_endpoint_and_proof_follow_a_model_that_is_replaced(plain:
     assert proof["ModelName"] == served["ModelName"]
 
 
-def test_a_new_release_changes_model_role_and_proof_and_keeps_every_logical_id(made: dict[str, Template]) -> None:
+def test_a_new_release_changes_model_and_proof_in_place(made: dict[str, Template]) -> None:
     old, new = (made[name].to_json()["Resources"] for name in ("plain", "next"))
     assert old.keys() == new.keys()
     changed = {old[key]["Type"] for key in old if _untagged(old[key]) != _untagged(new[key])}
     assert changed == {"AWS::SageMaker::Model", "Custom::ServingProof"}
+
+
+def test_another_archive_has_a_role_of_its_own_so_that_the_old_fleet_keeps_its(made: dict[str, Template]) -> None:
+    roles = {kind: serving_role(made[kind]) for kind in ("plain", "next", "moved", "elsewhere")}
+    assert roles["plain"] == roles["next"]
+    assert len(set(roles.values())) == 3
+    old, new = (set(made[name].to_json()["Resources"]) for name in ("plain", "moved"))
+    assert {key[:4] for key in old ^ new} == {"Role"}
 
 
 def _untagged(resource: dict[str, Any]) -> dict[str, Any]:
@@ -219,14 +242,14 @@ def test_what_is_captured_lies_encrypted_in_the_artifact_bucket_where_the_role_m
     bucket = f"{ENDPOINT}-artifacts-111122223333-us-east-1"
     assert (captured["DestinationS3Uri"], captured["InitialSamplingPercentage"]) == (f"s3://{bucket}/captured", 20)
     assert "StorageKey" in json.dumps(captured["KmsKeyId"])
-    statement = statements(made["scaled"], f"{PREFIX}serving")["KeepCaptured"]
+    statement = allowed_to_serve(made["scaled"])["KeepCaptured"]
     assert (statement["Action"], statement["Resource"]) == ("s3:PutObject", f"arn:aws:s3:::{bucket}/captured/*")
-    assert "KeepCaptured" not in statements(made["plain"], f"{PREFIX}serving")
+    assert "KeepCaptured" not in allowed_to_serve(made["plain"])
 
 
 def test_instances_with_local_storage_get_no_key_and_the_role_lends_none(made: dict[str, Template]) -> None:
     assert "KmsKeyId" not in only(made["scaled"], "AWS::SageMaker::EndpointConfig")
-    assert "LendKeyToVolumes" not in statements(made["scaled"], f"{PREFIX}serving")
+    assert "LendKeyToVolumes" not in allowed_to_serve(made["scaled"])
 
 
 def test_serverless_inference_has_no_vpc_no_volumes_and_no_instances(made: dict[str, Template]) -> None:
@@ -237,12 +260,12 @@ def test_serverless_inference_has_no_vpc_no_volumes_and_no_instances(made: dict[
     (served,) = config["ProductionVariants"]
     assert served["ServerlessConfig"] == {"MemorySizeInMB": 3072, "MaxConcurrency": 7}
     assert not {"InstanceType", "InitialInstanceCount"} & served.keys()
-    assert {"AttachToVpc", "UseInterfaces", "SeeVpc"} & statements(template, f"{PREFIX}serving").keys() == set()
+    assert {"AttachToVpc", "UseInterfaces", "SeeVpc"} & allowed_to_serve(template).keys() == set()
 
 
 @pytest.mark.parametrize(("kind", "account"), [("plain", "111122223333"), ("elsewhere", "999988887777")])
 def test_the_role_reads_the_one_archive_under_a_key_of_whoever_trained_it(made: dict[str, Template], kind: str, account: str) -> None:
-    allowed = statements(made[kind], f"{PREFIX}serving")
+    allowed = allowed_to_serve(made[kind])
     bucket, archive = "arn:aws:s3:::shoal-mnist-dev-artifacts", "arn:aws:s3:::shoal-mnist-dev-artifacts/training/abc/output/model.tar.gz"
     assert (allowed["ReadArchive"]["Action"], allowed["ReadArchive"]["Resource"]) == ("s3:GetObject", archive)
     decrypt = allowed["DecryptArchive"]
@@ -254,7 +277,7 @@ def test_the_role_reads_the_one_archive_under_a_key_of_whoever_trained_it(made: 
 
 
 def test_the_role_pulls_the_one_image_and_looks_at_the_three_alarms(plain: Template) -> None:
-    allowed = statements(plain, f"{PREFIX}serving")
+    allowed = allowed_to_serve(plain)
     assert allowed["PullImage"]["Resource"] == "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-inference"
     watched = allowed["WatchAlarms"]
     assert watched["Action"] == "cloudwatch:DescribeAlarms"
