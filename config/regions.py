@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import yaml
+from config.table import read_table
 
 
 @cache
 def _table() -> dict[str, Any]:
-    table: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("regions.yaml").read_text(encoding="utf-8"))
+    table: dict[str, Any] = read_table(__file__, "regions.yaml")
     return table
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import yaml
+from config.table import read_table
 
 FALLBACK_SCRIPT = "train.py"
 """For a combination that is not in the table; the launch contract refuses it by name."""
@@ -24,7 +23,7 @@ class Defaults:
 
 @cache
 def _table() -> dict[str, Any]:
-    table: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("strategies.yaml").read_text(encoding="utf-8"))
+    table: dict[str, Any] = read_table(__file__, "strategies.yaml")
     return table
 
 

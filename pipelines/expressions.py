@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,12 +9,12 @@ from typing import Any, Literal
 ParameterType = Literal["String", "Integer", "Float", "Boolean"]
 
 
-class Expression(ABC):
-    """Something that stands for a value in a step's arguments."""
+class Expression:
+    """Something that stands for a value in a step's arguments. Not an ABC: each step is searched for these, and that search is slow."""
 
-    @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """The expression in the definition language."""
+        raise NotImplementedError
 
     def parts(self) -> Iterator[Any]:
         """The values inside it, which may be expressions."""
@@ -94,13 +93,17 @@ class Parameter(Expression):
 
 EXECUTION_ID = Execution("PipelineExecutionId")
 EXECUTION_ARN = Execution("PipelineExecutionArn")
+_PLAIN = (str, int, float, bool, type(None))
+"""Most of what is looked at. Asked first, as `dict` is before Mapping: whether something is of an abstract type takes ten times as long."""
 
 
 def render(value: Any) -> Any:
     """`value` with every expression in it, at any depth, replaced by its JSON."""
+    if isinstance(value, _PLAIN):
+        return value
     if isinstance(value, Expression):
         return value.to_json()
-    if isinstance(value, Mapping):
+    if isinstance(value, dict | Mapping):
         return {key: render(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [render(inner) for inner in value]
@@ -109,10 +112,12 @@ def render(value: Any) -> Any:
 
 def expressions_in(value: Any) -> Iterator[Expression]:
     """Every expression in `value`, at any depth."""
+    if isinstance(value, _PLAIN):
+        return
     if isinstance(value, Expression):
         yield value
         value = list(value.parts())
-    if isinstance(value, Mapping):
+    elif isinstance(value, dict | Mapping):
         value = list(value.values())
     if isinstance(value, list | tuple):
         for inner in value:

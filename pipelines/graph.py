@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -56,10 +56,11 @@ def mistakes_in(pipeline: Pipeline) -> Iterator[str]:
     placed = list(walk(pipeline.steps))
     yield from _parameter_mistakes(pipeline.parameters)
     yield from _name_mistakes([step for step, _ in placed])
-    for step, _ in placed:
-        yield from _reference_mistakes(step, placed, {parameter.name for parameter in pipeline.parameters})
+    needed = [(step, needed_steps(step)) for step, _ in placed]
+    for step, names in needed:
+        yield from _reference_mistakes(step, placed, names, {parameter.name for parameter in pipeline.parameters})
         yield from _retry_mistakes(step)
-    yield from _cycle_mistakes(placed)
+    yield from _cycle_mistakes(placed, {step.name: names for step, names in needed})
 
 
 def _parameter_mistakes(parameters: Sequence[Parameter]) -> Iterator[str]:
@@ -93,10 +94,12 @@ def needed_steps(step: Step) -> set[str]:
     return read | {dependency.step for dependency in step.dependencies()}
 
 
-def _reference_mistakes(step: Step, placed: Sequence[tuple[Step, tuple[str, ...]]], parameters: set[str]) -> Iterator[str]:
+def _reference_mistakes(
+    step: Step, placed: Sequence[tuple[Step, tuple[str, ...]]], needed: set[str], parameters: set[str]
+) -> Iterator[str]:
     by_name = {other.name: (other, path) for other, path in placed}
     own_path = by_name[step.name][1]
-    for name in sorted(needed_steps(step)):
+    for name in sorted(needed):
         if name not in by_name:
             yield f"step {step.name}: there is no step {name}"
         elif isinstance(by_name[name][0], Condition):
@@ -122,10 +125,10 @@ def _retry_mistakes(step: Step) -> Iterator[str]:
     yield from (f"step {step.name}: {kind} is in more than one retry policy" for kind, count in Counter(kinds).items() if count > 1)
 
 
-def _cycle_mistakes(placed: Sequence[tuple[Step, tuple[str, ...]]]) -> Iterator[str]:
+def _cycle_mistakes(placed: Sequence[tuple[Step, tuple[str, ...]]], needed: Mapping[str, set[str]]) -> Iterator[str]:
     """A step inside a branch waits for the condition, and so for everything the condition waits for."""
     around = {step.name: {place.rsplit("/", 1)[0] for place in path} for step, path in placed}
-    graph = {step.name: needed_steps(step) | around[step.name] for step, _ in placed}
+    graph = {step.name: needed[step.name] | around[step.name] for step, _ in placed}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

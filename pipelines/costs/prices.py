@@ -5,12 +5,10 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import yaml
-
 from config.file_system import FileSystem
+from config.table import read_table
 
 HOURS_A_MONTH = 730
 
@@ -31,7 +29,7 @@ class Price:
 
 @cache
 def _table() -> dict[str, Any]:
-    table: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("prices.yaml").read_text(encoding="utf-8"))
+    table: dict[str, Any] = read_table(__file__, "prices.yaml")
     return table
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from config.errors import Problem
 from config.settings import Framework, Training
 from config.strategies import defaults
+from config.table import read_table
 from pipelines.launch.mpi_options import variables_in
 
 PROVIDER = "FI_PROVIDER"
@@ -26,7 +24,7 @@ _NETWORKS = ("AWS Libfabric", "Libfabric", "OFI")
 
 @cache
 def _table() -> dict[str, Any]:
-    table: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("fabric.yaml").read_text(encoding="utf-8"))
+    table: dict[str, Any] = read_table(__file__, "fabric.yaml")
     return table
 
 

@@ -12,8 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from config.table import read_table
 from pipelines.launch import tables
 
 FOLDER = "images"
@@ -47,7 +46,7 @@ class Recipe:
 
 @cache
 def _table() -> dict[str, dict[str, Any]]:
-    table: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("recipes.yaml").read_text(encoding="utf-8"))
+    table: dict[str, dict[str, Any]] = read_table(__file__, "recipes.yaml")
     return table
 
 

@@ -59,9 +59,9 @@ def contract_of(training: Training, strategy: Strategy) -> Contract:
 def problems_of(training: Training, region: str, code: SourceCode) -> list[Problem]:
     """Every reason why `training` cannot run, each with what to do."""
     strategy, _ = chosen(training, code)
-    others = _whatever_runs(training, strategy, region, code)
-    instead = _instead(training, region, code, others)
-    return [_offering(problem, instead) for problem in blocking(training, strategy, code)] + others
+    others, blocked = _whatever_runs(training, strategy, region, code), list(blocking(training, strategy, code))
+    instead = _instead(training, region, code, others) if blocked else ""  # it tries every strategy: too much for what runs
+    return [_offering(problem, instead) for problem in blocked] + others
 
 
 def _whatever_runs(training: Training, strategy: Strategy, region: str, code: SourceCode) -> list[Problem]:

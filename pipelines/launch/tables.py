@@ -7,10 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import yaml
+from config.table import read_table
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class Mpirun:
 
 @cache
 def _table(name: str) -> dict[str, Any]:
-    table: dict[str, Any] = yaml.safe_load(Path(__file__).with_name(f"{name}.yaml").read_text(encoding="utf-8"))
+    table: dict[str, Any] = read_table(__file__, f"{name}.yaml")
     return table
 
 
@@ -158,6 +157,7 @@ def first_with_least_python(framework: str) -> str:
     return str(_table("images")["first_with_least_python"][framework])
 
 
+@cache
 def python_in(tag: str) -> str | None:
     """`py310` in a tag of AWS's as `3.10`."""
     found = re.search(r"-py(\d)(\d+)(-|$)", tag)
@@ -219,6 +219,7 @@ def passed_by_toolkit(runner: str, instance_type: str) -> tuple[str, ...]:
     return (*table.variables, *table.runner_variables[runner], *table.instance_variables.get(instance_type, ()))
 
 
+@cache
 def ordered(version: str) -> tuple[int, ...]:
     """`2.10.1` as numbers, so that versions compare."""
     return tuple(int(part) for part in version.split("."))
