@@ -1,0 +1,37 @@
+"""What building a definition costs, in calls of functions: a change that makes it much dearer is seen on any machine.
+
+A limit is the count of the day it was written and a quarter more. Who has a reason to exceed it writes the new one down.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipelines.check import placeholder_infrastructure
+from pipelines.definition import build
+from pipelines.own_pipeline import definition_of
+from tests.counting import calls_of
+from tests.pipelines.inputs import environment, infrastructure
+from tests.pipelines.test_own_pipeline import TINY, module
+
+CALLS_OF_A_DEFINITION = 2520 * 5 // 4
+"""Once the tables are read. It takes about a millisecond."""
+
+
+def test_building_a_definition_makes_about_as_many_calls_as_it_did() -> None:
+    given, made = environment(), infrastructure()
+    build(given, made)
+    assert CALLS_OF_A_DEFINITION // 2 < calls_of(lambda: build(given, made)).total() <= CALLS_OF_A_DEFINITION
+
+
+def _calls_of_own(steps: int, root: Path) -> int:
+    """Checking a user's own definition of that many steps."""
+    text = TINY.replace('"Steps": [step]', f'"Steps": [{{**step, "Name": f"Tiny{{each}}"}} for each in range({steps})]')
+    given = environment().model_copy(update={"pipeline": f"{module(root, text)}:build"})
+    placeholder = placeholder_infrastructure(given)
+    assert len(definition_of(given, placeholder, root)["Steps"]) == steps
+    return calls_of(lambda: definition_of(given, placeholder, root)).total()
+
+
+def test_the_cost_of_checking_a_definition_grows_no_faster_than_its_steps(tmp_path: Path) -> None:
+    assert _calls_of_own(50, tmp_path) <= 5.5 * _calls_of_own(10, tmp_path)

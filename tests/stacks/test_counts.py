@@ -1,0 +1,27 @@
+"""What a synth costs, in counts that no busy machine changes.
+
+A limit is the count of its day and a quarter more; raise it with a reason.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.stacks.conftest import ROOT
+
+LIMITS = {"python_calls": 379_000 * 5 // 4, "jsii_messages": 928 * 5 // 4}
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    command = [sys.executable, "-m", "tests.stacks.counts", str(tmp_path_factory.mktemp("counts"))]
+    return dict(json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout))
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+def test_a_synth_of_dev_does_not_do_much_more_than_it_did(counted: dict[str, int], kind: str) -> None:
+    assert LIMITS[kind] // 3 < counted[kind] <= LIMITS[kind]
