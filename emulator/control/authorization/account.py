@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from moto.backends import get_backend
 from moto.core.exceptions import ServiceException
-from moto.ec2.models import ec2_backends
 from moto.ecr.models import ecr_backends
 from moto.iam.models import ManagedPolicy, iam_backends
 from moto.kms.models import kms_backends
@@ -91,7 +91,7 @@ class AccountState:
         return str(backend.keys[found].arn) if found in backend.keys else key
 
     def vpc_of(self, id_: str) -> str | None:
-        backend = ec2_backends[self.account][self.region]
+        backend = _ec2(self.account, self.region)
         subnets = {subnet.id: subnet.vpc_id for zone in backend.subnets.values() for subnet in zone.values()}
         groups = {group.id: group.vpc_id for vpc in backend.groups.values() for group in vpc.values()}
         tables = {table.id: table.vpc_id for table in backend.route_tables.values()}
@@ -114,7 +114,7 @@ class AccountState:
         return {str(tag["Key"]): str(tag["Value"]) for tag in listed}
 
     def _ec2(self, arn: str) -> Tags:
-        return dict(ec2_backends[self.account][self.region].tags.get(arn.rpartition("/")[2], {}))
+        return dict(_ec2(self.account, self.region).tags.get(arn.rpartition("/")[2], {}))
 
     def _role_tags(self, arn: str) -> Tags:
         role = self._role(arn.rpartition("/")[2])
@@ -239,3 +239,8 @@ def _in_force(policy: ManagedPolicy) -> Policy:
 
 def _document(written: Any) -> Policy:
     return dict(written if isinstance(written, Mapping) else json.loads(written))
+
+
+def _ec2(account: str, region: str) -> Any:
+    """moto's EC2. Not imported with this module: it reads a hundred files of instance types, the larger part of an emulator's start."""
+    return get_backend("ec2")[account][region]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from moto.ec2.models import ec2_backends
+from moto.backends import get_backend
 
 from emulator.control.cloudformation.resources.base import Created, Request, ResourceError, ResourceType, gone_is_fine, names
 
@@ -211,7 +211,7 @@ class VpcEndpoint(ResourceType):
     def delete(self, request: Request) -> None:
         gone_is_fine(lambda: request.client("ec2").delete_vpc_endpoints(VpcEndpointIds=[request.physical_id]))
         # moto lists a deleted endpoint for ever, with the state "deleted"; AWS drops it after a while.
-        ec2_backends[request.account][request.region].vpc_end_points.pop(request.physical_id, None)
+        get_backend("ec2")[request.account][request.region].vpc_end_points.pop(request.physical_id, None)
 
 
 def _policy(request: Request) -> dict[str, str]:
