@@ -29,14 +29,14 @@ def compare(stack: DeployedStack, release: Release | None, ask: Ask | None) -> I
 
 def _endpoint(stack: DeployedStack, logical_id: str, name: str) -> Looked:
     said = stack.of_type("AWS::SageMaker::Endpoint")[logical_id]
-    git = {"status": "InService", "config": _last(stack.value(said["EndpointConfigName"])), **_said_config(stack)}
+    git = {"status": "InService", "config": _folded(stack.value(said["EndpointConfigName"])), **_said_config(stack)}
     client = stack.target.client("sagemaker")
     found = unless_gone(lambda: client.describe_endpoint(EndpointName=name))
     if found is None:
         return Looked(git, None)
     live = {
         "status": found["EndpointStatus"],
-        "config": found["EndpointConfigName"],
+        "config": _folded(found["EndpointConfigName"]),
         **_live_config(client, found["EndpointConfigName"], git),
     }
     return Looked(git, live, str(found.get("FailureReason", "")))
@@ -87,5 +87,6 @@ def _numbers(value: Mapping[str, Any]) -> Json:
     return dict(json.loads(json.dumps(value), parse_int=float))
 
 
-def _last(identity: str) -> str:
-    return identity.rpartition("/")[2]
+def _folded(identity: str) -> str:
+    """A name, or the one at the end of an ARN: SageMaker writes those in lower case, and CloudFormation knows the ARN."""
+    return identity.rpartition("/")[2].lower()
