@@ -12,7 +12,7 @@ from emulator.runtimes.catalog import runtimes
 from emulator.server import Emulator, Options
 from tests.emulator.sagemaker.account import ACCOUNT_ID, Account
 
-HOSTING_SPEED = 60.0
+HOSTING_SPEED = 120.0
 
 
 @pytest.fixture(scope="session")

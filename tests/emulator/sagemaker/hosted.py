@@ -20,6 +20,7 @@ from tests.emulator.sagemaker.account import INFERENCE_IMAGE, PROGRAMS, Account,
 ENVIRONMENT = {"SAGEMAKER_PROGRAM": "inference.py", "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code"}
 CODE = (PROGRAMS / "inference.py").read_bytes()
 GOOD_MODEL = archive({"model.txt": b"3", "code/inference.py": CODE})
+ONE = b'{"x": 1}'
 BUSY = frozenset({"Creating", "Updating", "RollingBack"})
 
 
@@ -77,13 +78,13 @@ def call_many(account: Account, name: str, number: int) -> Calls:
 
 
 @contextmanager
-def calling(account: Account, name: str, at_once: int = 2) -> Iterator[Calls]:
+def calling(account: Account, name: str, at_once: int = 2, body: bytes = ONE) -> Iterator[Calls]:
     """Invocations all the time while this is open."""
     calls, enough, client = Calls(), Event(), _client(account)
 
     def call() -> None:
         while not enough.wait(0.02):
-            _call(client, name, calls)
+            _call(client, name, calls, body)
 
     threads = [Thread(target=call) for _ in range(at_once)]
     for thread in threads:
@@ -100,9 +101,9 @@ def _client(account: Account) -> Any:
     return account.client("sagemaker-runtime", Config(retries={"total_max_attempts": 1}, max_pool_connections=10))
 
 
-def _call(client: Any, name: str, calls: Calls) -> None:
+def _call(client: Any, name: str, calls: Calls, body: bytes = ONE) -> None:
     try:
-        answer = client.invoke_endpoint(EndpointName=name, Body=b'{"x": 1}', ContentType="application/json")
+        answer = client.invoke_endpoint(EndpointName=name, Body=body, ContentType="application/json")
         calls.factors[json.loads(answer["Body"].read())["y"]] += 1
     except ClientError as failed:
         calls.failed.append(str(failed))
