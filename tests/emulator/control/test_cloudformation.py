@@ -187,6 +187,17 @@ def test_a_custom_resource_that_answers_failed_fails_the_stack_with_its_reason(a
     assert "as it was told" in account.failures(name)["Thing"]
 
 
+def test_what_a_failed_update_made_stays_where_it_cannot_be_taken_back_because_it_may_be_in_use(account: Account) -> None:
+    """The first properties say that updates fail, so the way back to them does."""
+    name, function = unique("stack"), account.function(CUSTOM)
+    account.stack(custom(account, function, Fail="Update"), name)
+    made = {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": name}}
+    broken = {**POLICY_OF_NO_BUCKET, "DependsOn": ["Thing", "Made"]}
+    stack = account.update(name, {**custom(account, function, Flag=True), "Made": made, "Broken": broken})
+    assert stack["StackStatus"] == "UPDATE_ROLLBACK_FAILED"
+    assert account.client("sqs").get_queue_url(QueueName=name)["QueueUrl"]
+
+
 def test_a_custom_resource_that_never_answers_fails_after_its_timeout(account: Account) -> None:
     name = unique("stack")
     silent = account.function("def handler(event, context):\n    pass\n")
