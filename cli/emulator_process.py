@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,8 @@ class Running:
     cores: int
     """Of the machine, that it may use."""
     enforces_iam: bool = False
+    accounts: tuple[str, ...] = ()
+    """Every account that it plays, `account` first."""
     hosting_speed: float = 1.0
     """How much faster than the clock deployments to endpoints wait and bake."""
 
@@ -47,6 +49,11 @@ class Running:
         if self.cores > 1:
             return None
         return "this machine has one core: each host shows one GPU, so one rank trains where two or more cores would give two or more"
+
+    @property
+    def played(self) -> str:
+        """For messages: which accounts where."""
+        return f"account{'s' if len(self.accounts) > 1 else ''} {', '.join(self.accounts)} in {self.region}"
 
     @property
     def target(self) -> Target:
@@ -70,14 +77,16 @@ class EmulatorProcess:
         *,
         enforce_iam: bool = False,
         hosting_speed: float = 1.0,
+        others: Sequence[str] = (),
     ) -> Running:
         """Removes what a crash left, starts it in its own session, and returns when it answers. Raises CommandError if it does not.
 
-        `images`: runtimes by patterns of the user's own images.
+        `images`: runtimes by patterns of the user's own images; `others`: accounts beside the first.
         """
         self.sweep()
         self.state.mkdir(parents=True)
-        options = ("--port", "0", "--state-dir", str(self.state), "--account", account, "--region", region)
+        accounts = tuple(part for each in (account, *others) for part in ("--account", each))
+        options = ("--port", "0", "--state-dir", str(self.state), *accounts, "--region", region)
         own = tuple(part for pattern, runtime in (images or {}).items() for part in ("--image", f"{pattern}={runtime}"))
         arguments = ("serve", *options, "--hosting-speed", f"{hosting_speed:g}", *own, *(("--enforce-iam",) if enforce_iam else ()))
         process = start_detached(self._command("emulator serve", arguments, _START_TIMEOUT_S))
@@ -92,8 +101,8 @@ class EmulatorProcess:
         """The emulator of this state directory, if it runs and answers."""
         with suppress(OSError, ValueError, KeyError):
             told = json.loads((self.state / "emulator.json").read_text())
-            enforces, speed = told.get("enforces_iam", False), told.get("hosting_speed", 1.0)
-            running = Running(told["endpoint"], told["pid"], told["account"], told["region"], told["cores"], enforces, speed)
+            shown = {name: told[name] for name in ("endpoint", "pid", "account", "region", "cores", "enforces_iam", "hosting_speed")}
+            running = Running(**shown, accounts=tuple(told["accounts"]))
             return running if is_alive(running.pid) and port_answers(running.endpoint) else None
         return None
 

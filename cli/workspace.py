@@ -50,11 +50,12 @@ class Workspace:
         if not local and environment.target is TargetKind.AWS:
             return Target(environment.account, environment.region)
         running = self.emulator.require()
-        if (running.account, running.region) != (environment.account, environment.region):
-            raise WrongAccountError(
-                f"the emulator plays account {running.account} in {running.region}, environment {environment.name} is for "
-                f"{environment.account} in {environment.region}; run `shoal local down`, then `shoal local up {environment.name}`"
+        if environment.account not in running.accounts or environment.region != running.region:
+            wanted = f"environment {environment.name} is for {environment.account} in {environment.region}"
+            advice = (
+                f"run `shoal local down`, then `shoal local up {environment.name}`, with the other environments that you want beside it"
             )
+            raise WrongAccountError(f"the emulator plays {running.played}, {wanted}; {advice}")
         return Target(environment.account, environment.region, running.endpoint)
 
 

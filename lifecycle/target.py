@@ -17,8 +17,7 @@ from botocore.config import Config
 
 from lifecycle.errors import UsageError, WrongAccountError
 
-LOCAL_ACCESS_KEY = "shoal-local"
-"""Not a secret: the emulator takes any key, and AWS knows none of this shape."""
+_UNVERIFIED = "unverified"
 _NO_PROXY = "localhost,127.0.0.1"
 _ISOLATION = {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
 
@@ -36,7 +35,9 @@ class Target:
     def __post_init__(self) -> None:
         if self.endpoint_url is not None and urlsplit(self.endpoint_url).hostname not in {"localhost", "127.0.0.1"}:
             raise UsageError(f"a local target must be on this machine: {self.endpoint_url!r} is not http://localhost:PORT")
-        object.__setattr__(self, "_session", _loopback_session(self.region) if self.is_local else Session(region_name=self.region))
+        object.__setattr__(
+            self, "_session", _loopback_session(self.account, self.region) if self.is_local else Session(region_name=self.region)
+        )
 
     @property
     def is_local(self) -> bool:
@@ -68,7 +69,7 @@ class Target:
         region = {"AWS_REGION": self.region, "AWS_DEFAULT_REGION": self.region}
         if self.endpoint_url is None:
             return dict(inherited) | region
-        return offline_environment(inherited) | region | loopback_variables(self.endpoint_url)
+        return offline_environment(inherited) | region | loopback_variables(self.endpoint_url, self.account)
 
     def check_account(self) -> None:
         """Raises WrongAccountError unless the credentials in use belong to this account."""
@@ -84,21 +85,26 @@ def offline_environment(inherited: Mapping[str, str]) -> dict[str, str]:
     return kept | _ISOLATION
 
 
-def loopback_variables(endpoint_url: str) -> dict[str, str]:
-    """What points any AWS client at the emulator and away from the user's own settings and from the instance metadata service."""
+def local_access_key(account: str) -> str:
+    """Stands for the account's root in the emulator, which verifies no secret. AWS makes no such key: theirs have no 0, 1, 8 or 9."""
+    return f"AKIA{account}ROOT"
+
+
+def loopback_variables(endpoint_url: str, account: str) -> dict[str, str]:
+    """What points any AWS client at the emulator's account and away from the user's own settings and from the instance metadata service."""
     return {
         "AWS_ENDPOINT_URL": endpoint_url,
         "AWS_ENDPOINT_URL_S3": endpoint_url,
-        "AWS_ACCESS_KEY_ID": LOCAL_ACCESS_KEY,
-        "AWS_SECRET_ACCESS_KEY": LOCAL_ACCESS_KEY,
+        "AWS_ACCESS_KEY_ID": local_access_key(account),
+        "AWS_SECRET_ACCESS_KEY": _UNVERIFIED,
         "NO_PROXY": _NO_PROXY,
         "no_proxy": _NO_PROXY,
     } | _ISOLATION
 
 
-def _loopback_session(region: str) -> Session:
+def _loopback_session(account: str, region: str) -> Session:
     core = botocore.session.Session(session_vars={"profile": (None, None, None, None)})
     core.set_config_variable("config_file", os.devnull)
     core.set_config_variable("credentials_file", os.devnull)
-    core.set_credentials(LOCAL_ACCESS_KEY, LOCAL_ACCESS_KEY)
+    core.set_credentials(local_access_key(account), _UNVERIFIED)
     return Session(region_name=region, botocore_session=core)

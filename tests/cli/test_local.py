@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import shoal
-from lifecycle.errors import UsageError
+from cli.workspace import Workspace
+from config.loader import load_environment
+from lifecycle.errors import UsageError, WrongAccountError
 from tests.lifecycle.conftest import ROOT
 
 
@@ -27,7 +30,7 @@ def up(root: Path, *options: str) -> str:
 
 
 def test_an_emulator_that_enforces_policies_says_so(root: Path) -> None:
-    assert "us-east-1, policies enforced" in up(root, "--enforce-iam")
+    assert "in us-east-1, policies enforced" in up(root, "--enforce-iam")
     assert "running already: " in up(root)
 
 
@@ -42,3 +45,24 @@ def test_an_emulator_says_how_fast_deployments_are_and_takes_no_other_speed(root
     assert "running already" in up(root)
     with pytest.raises(UsageError, match=r"runs with --hosting-speed 60; run `shoal local down`, then `shoal local up --hosting-speed 30`"):
         up(root, "--hosting-speed", "30")
+
+
+def test_one_emulator_plays_the_accounts_of_several_environments(root: Path) -> None:
+    said = up(root, "dev", "staging", "prod")
+    assert "accounts 111122223333, 222233334444, 333344445555 in us-east-1" in said
+    assert "for prod instead: export AWS_ACCESS_KEY_ID=AKIA333344445555ROOT" in said
+    workspace = Workspace(root, os.environ)
+    for name in ("dev", "staging", "prod"):
+        environment = load_environment(name, root)
+        target = workspace.target_of(environment, local=True)
+        assert target.client("sts").get_caller_identity()["Account"] == environment.account
+
+
+def test_an_environment_whose_account_is_not_played_says_so(root: Path) -> None:
+    up(root, "dev", "staging")
+    with pytest.raises(
+        WrongAccountError, match=r"plays accounts 111122223333, 222233334444 in us-east-1, environment prod is for 333344445555"
+    ):
+        Workspace(root, os.environ).open("prod", local=True)
+    with pytest.raises(UsageError, match=r"not what prod is for; run `shoal local down`, then `shoal local up dev prod`"):
+        up(root, "dev", "prod")

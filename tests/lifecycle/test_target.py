@@ -30,9 +30,13 @@ def test_children_for_loopback_are_pointed_at_the_endpoint_for_s3_too() -> None:
 
 
 def test_children_for_loopback_find_no_settings_in_files_or_on_the_instance() -> None:
-    environment = loopback_variables("http://localhost:1")
+    environment = loopback_variables("http://localhost:1", "111122223333")
     assert environment["AWS_CONFIG_FILE"] == environment["AWS_SHARED_CREDENTIALS_FILE"] == os.devnull
     assert environment["AWS_EC2_METADATA_DISABLED"] == "true"
+
+
+def test_children_for_loopback_are_the_root_of_the_targets_account() -> None:
+    assert LOCAL.child_environment({})["AWS_ACCESS_KEY_ID"] == "AKIA111122223333ROOT"
 
 
 def test_an_offline_child_gets_no_endpoint_and_no_credentials() -> None:
