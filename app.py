@@ -9,6 +9,7 @@ import json
 import sys
 from pathlib import Path
 
+from config.consumers import consumers_of
 from config.errors import ConfigError
 from config.loader import environment_names, load_environment
 from stacks.node import use_installed_node
@@ -26,7 +27,7 @@ def main() -> int:
     try:
         environments = [load_environment(name, ROOT, strategy) for name in ([chosen] if chosen else environment_names(ROOT))]
         for environment in environments:
-            for notice in app.add_environment(environment, root=ROOT, strategy=strategy):
+            for notice in app.add_environment(environment, root=ROOT, strategy=strategy, consumers=consumers_of(environment, ROOT)):
                 print(f"{environment.name}: {notice}", file=sys.stderr)
         if not chosen:  # it belongs to an account, not to one of its environments
             app.add_delivery(environments)

@@ -82,6 +82,11 @@ class Names:
         return self.arn("sagemaker", f"endpoint/{self.serving_endpoint}")
 
     @property
+    def serving_role_arn(self) -> str:
+        """ARN of the role of the containers that serve the pinned release."""
+        return self.role_arn("serving")
+
+    @property
     def schedule_group(self) -> str:
         """Name of the group that holds the environment's schedules."""
         return self.prefix

@@ -5,13 +5,14 @@ With the context key `shoal:raw-findings` nothing is acknowledged and two furthe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
 from cdk_nag import AwsSolutionsChecks, NIST80053R5Checks, ServerlessChecks
 
+from config.consumers import Consumer
 from config.settings import Environment
 from pipelines.check import check
 from stacks.constructs.acknowledge import RAW_FINDINGS
@@ -32,13 +33,17 @@ class ShoalApp(cdk.App):
         if self.node.try_get_context(RAW_FINDINGS):
             cdk.Validations.of(self).add_plugins(NIST80053R5Checks(self), ServerlessChecks(self))
 
-    def add_environment(self, environment: Environment, *, root: Path, strategy: str | None = None) -> list[str]:
+    def add_environment(
+        self, environment: Environment, *, root: Path, strategy: str | None = None, consumers: Sequence[Consumer] = ()
+    ) -> list[str]:
         """Add the stacks of one environment of the repository at `root`; returns what its owner should know.
 
-        `strategy` is the overlay that the environment was loaded with. Raises ConfigError when something in it would fail later.
+        `strategy` is the overlay that the environment was loaded with; `consumers` take its releases.
+
+        Raises ConfigError when something in it would fail later.
         """
         notices = check(environment, root=root, strategy=strategy)
-        EnvironmentStage(self, environment=environment, root=root)
+        EnvironmentStage(self, environment=environment, root=root, consumers=consumers)
         return notices
 
     def add_delivery(self, environments: Iterable[Environment]) -> None:

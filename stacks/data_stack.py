@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import aws_cdk as cdk
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
+from config.consumers import Consumer
 from config.names import Names
 from stacks.constructs.empty_on_delete import EmptyOnDelete
+from stacks.constructs.shared_releases import registry_policy
 from stacks.constructs.storage import Storage
 
 
 class DataStack(cdk.Stack):
-    """Key, buckets and model package group. In a protected environment all of them outlive the stack."""
+    """Key, buckets and model package group, readable as far as `consumers` need it. In a protected environment all outlive the stack."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, functions: Path, env: cdk.Environment) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        functions: Path,
+        env: cdk.Environment,
+        consumers: Sequence[Consumer] = (),
+    ) -> None:
         protect = names.environment.protect
         super().__init__(scope, construct_id, stack_name=names.stack("data"), env=env, termination_protection=protect)
-        storage = Storage(self, "Storage", names=names)
+        storage = Storage(self, "Storage", names=names, consumers=consumers)
         self.key = storage.key
         self.data_bucket = storage.data
         self.artifact_bucket = storage.artifacts
@@ -28,6 +40,7 @@ class DataStack(cdk.Stack):
             "ModelPackageGroup",
             model_package_group_name=names.model_package_group,
             model_package_group_description=f"Models trained by the pipeline {names.pipeline}",
+            model_package_group_policy=registry_policy(names, consumers),
         )
         self.model_package_group.apply_removal_policy(cdk.RemovalPolicy.RETAIN if protect else cdk.RemovalPolicy.DESTROY)
         if not protect:
@@ -35,6 +48,10 @@ class DataStack(cdk.Stack):
             emptier.buckets({"data": storage.data, "artifacts": storage.artifacts, "logs": storage.logs})
             emptier.registry(self.model_package_group)
         self._add_outputs()
+        if consumers:
+            shown = ", ".join(f"{each.environment} ({each.account})" for each in consumers)
+            said = "Environments of other accounts that take releases from here, by `promoted_from` in their files"
+            cdk.CfnOutput(self, "Consumers", value=shown, description=said)
 
     def _add_outputs(self) -> None:
         cdk.CfnOutput(self, "DataBucketName", value=self.data_bucket.bucket_name)

@@ -7,11 +7,13 @@ serving where a release is pinned. `pipelines/costs/plan.py` shows that order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import aws_cdk as cdk
 from constructs import Construct
 
+from config.consumers import Consumer
 from config.names import Names
 from config.settings import Environment
 from stacks.constructs.log_settings import keep_logs
@@ -25,15 +27,18 @@ from stacks.serving_stack import ServingStack
 
 
 class EnvironmentStage(cdk.Stage):
-    """Stage id = the environment's name, so `cdk deploy 'dev/*'` means its stacks. `root` is the repository."""
+    """Stage id = the environment's name, so `cdk deploy 'dev/*'` means its stacks.
 
-    def __init__(self, scope: Construct, *, environment: Environment, root: Path) -> None:
+    `root` is the repository; `consumers` serve what is trained here.
+    """
+
+    def __init__(self, scope: Construct, *, environment: Environment, root: Path, consumers: Sequence[Consumer] = ()) -> None:
         boundary = environment.permissions_boundary
         super().__init__(scope, environment.name, permissions_boundary=cdk.PermissionsBoundary.from_name(boundary) if boundary else None)
         names = Names(environment)
         env = cdk.Environment(account=environment.account, region=environment.region)
         self.network = NetworkStack(self, "network", names=names, env=env)
-        self.data = DataStack(self, "data", names=names, functions=root / "functions", env=env)
+        self.data = DataStack(self, "data", names=names, functions=root / "functions", env=env, consumers=consumers)
         settings = environment.file_system
         self.file_system = (
             FileSystemStack(self, "file-system", names=names, settings=settings, network=self.network, data=self.data, env=env)

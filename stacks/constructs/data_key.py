@@ -16,8 +16,10 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from config.consumers import Consumer
 from config.file_system import DeploymentType
 from config.names import Names
+from stacks.constructs.shared_releases import key_statements
 
 # Everything that changes or shows the key, nothing that uses it: neither CreateGrant nor Decrypt, Encrypt, GenerateDataKey, ReEncrypt.
 ADMINISTRATION = (
@@ -32,7 +34,7 @@ _BUCKETS = ("data", "artifacts")
 class DataKey(kms.Key):
     """Rotated every year. In a protected environment it outlives its stack, because what it encrypted does."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, names: Names, consumers: Sequence[Consumer] = ()) -> None:
         protect = names.environment.protect
         super().__init__(
             scope,
@@ -42,7 +44,7 @@ class DataKey(kms.Key):
             enable_key_rotation=True,
             pending_window=cdk.Duration.days(30 if protect else 7),
             removal_policy=cdk.RemovalPolicy.RETAIN if protect else cdk.RemovalPolicy.DESTROY,
-            policy=iam.PolicyDocument(statements=_statements(names)),
+            policy=iam.PolicyDocument(statements=[*_statements(names), *key_statements(names, consumers)]),
         )
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import aws_cdk as cdk
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from config.consumers import Consumer
 from config.names import Names
 from stacks.constructs.data_key import DataKey
+from stacks.constructs.shared_releases import bucket_statements
 
 # Server access logging cannot write to a bucket encrypted with a customer's key (S3 user guide, "Enabling server access logging").
 _LOG_ENCRYPTION = s3.BucketEncryption.S3_MANAGED
@@ -16,17 +20,19 @@ _LOG_ENCRYPTION = s3.BucketEncryption.S3_MANAGED
 class Storage(Construct):
     """`key`, `data`, `artifacts` and `logs`. Without protection they go with the stack, else they stay."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, names: Names, consumers: Sequence[Consumer] = ()) -> None:
         super().__init__(scope, construct_id)
         self._names = names
         protect = names.environment.protect
         self._removal = cdk.RemovalPolicy.RETAIN if protect else cdk.RemovalPolicy.DESTROY
-        self.key = DataKey(self, "Key", names=names)
+        self.key = DataKey(self, "Key", names=names, consumers=consumers)
         self.logs = self._log_bucket()
         self.data = self._bucket("data", [_clean_up(after_days=90)])
         if names.environment.data.on_manifest:
             _tell_events(self.data)
         self.artifacts = self._bucket("artifacts", [_clean_up(after_days=30), _expire("checkpoints/", days=30)])
+        for statement in bucket_statements(names, consumers):
+            self.artifacts.add_to_resource_policy(statement)
         self._keep_policies()
 
     def _keep_policies(self) -> None:

@@ -167,18 +167,31 @@ def lowered_location(location: Mapping[str, Any]) -> dict[str, str]:
 
 class ModelPackageGroup(ResourceType):
     type_name = "AWS::SageMaker::ModelPackageGroup"
-    properties = names("ModelPackageGroupName ModelPackageGroupDescription Tags")
+    properties = names("ModelPackageGroupName ModelPackageGroupDescription ModelPackageGroupPolicy Tags")
     replaced_by = names("ModelPackageGroupName ModelPackageGroupDescription")
 
     def create(self, request: Request) -> Created:
         client = request.client("sagemaker")
         wanted = request.only("ModelPackageGroupName", "ModelPackageGroupDescription")
         arn = client.create_model_package_group(**wanted, Tags=request.tags())["ModelPackageGroupArn"]
+        self._put_policy(request)
         return Created(arn, {"ModelPackageGroupArn": arn, "ModelPackageGroupStatus": "Completed"})
 
     def update(self, request: Request) -> Created:
         retag_sagemaker(request, request.physical_id)
+        self._put_policy(request)
         return Created(request.physical_id, request.attributes)
+
+    @staticmethod
+    def _put_policy(request: Request) -> None:
+        """The policy as it is wanted now; a group has none where the template has none."""
+        client, name = request.client("sagemaker"), request["ModelPackageGroupName"]
+        policy, before = request.get("ModelPackageGroupPolicy"), (request.old or {}).get("ModelPackageGroupPolicy")
+        if policy:
+            text = policy if isinstance(policy, str) else json.dumps(policy)
+            client.put_model_package_group_policy(ModelPackageGroupName=name, ResourcePolicy=text)
+        elif before:
+            client.delete_model_package_group_policy(ModelPackageGroupName=name)
 
     def delete(self, request: Request) -> None:
         name = request["ModelPackageGroupName"]
