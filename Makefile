@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
 RUN := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help python install install-tests demo test check synth examples lint lock clean
+.PHONY: help python install install-tests demo test check synth examples fuzz lint lock clean
 
 help: ## Lists what can be made.
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -34,6 +34,10 @@ synth: install ## Writes the templates of every environment to cdk.out.
 examples: python ## Runs the examples with SageMaker's SDK v3 (installs it, about 1 GB), and writes the notebook's outputs anew.
 	@$(PYTHON) tools/install.py runtimes
 	@$(RUN) examples/run.py
+
+fuzz: python ## Looks for input that breaks something, EXAMPLES (300) per test, other ones each time.
+	@$(PYTHON) tools/install.py tests
+	@SHOAL_FUZZ=$${EXAMPLES:-300} $(RUN) -m pytest tests/bad_input
 
 lint: python ## Runs only the fast gates: ruff and mypy.
 	@$(PYTHON) tools/install.py tests

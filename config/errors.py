@@ -32,7 +32,7 @@ class Problem:
     def line(self, place: str) -> str:
         """`place: key = value: what is wrong; what to do`."""
         shown = f"{self.key} = {shorten(self.given)}" if self.given is not NOTHING else self.key
-        return ": ".join(part for part in (place, shown, f"{self.message}; {self.advice}") if part)
+        return one_line(": ".join(part for part in (place, shown, f"{self.message}; {self.advice}") if part))
 
 
 class ConfigError(Exception):
@@ -53,6 +53,11 @@ class LaunchError(ConfigError):
 def standing(key: str, places: Mapping[str, Found], default: Found) -> Found:
     """What `places` says of `key`; an item of a list stands where the list begins."""
     return places.get(key, places.get(key.partition("[")[0], default))
+
+
+def one_line(text: str) -> str:
+    """The text with escapes for what is not printed: a key or a value may hold line breaks of any kind, and what moves a cursor."""
+    return "".join(character if character.isprintable() else character.encode("unicode_escape").decode() for character in text)
 
 
 def shorten(value: Any, limit: int = 80) -> str:

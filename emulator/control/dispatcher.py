@@ -168,7 +168,12 @@ class Dispatcher:
             return start_response(line, headers, *more)
 
         environ["HTTP_X_MOTO_ACCOUNT_ID"] = call.account or self.identity.account  # whatever the client may have sent by that name
-        answered = self.moto(environ, started)
+        try:
+            answered = self.moto(environ, started)
+        except Exception as error:  # moto trusts the values it is given; trying again, as clients do after a 500, would not help
+            log.exception("moto cannot answer %s %s", call.service, call.operation)
+            refused = AwsError("ValidationException", f"Shoal's emulator cannot answer this request ({type(error).__name__}: {error})")
+            return self._finish(Reply(call, error_answer(refused, protocol_of(environ)), refused.code), start_response)
         self.requests.record(call, status[0] if status else 0)
         return answered
 

@@ -182,9 +182,9 @@ def match_operation(service: str, environ: dict[str, Any]) -> tuple[Operation | 
     request = Request(environ)
     try:
         model, path_parameters = get_service_router(service).match(request)
-    except (NotFound, MethodNotAllowed, UnknownServiceError):
+        protocol = determine_request_protocol(get_service_model(service), request.content_type)
+    except (NotFound, MethodNotAllowed, UnknownServiceError, NotImplementedError):  # the last: a protocol that the service does not speak
         return None, request
-    protocol = determine_request_protocol(get_service_model(service), request.content_type)
     return Operation(model, path_parameters, protocol), request
 
 

@@ -155,3 +155,8 @@ def test_loading_brings_neither_botocore_nor_the_cdk() -> None:
     program = "import config.loader, sys; print([name for name in ('boto3', 'botocore', 'aws_cdk') if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_a_key_with_line_breaks_of_any_kind_stays_on_its_line(tmp_path: Path) -> None:
+    (line,) = lines_of(tmp_path, HEAD + '"a\\x1eb\\u2028c": 1\n')
+    assert line.startswith(r"environments/test.yaml:4: a\x1eb\u2028c: there is no such key here")

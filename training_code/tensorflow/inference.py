@@ -84,7 +84,7 @@ def _media_type(header: str | None) -> str:
 def _from_json(body: bytes) -> Any:
     try:
         request = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"the request is not JSON: {error}") from error
     if not isinstance(request, dict) or "instances" not in request:
         raise ValueError('the request has no "instances": send {"instances": [[[28 integers] x 28], ...]}')

@@ -37,6 +37,10 @@ ANYTHING: Mapping[str, Policy] = {
 }
 
 
+MALFORMED = (AttributeError, TypeError, KeyError, IndexError, ValueError)
+"""What rules raise for a request that is not of its shape. It is refused for that later; until then nobody knows what it needs."""
+
+
 @dataclass(frozen=True)
 class Authorizer:
     """For one account. The account's root may do everything, as on AWS where no organization limits it."""
@@ -51,7 +55,7 @@ class Authorizer:
         """The call with its questions. Ask before the request is answered: what it changes must not change the questions."""
         try:
             return replace(call, questions=tuple(self._owned(question) for question in questions(call, self.state)))
-        except UnmappedError:
+        except (UnmappedError, *MALFORMED):
             return replace(call, questions=None)
 
     def _owned(self, question: Question) -> Question:

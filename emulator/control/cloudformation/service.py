@@ -148,7 +148,7 @@ class CloudFormation:
         if wanted.get("ChangeSetName"):
             template: Template | None = self._change_set(wanted).template
         else:
-            template = self.stacks.find(wanted["StackName"]).template
+            template = self.stacks.find(wanted.get("StackName") or "").template
         return {"TemplateBody": template.body if template else "{}", "StagesAvailable": ["Original", "Processed"]}
 
     def _get_template_summary(self, wanted: Parameters) -> Mapping[str, Any]:

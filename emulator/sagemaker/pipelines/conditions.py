@@ -33,6 +33,9 @@ def check_condition(condition: Any, step: str) -> None:
         raise not_emulated(f"the condition type {kind!r} of step {step}")
     if set(condition) != _FIELDS[kind]:
         raise invalid(f"Condition {kind} of step {step} has the fields {sorted(condition)}; it needs {sorted(_FIELDS[kind])}")
+    listed = "Conditions" if kind == "Or" else "Values" if kind in {"In", "NotIn"} else None
+    if listed and not isinstance(condition[listed], list):
+        raise invalid(f"Condition {kind} of step {step}: {listed} must be a list")
     for inner in condition.get("Conditions", [condition["Expression"]] if kind == "Not" else []):
         check_condition(inner, step)
 

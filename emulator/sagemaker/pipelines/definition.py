@@ -12,6 +12,7 @@ from typing import Any
 from emulator.sagemaker.pipelines.conditions import check_condition
 from emulator.sagemaker.pipelines.expressions import EXECUTION_VARIABLES, Reference, references, with_wildcards
 from emulator.sagemaker.pipelines.parameters import Parameter, parse_parameters
+from emulator.sagemaker.pipelines.structure import check_steps, check_structure
 from emulator.sagemaker.refusals import invalid, not_emulated
 from emulator.sagemaker.shapes import Anything, Document, faults_of, input_shape
 
@@ -80,7 +81,7 @@ def parse(text: str) -> Definition:
 def _load(text: str) -> Document:
     try:
         document = json.loads(text)
-    except json.JSONDecodeError as wrong:
+    except (ValueError, RecursionError) as wrong:
         raise invalid(f"Unable to parse pipeline definition. {wrong}") from None
     if not isinstance(document, dict) or document.get("Version") != "2020-12-01" or not isinstance(document.get("Steps"), list):
         raise invalid("Unable to parse pipeline definition. Version must be '2020-12-01' and Steps a list")
@@ -90,6 +91,7 @@ def _load(text: str) -> Document:
     unknown = set(document) - {"Version", "Metadata", "Parameters", "Steps", "PipelineExperimentConfig", "MlflowConfig"}
     if unknown:
         raise invalid(f"Unable to parse pipeline definition. Unknown property '{sorted(unknown)[0]}'")
+    check_structure(document)
     if not document["Steps"]:
         raise invalid("Unable to parse pipeline definition. Steps must not be empty")
     return document
@@ -100,15 +102,17 @@ def _walk(documents: list[Any], branch: tuple[str, bool] | None) -> Iterator[Ste
         step = _step(document, branch)
         yield step
         if step.type == "Condition":
-            yield from _walk(step.arguments.get("IfSteps", []), (step.name, True))
-            yield from _walk(step.arguments.get("ElseSteps", []), (step.name, False))
+            for branch_name, outcome in (("IfSteps", True), ("ElseSteps", False)):
+                inner = step.arguments.get(branch_name, [])
+                check_steps(inner, f"{branch_name} of step {step.name}")
+                yield from _walk(inner, (step.name, outcome))
 
 
 def _step(document: Any, branch: tuple[str, bool] | None) -> Step:
     if not isinstance(document, dict) or not re.fullmatch(r"[A-Za-z0-9\-_]{1,64}", str(document.get("Name"))):
         raise invalid("Unable to parse pipeline definition. A step needs a Name of 1 to 64 characters [A-Za-z0-9-_]")
     name, kind = document["Name"], document.get("Type")
-    if kind not in _TYPES:
+    if not isinstance(kind, str) or kind not in _TYPES:
         raise not_emulated(f"the step type {kind!r} (step {name}); it has {', '.join(sorted(_TYPES))}")
     unknown = set(document) - _KEYS - _EXTRA_KEYS.get(kind, set())
     if unknown:
@@ -136,9 +140,10 @@ def _check_arguments(document: Document) -> None:
     if kind in OPERATIONS:
         _check_request(name, kind, arguments)
     elif kind == "Condition":
-        if set(arguments) - {"Conditions", "IfSteps", "ElseSteps"} or not arguments.get("Conditions"):
+        conditions = arguments.get("Conditions")
+        if set(arguments) - {"Conditions", "IfSteps", "ElseSteps"} or not isinstance(conditions, list) or not conditions:
             raise invalid(f"Condition step {name} needs Conditions and may have IfSteps and ElseSteps")
-        for condition in arguments["Conditions"]:
+        for condition in conditions:
             check_condition(condition, name)
     elif kind == "Fail" and set(arguments) != {"ErrorMessage"}:
         raise invalid(f"Fail step {name} needs ErrorMessage")

@@ -34,7 +34,7 @@ class Parameter:
         """The value that the API carries as text."""
         try:
             value = _FROM_TEXT[self.type](text)
-        except ValueError:
+        except (ValueError, OverflowError):
             raise invalid(f"Parameter [{self.name}] value {text!r} is not of type {self.type}") from None
         return self.check(value)
 

@@ -1,0 +1,72 @@
+"""Whatever is deployed as a definition of a pipeline: it can run, or it is refused before anything is kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.loader import load_environment
+from pipelines.check import placeholder_infrastructure
+from pipelines.definition import build
+from tests.bad_input.values import ANYTHING, TEXT, json_safe, spoilt
+from tests.bad_input.wire import Wire, require_refusal_or_success
+
+ROOT = Path(__file__).resolve().parents[2]
+ROLE = "arn:aws:iam::123456789012:role/pipeline"
+
+
+def definition() -> dict[str, Any]:
+    environment = load_environment("dev", ROOT)
+    return build(environment, placeholder_infrastructure(environment))
+
+
+GOOD = definition()
+EXPRESSIONS = st.one_of(
+    ANYTHING,
+    st.builds(
+        lambda path: {"Get": path},
+        st.one_of(TEXT, st.sampled_from(["Steps.Train", "Parameters.Epochs", "Execution.X", "Steps.Evaluate.a[", "Steps."])),
+    ),
+    st.builds(lambda value: {"Std:Join": value}, ANYTHING),
+    st.builds(lambda value: {"Std:JsonGet": value}, ANYTHING),
+)
+
+
+def deploy(wire: Wire, text: str) -> None:
+    """CreatePipeline: an answer of the user's, and nothing left where it was refused."""
+    request = {"PipelineName": "spoilt", "PipelineDefinition": text, "RoleArn": ROLE, "ClientRequestToken": "0" * 32}
+    answer = wire.sagemaker("CreatePipeline", request)
+    require_refusal_or_success(answer, text)
+    known = wire.sagemaker("DescribePipeline", {"PipelineName": "spoilt"})
+    assert (known.status == 200) == (answer.status == 200)
+    if answer.status == 200:
+        wire.sagemaker("DeletePipeline", {"PipelineName": "spoilt", "ClientRequestToken": "1" * 32})
+
+
+@given(document=spoilt(GOOD, EXPRESSIONS))
+def test_a_spoilt_definition_is_deployed_or_refused_whole(wire: Wire, document: Any) -> None:
+    deploy(wire, json.dumps(json_safe(document)))
+
+
+@given(text=st.one_of(st.text(max_size=200), ANYTHING.map(json_safe).map(json.dumps)))
+def test_what_is_no_definition_at_all_is_refused(wire: Wire, text: str) -> None:
+    deploy(wire, text.encode("utf-8", "replace").decode())
+
+
+def test_a_definition_that_is_nested_without_end_is_refused(wire: Wire) -> None:
+    deploy(wire, '{"Version":"2020-12-01","Steps":' + "[" * 5000 + "]" * 5000 + "}")
+    inner: dict[str, Any] = {"Name": "Last", "Type": "Fail", "Arguments": {"ErrorMessage": "x"}}
+    condition = {"Type": "Equals", "LeftValue": 1, "RightValue": 1}
+    for depth in range(150):
+        inner = {"Name": f"C{depth}", "Type": "Condition", "Arguments": {"Conditions": [condition], "IfSteps": [inner], "ElseSteps": []}}
+    deploy(wire, json.dumps({"Version": "2020-12-01", "Metadata": {}, "Parameters": [], "Steps": [inner]}))
+
+
+@given(parameters=st.lists(st.fixed_dictionaries({"Name": TEXT, "Value": TEXT}), max_size=3).map(json_safe))
+def test_parameters_of_a_start_are_taken_or_refused(wire: Wire, parameters: list[dict[str, str]]) -> None:
+    request = {"PipelineName": "nobody-deployed-this", "PipelineParameters": parameters, "ClientRequestToken": "2" * 32}
+    require_refusal_or_success(wire.sagemaker("StartPipelineExecution", request), str(parameters))
