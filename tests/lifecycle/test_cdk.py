@@ -35,15 +35,21 @@ def test_a_checkout_without_the_cli_says_what_to_do(tmp_path: Path) -> None:
         cli(tmp_path)
 
 
-def test_a_synth_needs_no_credentials_and_writes_one_environment(tmp_path: Path) -> None:
-    cdk(tmp_path).synth("dev")
-    assert sorted(path.name for path in (tmp_path / "cdk.out").glob("assembly-*")) == ["assembly-dev"]
+@pytest.fixture(scope="module")
+def homeless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The assembly of one environment, for somebody whose AWS profile does not exist and who has no home to write to."""
+    folder = tmp_path_factory.mktemp("homeless")
+    given = cdk(folder)
+    replace(given, inherited={**given.inherited, "HOME": os.devnull}).synth("dev")
+    return folder / "cdk.out"
 
 
-def test_a_synth_needs_no_home_to_write_to(tmp_path: Path) -> None:
-    homeless = cdk(tmp_path)
-    replace(homeless, inherited={**homeless.inherited, "HOME": os.devnull}).synth("dev")
-    assert (tmp_path / "cdk.out" / "manifest.json").is_file()
+def test_a_synth_needs_no_credentials_and_writes_one_environment(homeless: Path) -> None:
+    assert sorted(path.name for path in homeless.glob("assembly-*")) == ["assembly-dev"]
+
+
+def test_a_synth_needs_no_home_to_write_to(homeless: Path) -> None:
+    assert (homeless / "manifest.json").is_file()
 
 
 def test_a_synth_that_fails_shows_why(tmp_path: Path) -> None:
