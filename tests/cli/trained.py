@@ -37,18 +37,18 @@ def archive(files: Mapping[str, bytes]) -> bytes:
 
 @dataclass(frozen=True)
 class Checkout:
-    """A user's repository: three environments (staging in the account of dev), the training code, and a bare remote called origin."""
+    """A user's repository: three environments, the training code, and a bare remote called origin."""
 
     root: Path
 
     @classmethod
-    def new(cls, folder: Path, state: Path) -> Checkout:
-        """In the empty `folder`, with the emulator whose state is in `state` as that of `shoal local up`."""
+    def new(cls, folder: Path, state: Path, staging: str = ACCOUNT) -> Checkout:
+        """In the empty `folder`, with the emulator whose state is in `state` as that of `shoal local up`; `staging`: its account."""
         root = folder / "checkout"
         for name in ("dev", "staging", "prod"):
             (root / "environments").mkdir(parents=True, exist_ok=True)
             text = (ROOT / f"environments/{name}.yaml").read_text()
-            (root / f"environments/{name}.yaml").write_text(text.replace("222233334444", ACCOUNT))
+            (root / f"environments/{name}.yaml").write_text(text.replace("222233334444", staging))
         for name, content in CODE.items():
             (root / "training_code/pytorch").mkdir(parents=True, exist_ok=True)
             (root / "training_code/pytorch" / name).write_text(content)
