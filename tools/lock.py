@@ -1,4 +1,6 @@
-"""Turns the three requirements*.in into locked requirements*.txt: each adds, to the ones before it, what it needs besides.
+"""Turns requirements*.in into locked requirements*.txt: each of three adds, to the ones before it, what it needs besides.
+
+bench/requirements-peers.in stands apart: its packages have a virtual environment of their own.
 
 Installs into throw-away virtual environments and writes what came out, exact versions, without the registry's address.
 """
@@ -13,21 +15,28 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SETS = ("requirements", "requirements-local", "requirements-test")
+APART = ("bench/requirements-peers",)
 
 
 def main() -> None:
-    """Writes all three lock files, or none when an installation fails."""
+    """Writes all lock files, or none when an installation fails."""
+    locks = [*_chain(SETS), *(lock for name in APART for lock in _chain((name,)))]
+    for name, text in locks:
+        (ROOT / f"{name}.txt").write_text(text, encoding="utf-8")
+
+
+def _chain(names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The texts of the lock files of sets that build upon each other."""
     with tempfile.TemporaryDirectory(prefix="shoal-lock-") as folder:
         python = _new_environment(Path(folder))
         before: set[str] = set()
         locks = []
-        for name in SETS:
+        for name in names:
             subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", ROOT / f"{name}.in"], check=True)
             now = _frozen(python)
             locks.append((name, sorted(now - before, key=str.lower)))
             before = now
-    for index, (name, lines) in enumerate(locks):
-        (ROOT / f"{name}.txt").write_text(_lock_text(name, lines, SETS[:index]), encoding="utf-8")
+    return [(name, _lock_text(name, lines, names[:index])) for index, (name, lines) in enumerate(locks)]
 
 
 def _new_environment(folder: Path) -> str:

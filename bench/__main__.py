@@ -1,0 +1,126 @@
+"""`python -m bench quick|full [--only TRAINING|ACCURACY|BANDWIDTH] [--despite-noise] [--out FOLDER]`; reports and exit code out.
+
+0: measured; 1: a contender failed; 2: wrong usage; 3: the machine is too noisy, and there is no report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import bandwidth, time_to_accuracy, training
+from bench.interleave import Result, interleave
+from bench.machine import REPOSITORY
+from bench.noise import Gauge, TooNoisyError, cores
+from bench.processes import RunFailedError
+from bench.report import Column, Comparison
+
+PARTS = ("training", "accuracy", "bandwidth")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How thorough a bench is."""
+
+    rounds: int
+    seeds: int
+    length: training.Length
+    contenders: Sequence[str] | None
+
+
+QUICK = Plan(rounds=2, seeds=2, length=training.QUICK_LENGTH, contenders=training.QUICK)
+FULL = Plan(rounds=5, seeds=10, length=training.FULL_LENGTH, contenders=None)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what was asked for; returns the exit code."""
+    options = _parse(arguments)
+    if len(cores()) < training.RANKS:
+        print(f"bench: needs {training.RANKS} cores, this process may use {len(cores())}", file=sys.stderr)
+        return 2
+    try:
+        _run(QUICK if options.plan == "quick" else FULL, options)
+    except TooNoisyError as noisy:
+        print(f"bench: no report: {noisy}", file=sys.stderr)
+        return 3
+    except RunFailedError as failed:
+        print(f"bench: {failed}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Shoal beside its peers.")
+    parser.add_argument("plan", choices=("quick", "full"))
+    parser.add_argument("--only", choices=PARTS, action="append", help="part of the bench (default: all)")
+    parser.add_argument("--despite-noise", action="store_true", help="report although the machine is busy; the report says so")
+    parser.add_argument("--out", type=Path, default=REPOSITORY / "bench-out", help="folder of the reports")
+    return parser.parse_args(arguments)
+
+
+def _run(plan: Plan, options: argparse.Namespace) -> None:
+    parts = options.only or PARTS
+    gauge = Gauge()
+    for part, compare in (("bandwidth", _bandwidth), ("accuracy", _accuracy), ("training", _training)):
+        if part in parts:
+            comparison = compare(plan, gauge, options.despite_noise)
+            comparison.write(options.out)
+            print(f"\n{comparison.table()}\n", flush=True)
+    print(f"reports are in {options.out}")
+
+
+def _training(plan: Plan, gauge: Gauge, despite_noise: bool) -> Comparison:
+    taking_part = training.contenders(plan.contenders, plan.length)
+    result = interleave(taking_part, plan.rounds, gauge, despite_noise=despite_noise, say=_say)
+    _add_efficiency(result)
+    columns = [
+        Column("images/s", "images_per_s"),
+        Column("over DDP gloo", "images_per_s", training.DDP, digits=2),
+        Column("efficiency at 2", "efficiency", digits=3),
+        Column("test accuracy", "accuracy", digits=4),
+    ]
+    title = f"Training MNIST with conv 32 - conv 64 - pool - fc 128 - fc 10, batch 64 per rank, {plan.length.steps} steps"
+    return Comparison("training", title, result, [one.name for one in taking_part], columns)
+
+
+def _add_efficiency(result: Result) -> None:
+    """Images/s at 2 over twice images/s at 1, within each round."""
+    pairs = {training.SHOAL: training.SHOAL_ALONE, training.DDP: training.DDP_ALONE, training.APART: training.SHOAL_ALONE}
+    alone = {(sample.contender, sample.round): float(sample.metrics["images_per_s"]) for sample in result.samples}
+    for sample in result.samples:
+        base = alone.get((pairs.get(sample.contender, ""), sample.round))
+        if base:
+            sample.metrics["efficiency"] = float(sample.metrics["images_per_s"]) / (2 * base)
+
+
+def _accuracy(plan: Plan, gauge: Gauge, despite_noise: bool) -> Comparison:
+    result = interleave([time_to_accuracy.shipped(plan.seeds)], plan.seeds, gauge, warm_up=0, despite_noise=despite_noise, say=_say)
+    ten_times = 10 * result.figure(time_to_accuracy.NAME, "process_s").median
+    example = interleave([time_to_accuracy.example(ten_times)], 1, gauge, warm_up=0, despite_noise=despite_noise, say=_say)
+    result.samples += example.samples
+    columns = [
+        Column("seconds from start to end of the processes", "process_s", digits=2),
+        Column("test accuracy", "accuracy", digits=4),
+        Column("share of seeds >= 99 %", "reached", digits=1),
+    ]
+    title = f"Time to 99 %, {plan.seeds} seeds; pytorch/examples is stopped after ten times as long"
+    return Comparison("accuracy", title, result, [time_to_accuracy.NAME, training.DDP], columns)
+
+
+def _bandwidth(plan: Plan, gauge: Gauge, despite_noise: bool) -> Comparison:
+    result = interleave(bandwidth.contenders(), plan.rounds, gauge, warm_up=0, despite_noise=despite_noise, say=_say)
+    sizes = bandwidth.MEGABYTES
+    columns = [Column(f"{size} MB, ms", f"all_reduce_{size}_mb_ms", digits=2) for size in sizes]
+    columns += [Column(f"memcpy {size} MB, ms", f"memcpy_{size}_mb_ms", digits=2) for size in sizes]
+    return Comparison("bandwidth", "AllReduce between two ranks of one host", result, [bandwidth.MPI, bandwidth.GLOO], columns)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

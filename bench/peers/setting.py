@@ -1,0 +1,96 @@
+"""What all peers share, so that only their training loop differs: command line, core, timing and report. Needs no framework."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import struct
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One run: `steps` timed steps of `batch` images per rank after `warm_up` untimed ones, then a test on `tested` images."""
+
+    data: Path
+    batch: int
+    warm_up: int
+    steps: int
+    tested: int
+    seed: int
+    seconds: float | None
+    """Instead of `steps`: stop after so much time."""
+
+
+def parse() -> Setting:
+    """From the command line; the same options for every peer."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--warm-up", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--tested", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float)
+    return Setting(**vars(parser.parse_args()))
+
+
+def pin() -> None:
+    """Keep this rank on one core of those that the bench was given, the same core whatever launcher started it."""
+    local_rank = os.environ.get("LOCAL_RANK") or os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK")
+    cores = [int(core) for core in os.environ["BENCH_CORES"].split(",")]
+    os.sched_setaffinity(0, {cores[int(local_rank)]} if local_rank is not None else set(cores))
+
+
+class Clock:
+    """Times the steps after the warm-up."""
+
+    def __init__(self, setting: Setting, ranks: int) -> None:
+        self._setting = setting
+        self._ranks = ranks
+        self._began_at = 0.0
+        self._timed = 0
+        self.agree: Callable[[bool], bool] = bool
+        """Makes all ranks stop at the same step; needed with `seconds` only."""
+        self.seconds = 0.0
+
+    def steps(self) -> Iterator[int]:
+        """The numbers of all steps; each is over when the next one is asked for."""
+        for step in itertools.count():
+            if step == self._setting.warm_up:
+                self._began_at = time.perf_counter()
+            timed = step - self._setting.warm_up
+            if timed >= 0 and self._is_over(timed):
+                break
+            yield step
+        self.seconds = time.perf_counter() - self._began_at
+        self._timed = timed
+
+    def _is_over(self, timed: int) -> bool:
+        if self._setting.seconds is None:
+            return timed >= self._setting.steps
+        # Checked every 20 steps at the same ones on every rank, of which none may stop alone: see `agree`.
+        return timed % 20 == 0 and self.agree(time.perf_counter() - self._began_at > self._setting.seconds)
+
+    @property
+    def images_per_s(self) -> float:
+        """Over all ranks."""
+        return self._timed * self._setting.batch * self._ranks / self.seconds
+
+
+def report(**figures: float) -> None:
+    """The line that the bench reads."""
+    print(json.dumps(figures), flush=True)
+
+
+def read(folder: Path, prefix: str) -> tuple[bytes, bytes, int]:
+    """Pixels, labels and number of the images of `train` or `t10k`."""
+    images = (folder / f"{prefix}-images-idx3-ubyte").read_bytes()
+    labels = (folder / f"{prefix}-labels-idx1-ubyte").read_bytes()
+    (count,) = struct.unpack(">I", images[4:8])
+    return images[16:], labels[8:], count

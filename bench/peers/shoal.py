@@ -1,0 +1,81 @@
+"""The shipped script's own step on the peers' network: `mpirun -np 2 smddprun python -m mpi4py shoal.py`, or alone.
+
+Batches, preprocessing, precision, gradient averaging and optimizer are training_code/pytorch's; only the network is replaced, by the
+same layers in the shipped network's manner (pool before relu). With BENCH_APART=1 the ranks do not communicate: the limit.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from setting import Clock, parse, pin, report
+
+pin()
+sys.path.insert(0, os.environ["BENCH_TRAINING_CODE"])
+
+import torch
+import train
+from data import read_test
+from model import prepare
+from ranks import Ranks, joined
+from torch import nn
+from torch.nn import functional
+
+
+class Net(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
+    """conv 32 - conv 64 - pool - fc 128 - fc 10, as example.py has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 32, 3)
+        self.conv2 = nn.Conv2d(32, 64, 3)
+        self.fc1 = nn.Linear(9216, 128)
+        self.fc2 = nn.Linear(128, 10)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Logits (N, 10) of prepared images (N, 1, 28, 28)."""
+        features = functional.relu(self.conv1(pixels))
+        features = functional.relu(functional.max_pool2d(self.conv2(features), 2))
+        return self.fc2(functional.relu(self.fc1(features.flatten(1))))
+
+
+def new_network(device: torch.device) -> nn.Module:
+    """In place of model.new_network."""
+    return Net().to(device).to(memory_format=torch.channels_last)
+
+
+def main() -> None:
+    """One rank."""
+    setting = parse()
+    train.new_network = new_network  # type: ignore[attr-defined, assignment, unused-ignore]
+    folders = ["--train-dir", str(setting.data), "--test-dir", str(setting.data), "--model-dir", str(Path.cwd() / "model")]
+    hyperparameters = ["--batch-size-per-rank", str(setting.batch), "--epochs", "1", "--seed", str(setting.seed)]
+    options = train.parse_options([*folders, *hyperparameters, *os.environ.get("BENCH_OPTIONS", "").split()], os.environ)
+    with joined(options.backend, os.environ) as ranks:
+        if os.environ.get("BENCH_APART") == "1":
+            Ranks.all_reduce = lambda _self, _tensor: None  # type: ignore[assignment, method-assign, misc, unused-ignore]
+        run = train.set_up(options, ranks)
+        run.parallel.train()
+        clock = Clock(setting, ranks.world_size)
+        batches = train.batches(run, 1, 0)
+        for step in clock.steps():
+            images, labels = next(batches)
+            train.set_learning_rate(run, 1, step + 1)
+            train.train_step(run, images, labels)
+        if ranks.is_first:
+            report(images_per_s=clock.images_per_s, accuracy=accuracy(run, setting.tested))
+
+
+def accuracy(run: train.Run, count: int) -> float:
+    """Share of the first `count` test images that the network knows, in float32 as the peers test."""
+    test = read_test(run.options.test_dir)
+    run.network.eval()
+    with torch.inference_mode():
+        answers = torch.cat([run.network(prepare(images)).argmax(1) for images in test.images[:count].split(500)])
+    return float((answers == test.labels[:count]).float().mean())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""How long until 99 % of MNIST's test images are known, from the start of mpirun to its end, and how far the example is by then."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from pathlib import Path
+
+from bench import environments
+from bench.interleave import Contender, Metrics
+from bench.training import CODE, DATA, DDP, RANKS, SCRIPTS, mpirun, start, torchrun
+
+NAME = "Shoal, shipped script"
+TARGET = 0.99
+_TESTED = re.compile(r"test_accuracy=(\d\.\d+)")
+
+
+def shipped(seeds: int) -> Contender:
+    """The shipped script as it is, with its defaults; each run takes the next seed."""
+    python = environments.shipped("pytorch")
+    left = list(range(seeds, 0, -1))
+
+    def measure() -> Metrics:
+        seed = left.pop() if left else 1
+        return run_shipped(python, seed)
+
+    return Contender(NAME, measure)
+
+
+def run_shipped(python: Path, seed: int) -> Metrics:
+    """One run with two ranks under mpirun."""
+    with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
+        folders: list[str | Path] = ["--train-dir", DATA, "--test-dir", DATA, "--model-dir", f"{folder}/model"]
+        finished = start([*mpirun(python), CODE / "train.py", *folders, "--seed", str(seed), "--log-every", "1000"], RANKS, {})
+        found = json.loads(Path(folder, "model", "model.json").read_text())
+    accuracy = float(_TESTED.findall(finished.stdout)[-1])
+    return {"process_s": finished.wall_s, "accuracy": accuracy, "reached": float(accuracy >= TARGET), "world_size": found["world_size"]}
+
+
+def example(seconds: float) -> Contender:
+    """pytorch/examples with DDP over gloo, stopped after that many seconds of training: its accuracy then."""
+    command = [*torchrun(environments.peers()), SCRIPTS / "ddp.py", "--data", DATA, "--tested", "10000", "--seconds", str(seconds)]
+
+    def measure() -> Metrics:
+        finished = start(command, RANKS, {}, timeout_s=seconds + 120)
+        return {"process_s": finished.wall_s, **finished.result}
+
+    return Contender(DDP, measure)
