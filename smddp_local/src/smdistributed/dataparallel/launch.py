@@ -43,6 +43,8 @@ class LaunchEnvironment:
     """SMDDP_LOCAL_STRICT=1: refuse what AWS's library refuses."""
     optimize_sdp: bool
     """SMDATAPARALLEL_OPTIMIZE_SDP=true: AllGather instead of AllReduce under mpirun."""
+    transport: str = "mpi"
+    """SMDDP_LOCAL_TRANSPORT: what carries AllReduce under mpirun, mpi or gloo (to compare the two)."""
 
     @property
     def single_host(self) -> bool:
@@ -66,6 +68,7 @@ def read(environ: Mapping[str, str]) -> LaunchEnvironment:
         instance_type=_first(environ, "", "SAGEMAKER_INSTANCE_TYPE", "SM_CURRENT_INSTANCE_TYPE"),
         strict=environ.get("SMDDP_LOCAL_STRICT", "0") == "1",
         optimize_sdp=environ.get("SMDATAPARALLEL_OPTIMIZE_SDP", "").lower() == "true",
+        transport=_transport(environ),
     )
 
 
@@ -106,6 +109,13 @@ def _launcher(environ: Mapping[str, str]) -> Launcher:
     if "OMPI_COMM_WORLD_SIZE" in environ:
         return Launcher.MPIRUN
     return Launcher.TORCHRUN if "WORLD_SIZE" in environ else Launcher.NONE
+
+
+def _transport(environ: Mapping[str, str]) -> str:
+    chosen = environ.get("SMDDP_LOCAL_TRANSPORT") or "mpi"
+    if chosen not in ("mpi", "gloo"):
+        raise SMDDPConfigurationError(f"SMDDP_LOCAL_TRANSPORT={chosen}: there are mpi (the default under mpirun) and gloo")
+    return chosen
 
 
 def _first(environ: Mapping[str, str], default: str, *names: str) -> str:

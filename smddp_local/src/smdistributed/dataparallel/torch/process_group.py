@@ -1,4 +1,4 @@
-"""The process groups behind backend "smddp": plain gloo, and a strict one that has only what AWS's library documents.
+"""The process groups behind backend "smddp": gloo with MPI's AllReduce, and a strict one that has only what AWS's library documents.
 
 Source of the list: SageMaker developer guide, SMDDP FAQ ("all_reduce, broadcast, reduce, all_gather, barrier").
 """
@@ -16,6 +16,7 @@ from torch._C._distributed_c10d import ProcessGroupGloo
 
 from ..exceptions import SMDDPPerformanceWarning, SMDDPUnsupportedError
 from ..launch import LaunchEnvironment
+from .mpi_transport import MpiTransport, communicator
 
 # torch's names for the documented primitives, in all the forms its versions use.
 DOCUMENTED = (
@@ -53,14 +54,15 @@ def gloo(store: Any, rank: int, world_size: int, timeout: timedelta, *, loopback
     return ProcessGroupGloo(store, rank, world_size, options)
 
 
-class StrictProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
-    """Hands the documented collectives to gloo and refuses all others with SMDDPUnsupportedError."""
+class PlainProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
+    """Whatever gloo can do; under mpirun AllReduce goes over MPI."""
 
     def __init__(self, store: Any, rank: int, world_size: int, timeout: timedelta, environment: LaunchEnvironment) -> None:
         super().__init__(rank, world_size)  # type: ignore[call-arg, unused-ignore] # this overload lacks in torch's stubs
         self.environment = environment
-        self.first_api = False
         self.gloo = gloo(store, rank, world_size, timeout, loopback=environment.single_host)
+        found = communicator(environment)
+        self.transport = self.gloo if found is None else MpiTransport(found, self.gloo)
         # Collectives without a Python hook (functional ones, among others) go to the backend registered here.
         if hasattr(self, "_set_default_backend"):  # torch 2.3 neither has nor needs it
             self._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
@@ -69,6 +71,16 @@ class StrictProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore
     def getBackendName(self) -> str:  # noqa: N802 - torch's name
         """The name that torch prints."""
         return "smddp"
+
+    def allreduce(self, tensors: Any, opts: Any) -> Any:  # type: ignore[override, unused-ignore] # the form torch calls
+        """Reduce over all ranks, in place."""
+        return self.transport.allreduce(tensors, opts)
+
+
+class StrictProcessGroup(PlainProcessGroup):
+    """Hands the documented collectives on and refuses all others with SMDDPUnsupportedError."""
+
+    first_api = False
 
     def barrier(self, opts: Any) -> Any:  # type: ignore[override, unused-ignore] # the form torch calls
         """Wait for all ranks; AWS's library has no `device_ids`."""
@@ -81,7 +93,7 @@ def _allowed(name: str) -> Callable[..., Any]:
     def collective(self: StrictProcessGroup, *arguments: Any, **named: Any) -> Any:
         if name == "allreduce":
             _warn_if_not_accelerated(self.environment, arguments[0])
-        return getattr(self.gloo, name)(*arguments, **named)
+        return getattr(self.transport, name)(*arguments, **named)
 
     return collective
 

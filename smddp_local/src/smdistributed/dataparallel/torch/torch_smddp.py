@@ -1,4 +1,4 @@
-"""Importing this module registers the torch.distributed backend "smddp": gloo on CPU, restricted in strict mode.
+"""Importing this module registers the torch.distributed backend "smddp" for CPUs: gloo, and MPI for AllReduce under mpirun.
 
     import torch.distributed as dist
     import smdistributed.dataparallel.torch.torch_smddp
@@ -14,6 +14,7 @@ import gc
 import os
 import sys
 import time
+import weakref
 from datetime import timedelta
 from typing import Any
 
@@ -22,10 +23,11 @@ import torch.distributed as dist
 from .. import launch
 from ..exceptions import SMDDPConfigurationError, SMDDPUnsupportedError
 from ..instances import check_instance_type
-from .process_group import StrictProcessGroup, gloo
+from .process_group import PlainProcessGroup, StrictProcessGroup, gloo
 
 # gloo's threads need the interpreter's lock to let go of a finished collective's tensors; see _leave.
 SETTLE_S = 0.2
+_groups: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _check_launcher(environment: launch.LaunchEnvironment) -> None:
@@ -41,11 +43,23 @@ def _create(store: Any, rank: int, world_size: int, timeout: timedelta) -> Any:
     """Called by torch.distributed for the default group, and again by each new_group()."""
     environment = launch.read(os.environ)
     if not environment.strict:
-        return gloo(store, rank, world_size, timeout, loopback=environment.single_host)
+        return _create_plain(store, rank, world_size, timeout, environment)
     _check_launcher(environment)
     if dist.is_initialized():
         raise SMDDPUnsupportedError("smddp supports no process group but the default one: new_group() is refused")
-    return StrictProcessGroup(store, rank, world_size, timeout, environment)
+    return _remember(StrictProcessGroup(store, rank, world_size, timeout, environment))
+
+
+def _create_plain(store: Any, rank: int, world_size: int, timeout: timedelta, environment: launch.LaunchEnvironment) -> Any:
+    """The default group under mpirun has MPI; every other one is gloo alone."""
+    if environment.launcher is launch.Launcher.MPIRUN and not dist.is_initialized():
+        return _remember(PlainProcessGroup(store, rank, world_size, timeout, environment))
+    return _remember(gloo(store, rank, world_size, timeout, loopback=environment.single_host))
+
+
+def _remember(group: Any) -> Any:
+    _groups.add(group)
+    return group
 
 
 def _leave() -> None:
@@ -60,7 +74,8 @@ def _leave() -> None:
     if dist.is_initialized() and dist.get_backend() == "smddp" and getattr(sys, "last_type", None) is None:
         dist.destroy_process_group()
     gc.collect()
-    time.sleep(SETTLE_S)
+    if _groups:
+        time.sleep(SETTLE_S)
 
 
 def _register() -> None:
