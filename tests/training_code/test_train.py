@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,13 @@ from tests.training_code.conftest import GLOBAL_BATCH, STEPS, Trained
 from tests.training_code.training import CODE, EPOCH, PROGRESS, Job, accuracies, losses
 
 
-@pytest.fixture(scope="module", params=["mpirun", "torchrun"])
+@pytest.fixture(scope="module", params=["mpirun", "torchrun", "mpirun ddp"])
 def two_ranks(request: pytest.FixtureRequest, runtime: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """The same on two ranks; on CPUs they average their gradients as one message unless `--averaging ddp` asks for what GPUs get."""
+    launcher, _, averaging = request.param.partition(" ")
+    options = (*Job.options, "--averaging", averaging or "auto")
     strict = {"SMDDP_LOCAL_STRICT": "1", "SM_CURRENT_INSTANCE_TYPE": "ml.p4d.24xlarge"}
-    job = Job(runtime, dataset, tmp_path_factory.mktemp(request.param), launcher=request.param, ranks=2, environment=strict)
+    job = Job(runtime, dataset, tmp_path_factory.mktemp(launcher), launcher=launcher, ranks=2, environment=strict, options=options)
     return Trained(job, job.run())
 
 
@@ -79,6 +83,19 @@ def test_more_ranks_at_the_same_batch_per_rank_raise_the_learning_rate_linearly(
     job = Job(runtime, dataset, tmp_path, launcher="torchrun", ranks=2, options=options)
     rates = [float(match[5]) for match in PROGRESS.finditer(job.run().output)]
     assert max(rates) > 0.015
+
+
+def test_a_run_may_end_inside_of_an_epoch(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:
+    output = Job(runtime, dataset, tmp_path, options=("--epochs", "1.5", "--log-every", "1")).run().output
+    assert max(losses(output)) == (2, STEPS // 2)
+    assert len(accuracies(output)) == 2
+
+
+def test_training_on_a_cpu_does_not_import_the_compiler(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:
+    job = Job(runtime, dataset, tmp_path, options=("--epochs", "1"), environment={"PYTHONPROFILEIMPORTTIME": "1"})
+    imported = job.run().output
+    assert re.search(r"\| +torch$", imported, re.MULTILINE)
+    assert "torch._dynamo" not in imported
 
 
 def test_bf16_learns_too(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:

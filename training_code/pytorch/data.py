@@ -59,7 +59,9 @@ def read_idx(path: Path, magic: int, *, dimensions: int) -> torch.Tensor:
     """One idx file of unsigned bytes as a uint8 tensor; ValueError if it is missing, empty, truncated or another kind of file."""
     if not path.is_file():
         raise ValueError(f"{path} does not exist; the folder holds {_names(path.parent)}")
-    content = path.read_bytes()
+    content = bytearray(path.stat().st_size)
+    with path.open("rb") as file:
+        file.readinto(content)
     header_bytes = 4 * (1 + dimensions)
     if len(content) < header_bytes:
         raise ValueError(f"{path} is {'empty' if not content else 'truncated'}: {len(content)} bytes, the header alone has {header_bytes}")
@@ -71,10 +73,10 @@ def read_idx(path: Path, magic: int, *, dimensions: int) -> torch.Tensor:
         raise ValueError(f"{path} is {problem}: {len(content) - header_bytes} bytes for shape {tuple(shape)}")
     if not math.prod(shape):
         raise ValueError(f"{path} is empty: it holds 0 entries")
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=header_bytes).reshape(shape)
+    return torch.frombuffer(content, dtype=torch.uint8, offset=header_bytes).reshape(shape)
 
 
-def _hint(content: bytes) -> str:
+def _hint(content: bytearray) -> str:
     return " (it is gzip-compressed: unpack it first)" if content[:2] == b"\x1f\x8b" else ""
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import gc
 import importlib
 import importlib.util
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import cpu
 import torch
 import torch.distributed as dist
 
@@ -54,8 +54,12 @@ class Ranks:
         """Wait until every rank is here."""
         dist.barrier()
 
-    def wrap(self, network: torch.nn.Module) -> torch.nn.Module:
-        """The network with its gradients averaged over the ranks in backward()."""
+    def wrap(self, network: torch.nn.Module, averaging: str) -> torch.nn.Module:
+        """The network with its gradients averaged over the ranks in backward(). `averaging` is auto, ddp or flat."""
+        if averaging == "flat" or (averaging == "auto" and self.device.type == "cpu"):
+            if self.world_size > 1:
+                cpu.average_gradients(network, self.all_reduce, self.world_size)
+            return network
         devices = [self.device] if self.device.type == "cuda" else None
         return torch.nn.parallel.DistributedDataParallel(network, device_ids=devices, gradient_as_bucket_view=True)
 
@@ -68,7 +72,8 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
         importlib.import_module(SMDDP_MODULE)  # registers the backend; under mpirun the stand-in also sets RANK and its like
     local_rank, local_world_size = _local(environ)
     device = choose_device(local_rank)
-    share_cores(device, local_world_size, environ)
+    if device.type == "cpu":
+        cpu.tune_process(local_world_size, environ)
     _join(chosen, environ)
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size(), local_rank, chosen, device)
@@ -111,12 +116,6 @@ def choose_device(local_rank: int) -> torch.device:
         return torch.device("cpu")
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank)
-
-
-def share_cores(device: torch.device, local_world_size: int, environ: Mapping[str, str]) -> None:
-    """Give each rank of a host its share of the cores: ranks that each start a thread per core slow each other down."""
-    if device.type == "cpu" and "OMP_NUM_THREADS" not in environ:
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // local_world_size))
 
 
 def _join(backend: str, environ: Mapping[str, str]) -> None:

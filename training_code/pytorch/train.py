@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import checkpoint
+import cpu
 import fabric
 import torch
 from checkpoint import Position
@@ -40,13 +41,15 @@ SERVED_FILES = ("inference.py", "model.py")
 class Options:
     """A run, completely: two runs with equal options (but for folders) give equal models."""
 
-    epochs: int
+    epochs: float
     batch_size: int | None
     batch_size_per_rank: int | None
     learning_rate: float
     reference_batch_size: int
+    label_smoothing: float
     seed: int
     precision: str
+    averaging: str
     backend: str
     log_every: int
     checkpoint_every: int
@@ -74,14 +77,23 @@ class Options:
 def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
     """Command line first, then SageMaker's SM_* variables, then defaults."""
     parser = argparse.ArgumentParser(description="Train a digit classifier on MNIST.", allow_abbrev=False)
-    parser.add_argument("--epochs", type=_positive, default=2)
+    parser.add_argument("--epochs", type=_positive_share, default=2.0, help="may end inside of an epoch, like 1.5")
     batch = parser.add_mutually_exclusive_group()
     batch.add_argument("--batch-size", type=_positive, help="images per step over ALL ranks (default: the reference batch size)")
     batch.add_argument("--batch-size-per-rank", type=_positive, help="instead: images per step and rank")
     parser.add_argument("--learning-rate", type=float, default=0.01, help="peak rate at the reference batch size")
     parser.add_argument("--reference-batch-size", type=_positive, default=256, help="global batch the rate was chosen for")
+    parser.add_argument("--label-smoothing", type=float, default=0.1, help="share of the target spread over all classes, 0 to 1")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="bf16: faster, other numbers")
+    parser.add_argument(
+        "--precision", choices=("auto", "fp32", "bf16"), default="auto", help="auto: bf16 where the device computes in it, which is faster"
+    )
+    parser.add_argument(
+        "--averaging",
+        choices=("auto", "ddp", "flat"),
+        default="auto",
+        help="how gradients are averaged: by DistributedDataParallel, or as one message (auto: ddp on GPUs, flat on CPUs)",
+    )
     parser.add_argument("--backend", choices=("auto", "smddp", "nccl", "gloo"), default="auto")
     parser.add_argument("--log-every", type=_positive, default=20, help="steps between two lines of metrics")
     parser.add_argument("--checkpoint-every", type=_positive, default=100, help="steps between two checkpoints")
@@ -96,6 +108,13 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
 def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
+
+
+def _positive_share(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text} is not a positive number")
     return value
 
@@ -119,6 +138,8 @@ class Run:
     ranks: Ranks
     train: Digits
     test: Digits
+    precision: str
+    """fp32 or bf16: "auto" is decided."""
     network: torch.nn.Module
     parallel: torch.nn.Module
     """The network with its gradients averaged over the ranks; they share the weights."""
@@ -137,6 +158,15 @@ class Run:
         return len(self.train) // self.global_batch
 
     @property
+    def total_steps(self) -> int:
+        """Steps of the whole run."""
+        return max(1, round(self.options.epochs * self.steps_per_epoch))
+
+    def last_step(self, epoch: int) -> int:
+        """The last step of an epoch: the run may end inside of its last one."""
+        return min(self.steps_per_epoch, self.total_steps - (epoch - 1) * self.steps_per_epoch)
+
+    @property
     def identity(self) -> dict[str, Any]:
         """The settings that a checkpoint must share with the run that resumes from it; the number of ranks is not among them."""
         options = self.options
@@ -144,8 +174,9 @@ class Run:
             "epochs": options.epochs,
             "batch_size": self.global_batch,
             "learning_rate": options.peak_learning_rate(self.ranks.world_size),
+            "label_smoothing": options.label_smoothing,
             "seed": options.seed,
-            "precision": options.precision,
+            "precision": self.precision,
             "images": len(self.train),
         }
 
@@ -184,18 +215,27 @@ def set_up(options: Options, ranks: Ranks) -> Run:
     if batch > len(train_digits):
         raise ValueError(f"global batch size {batch} is larger than the training set ({len(train_digits)} images)")
     network = new_network(ranks.device)
-    optimizer = torch.optim.Adam(network.parameters(), lr=options.learning_rate, fused=_has_fused_adam(ranks.device))
+    adam = cpu.Adam if ranks.device.type == "cpu" else torch.optim.Adam
+    optimizer = adam(network.parameters(), lr=options.learning_rate, fused=_has_fused_adam(ranks.device))
     return Run(
         options=options,
         ranks=ranks,
         train=train_digits.to(ranks.device),
         test=test_digits.to(ranks.device),
+        precision=choose_precision(options.precision, ranks.device),
         network=network,
-        parallel=ranks.wrap(network),
+        parallel=ranks.wrap(network, options.averaging),
         optimizer=optimizer,
         stop=stop,
         started_at=time.monotonic(),
     )
+
+
+def choose_precision(wanted: str, device: torch.device) -> str:
+    """With "auto": bf16 where the device has instructions for it, else fp32."""
+    if wanted != "auto":
+        return wanted
+    return "bf16" if (torch.cuda.is_bf16_supported() if device.type == "cuda" else cpu.computes_bf16()) else "fp32"
 
 
 def _has_fused_adam(device: torch.device) -> bool:
@@ -218,7 +258,7 @@ def resume(run: Run) -> Position:
 def train(run: Run, position: Position) -> float | None:
     """Train from `position` to the end; the last test accuracy, or None if the job was asked to stop first."""
     accuracy = None
-    for epoch in range(position.epoch, run.options.epochs + 1):
+    for epoch in range(position.epoch, math.ceil(run.total_steps / run.steps_per_epoch) + 1):
         first_step = position.step if epoch == position.epoch else 0
         if not train_epoch(run, epoch, first_step):
             return None
@@ -233,7 +273,7 @@ def train_epoch(run: Run, epoch: int, first_step: int) -> bool:
     for step, (images, labels) in enumerate(batches(run, epoch, first_step), start=first_step + 1):
         set_learning_rate(run, epoch, step)
         loss = train_step(run, images, labels)
-        last = step == run.steps_per_epoch
+        last = step == run.last_step(epoch)
         checkpoint_due = last or step % run.options.checkpoint_every == 0
         if not checkpoint_due and step % run.options.log_every:
             continue
@@ -252,7 +292,7 @@ def batches(run: Run, epoch: int, first_step: int) -> Iterator[tuple[torch.Tenso
     """This rank's slice of each global batch of the epoch; the order depends on seed and epoch only, so it can be resumed."""
     order = torch.randperm(len(run.train), generator=torch.Generator().manual_seed(run.options.seed * 1_000_003 + epoch))
     share = run.global_batch // run.ranks.world_size
-    for step in range(first_step, run.steps_per_epoch):
+    for step in range(first_step, run.last_step(epoch)):
         start = step * run.global_batch + run.ranks.rank * share
         mine = order[start : start + share].to(run.ranks.device)
         yield run.train.images[mine], run.train.labels[mine]
@@ -261,19 +301,23 @@ def batches(run: Run, epoch: int, first_step: int) -> Iterator[tuple[torch.Tenso
 def train_step(run: Run, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Forward, backward (which averages the gradients over the ranks), update; this rank's mean loss."""
     run.optimizer.zero_grad(set_to_none=True)
-    with torch.autocast(run.ranks.device.type, dtype=torch.bfloat16, enabled=run.options.precision == "bf16"):
+    with autocast(run):
         logits = run.parallel(prepare(images))
-    loss = functional.cross_entropy(logits.float(), labels)
+    loss = functional.cross_entropy(logits.float(), labels, label_smoothing=run.options.label_smoothing)
     loss.backward()
     run.optimizer.step()
     return loss.detach()
 
 
+def autocast(run: Run) -> torch.autocast:
+    """Convolutions and products in the run's precision; weights, loss and optimizer stay float32."""
+    return torch.autocast(run.ranks.device.type, dtype=torch.bfloat16, enabled=run.precision == "bf16")
+
+
 def set_learning_rate(run: Run, epoch: int, step: int) -> None:
     """The rate of step `step` (from 1) of an epoch: a pure function of the position, so there is no scheduler to resume."""
     done = (epoch - 1) * run.steps_per_epoch + step - 1
-    total = run.options.epochs * run.steps_per_epoch
-    rate = one_cycle(done / total, run.options.peak_learning_rate(run.ranks.world_size))
+    rate = one_cycle(done / run.total_steps, run.options.peak_learning_rate(run.ranks.world_size))
     for group in run.optimizer.param_groups:
         group["lr"] = rate
 
@@ -316,9 +360,9 @@ def evaluate(run: Run, epoch: int) -> float:
     images = run.test.images[run.ranks.rank :: run.ranks.world_size]
     labels = run.test.labels[run.ranks.rank :: run.ranks.world_size]
     loss, correct = torch.zeros((), device=run.ranks.device), torch.zeros((), device=run.ranks.device)
-    with torch.inference_mode():
+    with torch.inference_mode(), autocast(run):
         for some_images, some_labels in zip(images.split(EVALUATION_BATCH), labels.split(EVALUATION_BATCH), strict=True):
-            logits = run.network(prepare(some_images))
+            logits = run.network(prepare(some_images)).float()
             loss += functional.cross_entropy(logits, some_labels, reduction="sum")
             correct += (logits.argmax(1) == some_labels).sum()
     loss_sum, correct_sum = run.ranks.sum(loss, correct)

@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import cpu
 import fabric
 import horovod.torch as hvd
 import torch
-from ranks import Ranks, choose_device, share_cores
+from ranks import Ranks, choose_device
 from train import Run, parse_options, resume, save_model, set_up, train
 
 
@@ -33,8 +34,9 @@ class HorovodRanks(Ranks):
         """Wait until every rank is here."""
         hvd.barrier()
 
-    def wrap(self, network: torch.nn.Module) -> torch.nn.Module:
+    def wrap(self, network: torch.nn.Module, averaging: str) -> torch.nn.Module:
         """The network itself: the optimizer averages the gradients, see `distribute`."""
+        del averaging
         return network
 
 
@@ -43,7 +45,8 @@ def joined(environ: Mapping[str, str]) -> Iterator[HorovodRanks]:
     """Be part of the job while the block runs: one rank per GPU, or per share of the cores."""
     hvd.init()
     device = choose_device(hvd.local_rank())
-    share_cores(device, hvd.local_size(), environ)
+    if device.type == "cpu":
+        cpu.tune_process(hvd.local_size(), environ)
     try:
         yield HorovodRanks(hvd.rank(), hvd.size(), hvd.local_rank(), "horovod", device)
     finally:

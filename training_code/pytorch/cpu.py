@@ -1,0 +1,96 @@
+"""What makes training faster on CPUs, and only there: called when the device is one, and without effect on what is computed.
+
+The figures are in docs/performance.md. On a GPU the allocator is CUDA's, DistributedDataParallel overlaps its messages with the
+backward pass, and none of this is wanted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import os
+from collections.abc import Callable, Mapping
+
+import torch
+
+# glibc's malloc.h
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
+KEPT_BYTES = 1 << 30
+GROWTH_BYTES = 64 << 20
+
+
+def tune_process(local_world_size: int, environ: Mapping[str, str]) -> None:
+    """Make this process fit for training on its share of the host's cores; OMP_NUM_THREADS overrides how many those are."""
+    keep_freed_memory()
+    leave_the_compiler_out()
+    if "OMP_NUM_THREADS" not in environ:  # ranks that each start a thread per core slow each other down
+        torch.set_num_threads(max(1, len(usable_cores()) // local_world_size))
+
+
+def usable_cores() -> list[int]:
+    """The cores that this process may run on."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+
+
+def keep_freed_memory() -> None:
+    """Let the allocator reuse big blocks; glibc hands them back to the kernel, which clears each page again for the next tensor."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):  # another C library
+        return
+    mallopt(M_MMAP_MAX, 0)
+    mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
+    mallopt(M_TOP_PAD, GROWTH_BYTES)
+
+
+def leave_the_compiler_out() -> None:
+    """Spare the second it takes to import torch's compiler.
+
+    Optimizers import it on first use, only to mark their methods as not to be compiled; nothing is compiled here. The mark
+    is a private attribute of torch (torch/_compile.py): where a version does not look for it, nothing changes.
+    """
+    for method in vars(torch.optim.Optimizer).values():
+        function = getattr(method, "__wrapped__", None)
+        if function is not None:
+            setattr(function, "__dynamo_disable", function)
+
+
+class Adam(torch.optim.Adam):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
+    """torch's Adam without the wrapper around step() that imports the compiler; the same arithmetic."""
+
+    step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
+
+
+def computes_bf16() -> bool:
+    """Whether the CPU has instructions for bfloat16 (AVX512-BF16 or AMX); elsewhere it is emulated and slow."""
+    has_avx = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    has_amx = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    return bool(has_avx() or has_amx())
+
+
+def average_gradients(network: torch.nn.Module, all_reduce: Callable[[torch.Tensor], None], world_size: int) -> None:
+    """Average the gradients over the ranks at the end of each backward(), as one message.
+
+    DistributedDataParallel does the same in buckets during the pass, which gains nothing where the core that would carry the
+    message is the one that computes, and imports torch's compiler.
+    """
+    parameters = list(network.parameters())
+    missing = len(parameters)
+
+    def ready(_parameter: torch.Tensor) -> None:
+        nonlocal missing
+        missing -= 1
+        if not missing:
+            missing = len(parameters)
+            _average([parameter.grad for parameter in parameters if parameter.grad is not None], all_reduce, world_size)
+
+    for parameter in parameters:
+        parameter.register_post_accumulate_grad_hook(ready)
+
+
+def _average(gradients: list[torch.Tensor], all_reduce: Callable[[torch.Tensor], None], world_size: int) -> None:
+    flat = torch.cat([gradient.flatten() for gradient in gradients])
+    all_reduce(flat)
+    flat /= world_size
+    for gradient, mean in zip(gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True):
+        gradient.copy_(mean.view(gradient.shape))
