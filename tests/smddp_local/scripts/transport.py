@@ -3,7 +3,9 @@
 import itertools
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import smdistributed.dataparallel.torch.torch_smddp  # noqa: F401
 import torch
@@ -11,20 +13,26 @@ import torch.distributed as dist
 
 TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.uint8, torch.int32, torch.int64)
 SIZES = (0, 1, 3, 1000, 65_537, 1_000_003)
-OPERATIONS = {"SUM": sum, "PRODUCT": lambda values: values[0] * values[1], "MIN": min, "MAX": max}
+Combine = Callable[[list[float]], float]
+OPERATIONS: dict[str, Combine] = {
+    "SUM": sum,
+    "PRODUCT": lambda values: values[0] * values[1],
+    "MIN": min,
+    "MAX": max,
+}
 
 dist.init_process_group(backend="smddp")
 rank = dist.get_rank()
-asked_of_gloo = []
+asked_of_gloo: list[str] = []
 
 
 class Counting:
     """gloo, and a note of each AllReduce that it is asked for."""
 
-    def __init__(self, gloo) -> None:
+    def __init__(self, gloo: Any) -> None:
         self.gloo = gloo
 
-    def allreduce(self, tensors, *options):
+    def allreduce(self, tensors: list[torch.Tensor], *options: Any) -> Any:
         asked_of_gloo.extend(str(tensor.dtype) for tensor in tensors)
         return self.gloo.allreduce(tensors, *options)
 
@@ -34,7 +42,7 @@ def filled(dtype: torch.dtype, size: int, of_rank: int) -> torch.Tensor:
     return (torch.arange(size) % 5 + 1 + of_rank).to(dtype)
 
 
-transport = getattr(dist.group.WORLD, "transport", None)
+transport: Any = getattr(dist.group.WORLD, "transport", None)
 if hasattr(transport, "_fallback"):
     transport._fallback = Counting(transport._fallback)
 
