@@ -42,7 +42,7 @@ class Length:
         return ["--warm-up", str(self.warm_up), "--steps", str(self.steps), "--tested", str(self.tested)]
 
 
-QUICK_LENGTH = Length(8, 40, 2000)
+QUICK_LENGTH = Length(5, 30, 1000)
 FULL_LENGTH = Length(20, 440, 10000)
 """Almost one epoch on two ranks, so that the accuracies say something."""
 
