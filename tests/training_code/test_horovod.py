@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def horovod(runtime: Runtime) -> Runtime:
     return HorovodRuntime(runtime.python)
 
 
-def new_job(runtime: Runtime, dataset: Path, folder: Path, options: tuple[str, ...] = ("--epochs", "2", "--log-every", "1")) -> Job:
+def new_job(runtime: Runtime, dataset: Path, folder: Path, options: Sequence[str] = Job.options) -> Job:
     return Job(runtime, dataset, folder, launcher="mpirun", ranks=2, options=options, script="train_horovod.py")
 
 
