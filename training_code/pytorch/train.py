@@ -77,13 +77,13 @@ class Options:
 def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
     """Command line first, then SageMaker's SM_* variables, then defaults."""
     parser = argparse.ArgumentParser(description="Train a digit classifier on MNIST.", allow_abbrev=False)
-    parser.add_argument("--epochs", type=_positive_share, default=2.0, help="may end inside of an epoch, like 1.5")
+    parser.add_argument("--epochs", type=_positive_number, default=2.0, help="may end inside of an epoch, like 1.5")
     batch = parser.add_mutually_exclusive_group()
     batch.add_argument("--batch-size", type=_positive, help="images per step over ALL ranks (default: the reference batch size)")
     batch.add_argument("--batch-size-per-rank", type=_positive, help="instead: images per step and rank")
     parser.add_argument("--learning-rate", type=float, default=0.01, help="peak rate at the reference batch size")
     parser.add_argument("--reference-batch-size", type=_positive, default=256, help="global batch the rate was chosen for")
-    parser.add_argument("--label-smoothing", type=float, default=0.1, help="share of the target spread over all classes, 0 to 1")
+    parser.add_argument("--label-smoothing", type=_share, default=0.1, help="share of the target spread over all classes, 0 to 1")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--precision", choices=("auto", "fp32", "bf16"), default="auto", help="auto: bf16 where the device computes in it, which is faster"
@@ -112,7 +112,14 @@ def _positive(text: str) -> int:
     return value
 
 
-def _positive_share(text: str) -> float:
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
+    return value
+
+
+def _positive_number(text: str) -> float:
     value = float(text)
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text} is not a positive number")
