@@ -21,7 +21,7 @@ class Consumer:
     environment: str
     account: str
     serving_role_arn: str
-    """The role that reads the archive when containers start there."""
+    """The roles that read archives when containers start there, as a pattern."""
 
 
 def consumers_of(environment: Environment, root: Path) -> tuple[Consumer, ...]:

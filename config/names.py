@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from config.settings import Environment
 
+SERVED_CHARACTERS = 6
+
 
 @dataclass(frozen=True)
 class Names:
@@ -83,8 +85,12 @@ class Names:
 
     @property
     def serving_role_arn(self) -> str:
-        """ARN of the role of the containers that serve the pinned release."""
-        return self.role_arn("serving")
+        """ARN of the roles of the containers that serve a release, as a pattern: each archive has its own (`serving_role`)."""
+        return self.role_arn(f"serving-{'?' * SERVED_CHARACTERS}")
+
+    def serving_role(self, served: str) -> str:
+        """The actor whose role reads the one archive of which `served`, SERVED_CHARACTERS long, is the mark."""
+        return f"serving-{served[:SERVED_CHARACTERS]}"
 
     @property
     def schedule_group(self) -> str:

@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from config.names import Names
+from config.names import SERVED_CHARACTERS, Names
 from config.release import Release
 from stacks.constructs.guard_rails import Place
 from stacks.constructs.sagemaker_role import SageMakerRole
 
-ACTOR = "serving"
 CAPTURED = "captured"
 """Prefix in the artifact bucket below which requests and answers are kept."""
 
@@ -34,7 +33,7 @@ class ServingRole(SageMakerRole):
             scope,
             f"{construct_id}{served}",
             names=names,
-            actor=f"{ACTOR}-{served}",
+            actor=names.serving_role(served),
             log_group="Endpoints",
             # SageMaker developer guide, "Cross-service confused deputy prevention": hosting sends no narrower ARN than this.
             source="*",
@@ -83,5 +82,5 @@ class ServingRole(SageMakerRole):
 
 
 def _digest(release: Release) -> str:
-    """Of what its role may do: the archive, whose key it is, and the image. Six characters: names of roles are short."""
-    return hashlib.sha256(f"{release.model_data_url} {release.account} {release.image_uri}".encode()).hexdigest()[:6]
+    """Of what its role may do: the archive, whose key it is, and the image. Names of roles are short, so the digest is."""
+    return hashlib.sha256(f"{release.model_data_url} {release.account} {release.image_uri}".encode()).hexdigest()[:SERVED_CHARACTERS]

@@ -45,7 +45,7 @@ def key_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.Poli
     conditions = {
         "StringEquals": {"kms:ViaService": f"s3.{names.environment.region}.amazonaws.com"},
         "StringLike": {"kms:EncryptionContext:aws:s3:arn": [bucket, f"{bucket}/{_ARCHIVES}"]},
-        "ArnEquals": {"aws:PrincipalArn": [each.serving_role_arn for each in consumers]},
+        "ArnLike": {"aws:PrincipalArn": [each.serving_role_arn for each in consumers]},
     }
     return [_statement("DecryptModelArchives", consumers, ["kms:Decrypt"], "*", conditions)] if consumers else []
 

@@ -27,7 +27,7 @@ def consumers(root: Path, sources: dict[str, str | None], **more: str) -> list[C
 def test_who_is_promoted_to_in_several_steps_consumes_what_the_first_trains(tmp_path: Path) -> None:
     found = consumers(tmp_path, {"dev": None, "staging": "dev", "prod": "staging"})
     assert [(each.environment, each.account) for each in found] == [("prod", ACCOUNTS["prod"]), ("staging", ACCOUNTS["staging"])]
-    assert found[0].serving_role_arn == "arn:aws:iam::333344445555:role/shoal-mnist-prod-us-east-1-serving"
+    assert found[0].serving_role_arn == "arn:aws:iam::333344445555:role/shoal-mnist-prod-us-east-1-serving-??????"
 
 
 def test_an_environment_of_the_same_account_needs_no_policy(tmp_path: Path) -> None:

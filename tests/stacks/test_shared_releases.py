@@ -19,7 +19,6 @@ from config.consumers import Consumer, consumers_of
 from config.loader import load_environment
 from config.names import Names
 from emulator.server import Emulator, Options
-from stacks.constructs.serving_role import ACTOR
 from stacks.data_stack import DataStack
 from tests.emulator.control.account import allow, eventually, trust
 from tests.stacks.conftest import ROOT
@@ -27,6 +26,7 @@ from tests.stacks.conftest import ROOT
 DEV, STAGING, PROD = (load_environment(name, ROOT) for name in ("dev", "staging", "prod"))
 NAMES = Names(DEV)
 ARTIFACTS, DATA = NAMES.bucket("artifacts"), NAMES.bucket("data")
+ACTOR = Names(PROD).serving_role("0a1b2c")
 ARCHIVE = "training/abcdefghijkl/pipelines-abcdefghijkl-Train-x/output/model.tar.gz"
 OTHERS = (
     "training/abcdefghijkl/pipelines-abcdefghijkl-Train-x/output/output.tar.gz",
@@ -165,7 +165,7 @@ def test_the_key_is_of_no_use_outside_the_bucket(accounts: Accounts) -> None:
 def test_a_consumer_makes_a_model_of_an_approved_version_and_cannot_judge_it(accounts: Accounts) -> None:
     sagemaker = accounts.role(PROD.account, "admin", "sagemaker")
     assert sagemaker.describe_model_package(ModelPackageName=VERSION)["ModelApprovalStatus"] == "Approved"
-    role = Names(PROD).serving_role_arn
+    role = Names(PROD).role_arn(ACTOR)
     made = sagemaker.create_model(ModelName="served", ExecutionRoleArn=role, Containers=[{"ModelPackageName": VERSION}])
     assert made["ModelArn"].split(":")[4] == PROD.account
     group = NAMES.arn("sagemaker", f"model-package-group/{NAMES.model_package_group}")
