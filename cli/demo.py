@@ -220,7 +220,7 @@ def _deploy(demo: Demo) -> None:
 
 
 def _destroy(demo: Demo) -> None:
-    Teardown(demo.target, demo.names, demo.report, LOCAL_POLL_S).destroy(demo.cdk)
+    Teardown(demo.target, demo.names, demo.report, LOCAL_POLL_S).destroy(demo.cdk).raise_if_left()
 
 
 def _upload(demo: Demo) -> None:

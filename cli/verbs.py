@@ -17,11 +17,10 @@ from cli.workspace import Session, Workspace
 from config.loader import load_environment, places
 from config.serving import timeout_s
 from lifecycle import dataset, invoke, serving
-from lifecycle.errors import LeftBehindError, NotFoundError, UsageError
+from lifecycle.errors import NotFoundError, UsageError
 from lifecycle.execution import Execution
 from lifecycle.flow import phase
 from lifecycle.follow import Follower
-from lifecycle.inventory import Owner, neighbours, of_environment
 from lifecycle.logs import LogTail, location_of
 from lifecycle.network_check import require_fit
 from lifecycle.teardown import is_bootstrapped, refuse_if_protected
@@ -226,10 +225,10 @@ def destroy(workspace: Workspace, environment: str, local: bool) -> None:
         with phase(f"synth {environment}", view):
             cdk.synth(environment)
         with phase(f"destroy {environment} in {session.target.description}", view):
-            teardown.destroy(cdk)
-        left = of_environment(session.target, Owner.of(session.names, others=neighbours(session.target, session.names)))
-    if left:
-        raise LeftBehindError(f"still there: {', '.join(map(str, left))}")
+            destroyed = teardown.destroy(cdk)
+    for line in destroyed.kept:
+        click.echo(f"kept on purpose: {line}")
+    destroyed.raise_if_left()
     click.echo(f"destroyed: nothing named {session.names.prefix} is left")
 
 

@@ -11,19 +11,21 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 from botocore.exceptions import ClientError
 
 from config.names import Names
 from config.settings import Environment
 from lifecycle import inventory
-from lifecycle.cdk import TOOLKIT_STACK, Cdk
-from lifecycle.errors import LeftBehindError, ProtectedError, error_code
+from lifecycle.cdk import TOOLKIT_STACK
+from lifecycle.errors import CommandError, LeftBehindError, LifecycleError, ProtectedError, error_code
 from lifecycle.events import Note, Report
 from lifecycle.execution import Pipeline
 from lifecycle.image import remove_parameters
 from lifecycle.report import made_by_steps
 from lifecycle.schedules import Schedules
+from lifecycle.stacks import Stacks
 from lifecycle.target import Target
 
 _STOP_TIMEOUT_S = 900.0
@@ -32,6 +34,29 @@ _ENDPOINT_TIMEOUT_S = 3900.0
 _FUNCTION_TIMEOUT_S = 910.0
 """A function runs at most 15 minutes."""
 _SERVING = ("endpoint", "endpoint config", "model")
+
+
+class DeletesStacks(Protocol):
+    """What `lifecycle.cdk.Cdk` does of a destruction."""
+
+    def destroy(self, target: Target, environment: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Destroyed:
+    """How a destruction went."""
+
+    kept: tuple[str, ...]
+    """What stays on purpose, a line each."""
+    left: tuple[inventory.Resource, ...]
+    """What could not be deleted."""
+    failure: LifecycleError | None
+
+    def raise_if_left(self) -> None:
+        """Raises LeftBehindError with everything that is still there and should not be."""
+        if self.left:
+            why = f"\n{self.failure}" if self.failure else ""
+            raise LeftBehindError(f"could not be deleted: {', '.join(map(str, self.left))}; run it again, it goes on where it was{why}")
 
 
 @dataclass(frozen=True)
@@ -43,16 +68,36 @@ class Teardown:
     report: Report
     poll_s: float
 
-    def destroy(self, cdk: Cdk) -> None:
-        """Everything, stacks included. Raises ProtectedError, before anything is touched, for a protected environment."""
+    def destroy(self, cdk: DeletesStacks) -> Destroyed:
+        """Everything, stacks included; may be interrupted anywhere and begun again, because it asks what is there.
+
+        Raises ProtectedError, before anything is touched, for a protected environment; LeftBehindError when executions do not stop or
+        endpoints do not go, because stacks with their roles must outlive them.
+        """
         refuse_if_protected(self.names.environment)
         self.pause_schedules()
         self.stop_executions()
         self.remove_endpoints()
         self.remove_unpinned_serving()
-        cdk.destroy(self.target, self.names.environment.name)
+        stacks = Stacks(self.target, self.names, self.report, self.poll_s)
+        kept = stacks.kept_on_purpose()
+        stacks.wait_for_interfaces()
+        failure = self._delete_stacks(cdk, stacks)
         self.remove_log_groups()
         remove_parameters(self.target, self.names.image_parameters)
+        owner = inventory.Owner.of(self.names, others=inventory.neighbours(self.target, self.names))
+        return Destroyed(tuple(kept), inventory.of_environment(self.target, owner), failure)
+
+    def _delete_stacks(self, cdk: DeletesStacks, stacks: Stacks) -> LifecycleError | None:
+        """How `cdk destroy` failed, if that still matters: what it left is tried once more, one by one."""
+        try:
+            cdk.destroy(self.target, self.names.environment.name)
+        except CommandError as error:
+            self.report(Note(f"{str(error).splitlines()[0]}; deleting what is left one by one"))
+            stacks.delete_rest()
+            return error if stacks.left() else None
+        stacks.delete_rest()
+        return None
 
     def pause_schedules(self) -> None:
         """Lets no schedule start an execution while the others are stopped and removed."""
