@@ -32,6 +32,9 @@ _PARAMETERS = Listing(
     "PipelineParameters", "Parameter", "Name", created="_position", default_order="Ascending", also=frozenset({"PipelineExecutionArn"})
 )
 
+MOST_AT_ONCE = 20
+"""Concurrent pipeline executions of an account (SageMaker developer guide, quotas)."""
+
 
 class Executions:
     """The executions of the account's pipelines."""
@@ -51,7 +54,15 @@ class Executions:
             for each in self._core.store.all(KIND):
                 if each["_token"] == request["ClientRequestToken"] and each["PipelineArn"] == pipeline["PipelineArn"]:
                     return {"PipelineExecutionArn": each["PipelineExecutionArn"]}
+            self._check_quota()
             return self._start(request, pipeline)
+
+    def _check_quota(self) -> None:
+        """ResourceLimitExceeded, which the API reference lists for StartPipelineExecution; the words are ours."""
+        alive = sum(each["PipelineExecutionStatus"] not in records.TERMINAL for each in self._core.store.all(KIND))
+        if alive >= MOST_AT_ONCE:
+            said = f"The account-level limit of concurrent pipeline executions is {MOST_AT_ONCE}, and {alive} are running. Start it later."
+            raise AwsError("ResourceLimitExceeded", said)
 
     def _start(self, request: Document, pipeline: Document) -> Document:
         definition = parse(pipeline["PipelineDefinition"])
