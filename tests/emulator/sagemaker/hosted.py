@@ -15,7 +15,7 @@ from typing import Any
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from tests.emulator.sagemaker.account import INFERENCE_IMAGE, PROGRAMS, Account, archive, until
+from tests.emulator.sagemaker.account import INFERENCE_IMAGE, PROGRAMS, Account, archive, command_lines, until
 
 ENVIRONMENT = {"SAGEMAKER_PROGRAM": "inference.py", "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code"}
 CODE = (PROGRAMS / "inference.py").read_bytes()
@@ -107,6 +107,11 @@ def _call(client: Any, name: str, calls: Calls, body: bytes = ONE) -> None:
         calls.factors[json.loads(answer["Body"].read())["y"]] += 1
     except ClientError as failed:
         calls.failed.append(str(failed))
+
+
+def servers_of(endpoint: str) -> list[str]:
+    """The command lines of an endpoint's server processes: each names the folder of its container."""
+    return [line for line in command_lines() if f"/endpoint-{endpoint}-" in line]
 
 
 def guarded(routing: dict[str, Any], *alarms: str, termination_s: int = 0, timeout_s: int = 3600) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -11,9 +12,21 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from emulator.server import Emulator
 from tests.emulator.sagemaker.account import Account, until
-from tests.emulator.sagemaker.hosted import alarm, call_many, calling, configure, deploy, guarded, invoke, model_of, percent, settled
+from tests.emulator.sagemaker.hosted import (
+    Calls,
+    alarm,
+    call_many,
+    calling,
+    configure,
+    deploy,
+    guarded,
+    invoke,
+    model_of,
+    percent,
+    servers_of,
+    settled,
+)
 
 ENDPOINT = "guarded"
 BLUE, GREEN = 3.0, 5.0
@@ -21,17 +34,17 @@ CANARY = {"Type": "CANARY", "CanarySize": percent(30), "WaitIntervalInSeconds": 
 
 
 @pytest.fixture(scope="module")
-def blue(account: Account, emulator: Emulator) -> Iterator[str]:
+def blue(account: Account) -> Iterator[str]:
     """An endpoint that multiplies by 3, and a good next model, `green`, that multiplies by 5. Its processes go with it."""
-    before = set(emulator.registry.alive())
     deploy(account, ENDPOINT, model_of("3"))
     configure(account, "green", model_of("5"))
     assert settled(account, ENDPOINT)["EndpointStatus"] == "InService"
+    assert servers_of(ENDPOINT)
     yield ENDPOINT
     until(lambda: account.sagemaker.describe_endpoint(EndpointName=ENDPOINT), lambda each: each["EndpointStatus"] == "InService")
     account.sagemaker.delete_endpoint(EndpointName=ENDPOINT)
     until(lambda: account.sagemaker.list_endpoints(NameContains=ENDPOINT)["Endpoints"], lambda found: not found)
-    until(lambda: set(emulator.registry.alive()) - before, lambda left: not left)
+    until(lambda: servers_of(ENDPOINT), lambda left: not left)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -67,16 +80,16 @@ def share_is(found: int, of: int, wanted: float) -> bool:
     return abs(found - of * wanted) <= 5 * math.sqrt(of * wanted * (1 - wanted))
 
 
-def while_baking(account: Account, share: float) -> Counter[float]:
-    """How often each factor answered while the new fleet baked with `share`; a batch in which that ended does not count."""
+def while_baking(account: Account, share: float, calls: Calls) -> Counter[float]:
+    """How often each factor answered `calls` while the new fleet baked with `share`."""
+    now, before = stage(account, "Baking"), Counter(calls.factors)
     counted: Counter[float] = Counter()
-    now = stage(account, "Baking")
     while now.get("VariantStatus", [{}])[0].get("Status") == "Baking" and now["CurrentWeight"] == pytest.approx(share):
-        batch = call_many(account, ENDPOINT, 50)
-        assert batch.failed == []
+        time.sleep(0.1)
+        answered = Counter(calls.factors)
         now = pending(account)
         if now.get("CurrentWeight") == pytest.approx(share):
-            counted += batch.factors
+            counted = answered - before
     return counted
 
 
@@ -99,12 +112,12 @@ def back(account: Account) -> None:
 
 
 def test_a_canary_gets_its_share_then_everything_and_no_invocation_fails(account: Account, blue: str) -> None:
-    with calling(account, blue) as calls:
-        update(account, "green", guarded(CANARY))
+    with calling(account, blue, at_once=4) as calls:
+        update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 1440}))
         stage(account, "Baking")
         with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
             account.sagemaker.delete_endpoint(EndpointName=blue)
-        measured = while_baking(account, 0.3)
+        measured = while_baking(account, 0.3, calls)
         assert settled(account, blue)["EndpointConfigName"] == "green"
     assert measured.total() >= 100
     assert share_is(measured[GREEN], measured.total(), 0.3), measured

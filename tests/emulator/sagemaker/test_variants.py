@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from emulator.server import Emulator
 from tests.emulator.sagemaker.account import BUCKET, Account, until
-from tests.emulator.sagemaker.hosted import GOOD_MODEL, call_many, configure, invoke, model_of, settled
+from tests.emulator.sagemaker.hosted import GOOD_MODEL, call_many, configure, invoke, model_of, servers_of, settled
 from tests.emulator.sagemaker.test_deployments import share_is
 
 TWO = "two-variants"
@@ -47,9 +47,8 @@ def change(account: Account, **wanted: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def two(account: Account, emulator: Emulator) -> Iterator[str]:
+def two(account: Account) -> Iterator[str]:
     """An endpoint with two variants, and whose answers are captured."""
-    before = set(emulator.registry.alive())
     configure(account, "three", model_of("3"))
     configure(account, "five", model_of("5"))
     configure_two(account, TWO, DataCaptureConfig=CAPTURE)
@@ -57,7 +56,7 @@ def two(account: Account, emulator: Emulator) -> Iterator[str]:
     assert settled(account, TWO)["EndpointStatus"] == "InService"
     yield TWO
     account.sagemaker.delete_endpoint(EndpointName=TWO)
-    until(lambda: set(emulator.registry.alive()) - before, lambda left: not left)
+    until(lambda: servers_of(TWO), lambda left: not left)
 
 
 def test_invocations_go_to_the_variants_by_their_weights(account: Account, two: str) -> None:
