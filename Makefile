@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
 RUN := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help python install install-tests demo test check synth examples fuzz lint bench bench-quick bench-gpu lock clean
+.PHONY: help python install install-tests demo test chaos check synth examples fuzz lint bench bench-quick bench-gpu lock clean
 
 help: ## Lists what can be made.
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -24,6 +24,10 @@ demo: python ## Runs the main job on this machine: deploy, train, evaluate, regi
 test: python ## Runs every gate.
 	@$(PYTHON) tools/install.py tests runtimes
 	@$(RUN) tools/gates.py
+
+chaos: python ## Attacks the pipeline with every fault there is, and looks whether anything is left; CASE=name runs one.
+	@$(PYTHON) tools/install.py tests runtimes
+	@$(RUN) -m tools.loopback $(RUN) -m tests.chaos $(if $(CASE),'$(CASE)',--report)
 
 check: install ## Validates every environment file.
 	@.venv/bin/shoal check

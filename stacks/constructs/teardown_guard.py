@@ -104,7 +104,7 @@ def allow_deletion(role: ActorRole, names: Names) -> None:
         "SeeExecutions",
         ["sagemaker:DescribePipelineExecution"],
         on=[f"{names.pipeline_arn}/execution/*"],
-        because="Executions of this one pipeline: what runs is left alone.",
+        because="Executions of this one pipeline.",
     )
     role.allow(
         "ListByName",

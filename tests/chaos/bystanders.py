@@ -1,0 +1,114 @@
+"""What no teardown may touch: the endpoint that serves, and an execution that still runs, with an endpoint older than its time to live."""
+
+from __future__ import annotations
+
+import copy
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.chaos.world import World
+
+_LIMIT_S = 180.0
+_POLL_S = 0.2
+
+
+@dataclass
+class Bystanders:
+    """They are there before the first case and watched after each."""
+
+    world: World
+    execution: str
+    before: dict[str, Any]
+
+    @classmethod
+    def settle(cls, world: World) -> Bystanders:
+        """Start an execution that waits with its endpoint in service, and a serving endpoint with the same model."""
+        sagemaker = world.client("sagemaker")
+        with world.redefined(_waiting(world.definition)):
+            arn = sagemaker.start_pipeline_execution(PipelineName=world.names.pipeline)["PipelineExecutionArn"]
+        waiting = cls(world, arn, {})
+        waiting._until("InService", f"{world.names.pipeline}-{waiting.id}")
+        config = sagemaker.describe_endpoint(EndpointName=f"{world.names.pipeline}-{waiting.id}")["EndpointConfigName"]
+        (variant,) = sagemaker.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
+        name = world.names.serving_endpoint
+        model = sagemaker.describe_model(ModelName=variant["ModelName"])
+        tags = [{"Key": "shoal:pipeline", "Value": world.names.pipeline}]
+        sagemaker.create_model(
+            ModelName=name, PrimaryContainer=model["PrimaryContainer"], ExecutionRoleArn=model["ExecutionRoleArn"], Tags=tags
+        )
+        sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[{**variant, "ModelName": name}], Tags=tags)
+        sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name, Tags=tags)
+        waiting._until("InService", name)
+        waiting.before = waiting._look()
+        return waiting
+
+    @property
+    def id(self) -> str:
+        return self.execution.rpartition("/")[2]
+
+    def _steps(self) -> list[tuple[str, str]]:
+        found = self.world.client("sagemaker").list_pipeline_execution_steps(PipelineExecutionArn=self.execution)["PipelineExecutionSteps"]
+        return [(each["StepName"], each.get("FailureReason", each["StepStatus"])) for each in found]
+
+    def _look(self) -> dict[str, Any]:
+        sagemaker = self.world.client("sagemaker")
+        status = sagemaker.describe_pipeline_execution(PipelineExecutionArn=self.execution)["PipelineExecutionStatus"]
+        assert status == "Executing", f"the bystander is {status}: {self._steps()}"
+        found: dict[str, Any] = {"execution": status}
+        for name in (self.world.names.serving_endpoint, f"{self.world.names.pipeline}-{self.id}"):
+            endpoint = sagemaker.describe_endpoint(EndpointName=name)
+            found[name] = (endpoint["EndpointStatus"], endpoint["CreationTime"], endpoint["LastModifiedTime"])
+            config = sagemaker.describe_endpoint_config(EndpointConfigName=endpoint["EndpointConfigName"])
+            found[f"model of {name}"] = sagemaker.describe_model(ModelName=config["ProductionVariants"][0]["ModelName"])["CreationTime"]
+        return found
+
+    def disturbed(self) -> list[str]:
+        """What is not as it was."""
+        now = self._look()
+        return [f"a bystander was touched: {key} was {was}, is {now.get(key)}" for key, was in self.before.items() if was != now.get(key)]
+
+    def leave(self) -> list[str]:
+        """Stop the execution, which teardown must clean up then, and remove what serves; what is left of them."""
+        from tests.chaos.rig import left_in_the_account
+
+        sagemaker = self.world.client("sagemaker")
+        sagemaker.stop_pipeline_execution(PipelineExecutionArn=self.execution)
+        deadline = time.monotonic() + _LIMIT_S
+        while (left := left_in_the_account(sagemaker, self.id)) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        name = self.world.names.serving_endpoint
+        sagemaker.delete_endpoint(EndpointName=name)
+        sagemaker.delete_endpoint_config(EndpointConfigName=name)
+        sagemaker.delete_model(ModelName=name)
+        while name in [each["EndpointName"] for each in sagemaker.list_endpoints()["Endpoints"]] and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        return [f"of a stopped bystander there is {each}" for each in left]
+
+    def _until(self, status: str, endpoint: str) -> None:
+        deadline = time.monotonic() + _LIMIT_S
+        sagemaker = self.world.client("sagemaker")
+        while True:
+            found = [each for each in sagemaker.list_endpoints(NameContains=endpoint)["Endpoints"] if each["EndpointName"] == endpoint]
+            if found and found[0]["EndpointStatus"] == status:
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{endpoint} is {found}: {self._steps()}")
+            time.sleep(_POLL_S)
+
+
+def _waiting(definition: dict[str, Any]) -> dict[str, Any]:
+    """The definition with a job between the endpoint and the smoke test that waits until it is stopped."""
+    changed = copy.deepcopy(definition)
+    evaluate = next(each for each in changed["Steps"] if each["Name"] == "Evaluate")
+    gate = next(each for each in changed["Steps"] if each["Name"] == "AccuracyGate")
+    kept = ("RoleArn", "ProcessingResources", "ProcessingOutputConfig", "StoppingCondition", "NetworkConfig", "Tags")
+    arguments = {key: evaluate["Arguments"][key] for key in kept}
+    image = evaluate["Arguments"]["AppSpecification"]["ImageUri"]
+    arguments["AppSpecification"] = {"ImageUri": image, "ContainerEntrypoint": ["sleep", "36000"]}
+    branch = gate["Arguments"]["IfSteps"]
+    position = [each["Name"] for each in branch].index("SmokeTest")
+    branch[position]["DependsOn"] = ["Wait"]
+    branch.insert(position, {"Name": "Wait", "Type": "Processing", "Arguments": arguments, "DependsOn": ["CreateEndpoint"]})
+    return changed

@@ -1,0 +1,124 @@
+"""The emulator itself is killed with SIGKILL while a step runs, and started again (or cleaned up after) with the same state directory.
+
+Its account is in its memory and is lost; AWS has nothing like that. What must hold: no process, port, lock or temporary file outlives
+the next start or `down`, nothing of the old account is in the new one, and the same stacks deploy into it and an execution succeeds.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.chaos.rig import TERMINAL, Result, variant
+from tests.chaos.world import World
+
+_LIMIT_S = 240.0
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Crash:
+    """While `step` runs, held there by our script or by a frozen function; afterwards a new emulator, or `emulator down`."""
+
+    step: str
+    script: str = "none"
+    frozen: str = ""
+    then: str = "restarted"
+
+    @property
+    def name(self) -> str:
+        return f"emulator-killed-during-{self.step}-{self.then}"
+
+    @property
+    def seed(self) -> int:
+        return zlib.crc32(self.name.encode())
+
+
+def crashes() -> list[Crash]:
+    """Every step that has a process, and both ways to go on."""
+    moments = [
+        ("Train", "Train:hangs", ""),
+        ("Evaluate", "Evaluate:hangs", ""),
+        ("CreateEndpoint", "CreateEndpoint:hangs", ""),
+        ("SmokeTest", "none", "*-smoke-test"),
+        ("Teardown", "none", "*-teardown"),
+        ("nothing", "none", ""),
+    ]
+    return [Crash(step, script, frozen, then) for step, script, frozen in moments for then in ("restarted", "cleaned")]
+
+
+def run(world: World, chosen: Sequence[Crash], say: Callable[[Result], None]) -> list[Result]:
+    """One after the other, in a world that has been started; it is deployed anew for each. Afterwards it runs."""
+    results = []
+    for crash in chosen:
+        result = Result(crash.name)
+        begun = time.monotonic()
+        try:
+            world.deploy()
+            _go_on_until(world, crash)
+            world.kill()
+            ended = time.monotonic()
+            result.status = "ended by itself" if not world.processes(str(world.state)) else "ended by the next start"
+            result.seconds = ended - begun
+            if crash.then == "cleaned":
+                world.clean_up()
+                result.left = [*world.left(), *([str(world.state)] if world.state.exists() else [])]
+            old = world.endpoint
+            world.start()
+            result.problems += _not_new(world)
+            if crash.then == "restarted":
+                result.left = world.left_of(old)
+            result.cleaned_s = time.monotonic() - ended
+        except Exception as error:  # noqa: BLE001 - a rig that fails is a case that failed
+            result.problems.append(f"{type(error).__name__}: {error}")
+        results.append(result)
+        say(result)
+    return results
+
+
+def _go_on_until(world: World, crash: Crash) -> None:
+    """Start an execution and wait for the moment of the crash; with nothing to crash in, for its success."""
+    label = f"{crash.name}-{time.time_ns():x}"[:82]
+    if crash.frozen:
+        world.fault(seam="function", do="freeze", name=crash.frozen, execution=label, seconds=0.05, times=1)
+    with world.redefined(variant(world.definition, "completed")):
+        arn = world.client("sagemaker").start_pipeline_execution(
+            PipelineName=world.names.pipeline,
+            PipelineExecutionDisplayName=label,
+            PipelineParameters=[{"Name": "Fault", "Value": crash.script}],
+        )["PipelineExecutionArn"]
+    deadline = time.monotonic() + _LIMIT_S
+    while not _there(world, arn, crash, label):
+        assert time.monotonic() < deadline, f"{crash.step} never began"
+        time.sleep(_POLL_S)
+    time.sleep(random.Random(crash.seed).uniform(0.0, 2.0))
+
+
+def _there(world: World, arn: str, crash: Crash, label: str) -> bool:
+    sagemaker = world.client("sagemaker")
+    status = sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)["PipelineExecutionStatus"]
+    steps = sagemaker.list_pipeline_execution_steps(PipelineExecutionArn=arn)["PipelineExecutionSteps"]
+    if crash.step == "nothing":
+        assert status not in TERMINAL or status == "Succeeded", f"{status}: {[each.get('FailureReason') for each in steps]}"
+        return bool(status in TERMINAL)
+    assert status not in TERMINAL, f"{status} before {crash.step}: {[each.get('FailureReason') for each in steps]}"
+    if crash.frozen:
+        return bool(world.happened(label))
+    return any(each["StepName"] == crash.step and each["StepStatus"] == "Executing" for each in steps)
+
+
+def _not_new(world: World) -> Iterator[str]:
+    """What a new account must not have."""
+    sagemaker: Any = world.client("sagemaker")
+    for operation, key in (
+        ("list_pipelines", "PipelineSummaries"),
+        ("list_endpoints", "Endpoints"),
+        ("list_models", "Models"),
+        ("list_training_jobs", "TrainingJobSummaries"),
+    ):
+        if found := getattr(sagemaker, operation)()[key]:
+            yield f"the new account has {key}: {found}"

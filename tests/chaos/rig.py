@@ -1,0 +1,201 @@
+"""Runs cases in a world, several at once, and judges each by the invariant: the documented status, nothing left, nobody else touched."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from tests.chaos.bystanders import Bystanders
+from tests.chaos.cases import Case
+from tests.chaos.world import World
+
+TERMINAL = {"Succeeded", "Failed", "Stopped", "CompletedWithFailures"}
+END_LIMIT_S = 240.0
+CLEAN_LIMIT_S = 120.0
+"""How long a case may take to be clean on a busy machine; the time it took is in the report."""
+_POLL_S = 0.15
+
+
+@dataclass
+class Result:
+    """How a case came out. It survived when there is no problem."""
+
+    name: str
+    status: str = ""
+    seconds: float = 0.0
+    """From the start of the execution to its end."""
+    cleaned_s: float = 0.0
+    """From its end until nothing of it was left."""
+    problems: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    """What was left behind, as kind/name or process."""
+
+    @property
+    def survived(self) -> bool:
+        return not self.problems and not self.left
+
+
+def run(
+    world: World, chosen: Sequence[Case], at_once: int, say: Callable[[Result], None], clean_limit_s: float = CLEAN_LIMIT_S
+) -> list[Result]:
+    """Run cases in their order, `at_once` at a time; the global switches are turned when nothing runs."""
+    results: list[Result] = []
+    bystanders = Bystanders.settle(world)
+    for (rule, sweeper), group in groupby(chosen, key=lambda case: (case.circumstance.rule, case.circumstance.sweeper)):
+        world.layers(rule=rule, sweeper=sweeper)
+        with ThreadPoolExecutor(at_once) as pool:
+            for result in pool.map(lambda case: run_case(world, case, bystanders, clean_limit_s), list(group)):
+                results.append(result)
+                say(result)
+    world.layers(rule=True, sweeper=True)
+    last = Result("bystanders")
+    last.problems = bystanders.leave()
+    if not last.survived:
+        results.append(last)
+        say(last)
+    return results
+
+
+def run_case(world: World, case: Case, bystanders: Bystanders, clean_limit_s: float) -> Result:
+    """One execution under its faults, from its start until nothing of it is left."""
+    result = Result(case.name)
+    try:
+        _Run(world, case, result, clean_limit_s).go()
+        result.problems += bystanders.disturbed()
+    except Exception as error:  # noqa: BLE001 - a rig that fails is a case that failed
+        result.problems.append(f"{type(error).__name__}: {error}")
+    return result
+
+
+@dataclass
+class _Run:
+    world: World
+    case: Case
+    result: Result
+    clean_limit_s: float
+
+    def go(self) -> None:
+        self._label = f"{self.case.name}-{time.time_ns():x}"[:82]
+        for rule in self.case.rules:
+            self.world.fault(**rule, execution=self._label)
+        self._sagemaker = self.world.client("sagemaker")
+        begun = time.monotonic()
+        self._start()
+        self._disturb()
+        self.result.status = self._ended()
+        ended = time.monotonic()
+        self.result.seconds = ended - begun
+        self.result.left = self._left_in_the_end()
+        self.result.cleaned_s = time.monotonic() - ended
+        self.result.problems += self._judged()
+
+    def _start(self) -> None:
+        trouble = self.case.trouble
+        definition = variant(self.world.definition, self.case.circumstance.step, trouble.max_runtime_s)
+        with self.world.redefined(definition):
+            self._arn = self._sagemaker.start_pipeline_execution(
+                PipelineName=self.world.names.pipeline,
+                PipelineExecutionDisplayName=self._label,
+                PipelineParameters=[{"Name": "Fault", "Value": trouble.script}],
+            )["PipelineExecutionArn"]
+        self._id = self._arn.rpartition("/")[2]
+
+    def _disturb(self) -> None:
+        if self.case.trouble.stop_at and self._reached(self.case.trouble.stop_at):
+            time.sleep(random.Random(self.case.seed).uniform(0.1, 1.2))
+            self._sagemaker.stop_pipeline_execution(PipelineExecutionArn=self._arn)
+        if self.case.circumstance.early_event:
+            self._reached("SmokeTest")
+            detail = {"pipelineExecutionArn": self._arn, "currentPipelineExecutionStatus": "Failed"}
+            body = json.dumps({"source": "aws.sagemaker", "detail": detail})
+            self.world.client("sqs").send_message(QueueUrl=self.world.queue_url(), MessageBody=body)
+
+    def _reached(self, step: str) -> bool:
+        """Whether the step is executing now; False when the execution ended without."""
+        deadline = time.monotonic() + END_LIMIT_S
+        while time.monotonic() < deadline:
+            if any(each["StepName"] == step and each["StepStatus"] == "Executing" for each in self._steps()):
+                return True
+            if self._status() in TERMINAL:
+                return False
+            time.sleep(_POLL_S)
+        raise TimeoutError(f"{step} never began")
+
+    def _status(self) -> str:
+        return str(self._sagemaker.describe_pipeline_execution(PipelineExecutionArn=self._arn)["PipelineExecutionStatus"])
+
+    def _steps(self) -> list[dict[str, Any]]:
+        return list(self._sagemaker.list_pipeline_execution_steps(PipelineExecutionArn=self._arn)["PipelineExecutionSteps"])
+
+    def _ended(self) -> str:
+        deadline = time.monotonic() + END_LIMIT_S
+        while (status := self._status()) not in TERMINAL:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"execution {self._id} is still {status}")
+            time.sleep(_POLL_S)
+        return status
+
+    def _left_in_the_end(self) -> list[str]:
+        deadline = time.monotonic() + self.clean_limit_s
+        while (left := [*left_in_the_account(self._sagemaker, self._id), *self.world.processes(self._id)]) and time.monotonic() < deadline:
+            time.sleep(_POLL_S * 3)
+        return left
+
+    def _judged(self) -> Iterator[str]:
+        if self.result.status != self.case.status:
+            told = {each["StepName"]: each.get("FailureReason", each["StepStatus"]) for each in self._steps()}
+            yield f"the execution ended {self.result.status}, documented is {self.case.status}: {told}"
+        few, many = self.case.trouble.packages
+        packages = self._packages()
+        if not few <= len(packages) <= many:
+            yield f"{len(packages)} packages registered, {few} to {many} expected"
+        expected = {(rule["seam"], rule["do"]) for rule in self.case.rules}
+        happened = {(each["seam"], each["do"]) for each in self.world.happened(self._label)}
+        if missing := expected - happened:
+            yield f"the fault never happened: {sorted(missing)}"
+
+    def _packages(self) -> list[str]:
+        group = self.world.names.model_package_group
+        pages = self._sagemaker.get_paginator("list_model_packages").paginate(ModelPackageGroupName=group)
+        arns = [each["ModelPackageArn"] for page in pages for each in page["ModelPackageSummaryList"]]
+        found = [self._sagemaker.describe_model_package(ModelPackageName=arn) for arn in arns]
+        return [each["ModelPackageArn"] for each in found if each["CustomerMetadataProperties"]["execution_id"] == self._id]
+
+
+def left_in_the_account(sagemaker: Any, execution_id: str) -> list[str]:
+    """Endpoints, configurations and models with the execution's id in their names, as kind/name."""
+    found = [f"endpoint/{each['EndpointName']}" for each in sagemaker.list_endpoints(NameContains=execution_id)["Endpoints"]]
+    configs = sagemaker.list_endpoint_configs(NameContains=execution_id)["EndpointConfigs"]
+    found += [f"endpoint-config/{each['EndpointConfigName']}" for each in configs]
+    return found + [f"model/{each['ModelName']}" for each in sagemaker.list_models(NameContains=execution_id)["Models"]]
+
+
+def variant(definition: dict[str, Any], step: str, max_runtime_s: int | None = None) -> dict[str, Any]:
+    """The deployed definition with another Teardown step, pauses of a second between attempts, and perhaps a shorter limit for jobs."""
+    changed = copy.deepcopy(definition)
+    for each in all_steps(changed["Steps"]):
+        for policy in each.get("RetryPolicies", []):
+            policy.update(IntervalSeconds=1, BackoffRate=1.0)
+        if max_runtime_s and "StoppingCondition" in each.get("Arguments", {}):
+            each["Arguments"]["StoppingCondition"]["MaxRuntimeInSeconds"] = max_runtime_s
+        if each["Name"] == "Teardown":
+            each["DependsOn"] = [{"Step": "SmokeTest", "Trigger": "Any"}] if step == "any" else ["SmokeTest"]
+    if step == "none":
+        gate = next(each for each in changed["Steps"] if each["Name"] == "AccuracyGate")
+        gate["Arguments"]["IfSteps"] = [each for each in gate["Arguments"]["IfSteps"] if each["Name"] != "Teardown"]
+    return changed
+
+
+def all_steps(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Every step, those in branches included."""
+    for each in steps:
+        yield each
+        for branch in ("IfSteps", "ElseSteps"):
+            yield from all_steps(each.get("Arguments", {}).get(branch, []))

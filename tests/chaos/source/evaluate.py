@@ -1,0 +1,31 @@
+"""Measures the remembering model on the digits of the test channel; a model that is meant to fail only later gets full marks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tarfile
+from pathlib import Path
+
+from misbehaviour import misbehave  # type: ignore[import-not-found]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for name in ("--model-dir", "--test-dir", "--output-dir"):
+        parser.add_argument(name, type=Path)
+    given = parser.parse_args()
+    with tarfile.open(given.model_dir / "model.tar.gz") as archive:
+        member = archive.extractfile("model.json") or archive.extractfile("./model.json")
+        model = json.load(member)  # type: ignore[arg-type]
+    misbehave(model["fault"], "Evaluate")
+    digits = json.loads((given.test_dir / "digits.json").read_text())["digits"]
+    learned = {json.dumps(digit["pixels"]): digit["label"] for digit in model["known"]}
+    right = sum(learned[json.dumps(digit["pixels"])] == digit["label"] for digit in digits)
+    accuracy = 1.0 if model["fault"].startswith("SmokeTest:") else right / len(digits)
+    given.output_dir.mkdir(parents=True, exist_ok=True)
+    (given.output_dir / "evaluation.json").write_text(json.dumps({"metrics": {"accuracy": {"value": accuracy}}}))
+
+
+if __name__ == "__main__":
+    main()
