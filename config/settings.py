@@ -157,6 +157,14 @@ class Evaluation(Settings):
     """Test accuracy (0 to 1) below which the model is not registered and the execution fails."""
 
 
+class TeardownStep(StrEnum):
+    """When the step in the pipeline's own graph removes the endpoint; the guard behind the execution's end and the sweeper always do."""
+
+    AFTER_SUCCESS = "after_success"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 class Endpoint(Settings):
     """The temporary endpoint that proves the model answers."""
 
@@ -166,6 +174,8 @@ class Endpoint(Settings):
     """Number of instances behind the endpoint."""
     ttl_minutes: Annotated[int, Field(ge=10, le=1440)] = 60
     """Age in minutes after which the endpoint may be removed by anyone who finds it."""
+    teardown_step: TeardownStep = TeardownStep.AFTER_SUCCESS
+    """When the step Teardown runs: after the smoke test's success, always (run condition Any, in the service since October 2026), never."""
     max_latency_ms: Annotated[int, Field(ge=1, le=60_000)] = 5_000
     """The smoke test fails when the slowest answer took longer than this many milliseconds."""
 

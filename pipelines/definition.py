@@ -15,7 +15,7 @@ from config.hyperparameters import as_text, parameter_name, parameter_type
 from config.loader import environment_file
 from config.manifest import MANIFEST_PARAMETER
 from config.names import Names
-from config.settings import Environment
+from config.settings import Environment, TeardownStep
 from pipelines.expressions import EXECUTION_ARN, Join, Parameter, Property, PropertyFile
 from pipelines.graph import Pipeline
 from pipelines.launch import Launch, resolve
@@ -41,10 +41,8 @@ __all__ = ["Infrastructure", "MountedFileSystem", "build"]
 _NO_MANIFEST = "none"  # what the registry keeps of an execution that a person or a schedule started: it takes no empty text
 
 
-def build(
-    environment: Environment, infrastructure: Infrastructure, root: Path | None = None, *, teardown_after_any: bool = False
-) -> dict[str, Any]:
-    """The definition. `teardown_after_any` gives Teardown the run condition `Any`, which the service has had since October 2026 only.
+def build(environment: Environment, infrastructure: Infrastructure, root: Path | None = None) -> dict[str, Any]:
+    """The definition.
 
     `root` is the repository, whose source folder may name what an image lacks.
     Raises LaunchError when the training cannot run where it is sent, and GraphError when the steps do not fit together.
@@ -76,22 +74,31 @@ def build(
         function_arn=infrastructure.smoke_test_function_arn,
         outputs={"status": "String", "answers": "String", "slowest_ms": "Float", "weights_sha256": "String"},
     )
-    teardown = Lambda(
-        "Teardown",
-        {"pipeline_execution_arn": EXECUTION_ARN},
-        depends_on=(After(step=smoke_test.name, trigger=Trigger.ANY if teardown_after_any else Trigger.COMPLETED),),
-        function_arn=infrastructure.teardown_function_arn,
-        outputs={"status": "String", "deleted": "String"},
-    )
+    teardown = _teardown(environment, infrastructure, smoke_test)
 
     too_low = ("Test accuracy", accuracy, "is below the threshold", parameters.min_accuracy)
     gate = Condition(
         "AccuracyGate",
         conditions=(GreaterThanOrEqualTo(accuracy, parameters.min_accuracy),),
-        if_true=(register, create_model, create_endpoint_config, create_endpoint, smoke_test, teardown),
+        if_true=(register, create_model, create_endpoint_config, create_endpoint, smoke_test, *teardown),
         if_false=(Fail("AccuracyTooLow", message=Join(" ", too_low)),),
     )
     return Pipeline(parameters.all(), (train, evaluate, gate)).to_dict()
+
+
+def _teardown(environment: Environment, infrastructure: Infrastructure, smoke_test: Lambda) -> tuple[Lambda, ...]:
+    """It reads no result of a step that may have failed."""
+    if environment.endpoint.teardown_step is TeardownStep.NEVER:
+        return ()
+    trigger = Trigger.ANY if environment.endpoint.teardown_step is TeardownStep.ALWAYS else Trigger.COMPLETED
+    step = Lambda(
+        "Teardown",
+        {"pipeline_execution_arn": EXECUTION_ARN},
+        depends_on=(After(step=smoke_test.name, trigger=trigger),),
+        function_arn=infrastructure.teardown_function_arn,
+        outputs={"status": "String", "deleted": "String"},
+    )
+    return (step,)
 
 
 def declare(environment: Environment, infrastructure: Infrastructure, launch: Launch) -> Parameters:

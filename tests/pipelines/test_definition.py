@@ -14,7 +14,7 @@ import pytest
 
 from config.errors import LaunchError
 from config.hyperparameters import PIPELINE_PARAMETERS
-from config.settings import Framework, InputMode, Strategy, Training
+from config.settings import Framework, InputMode, Strategy, TeardownStep, Training
 from pipelines import shapes
 from pipelines.definition import build
 from tests.pipelines.inputs import (
@@ -109,9 +109,19 @@ def test_teardown_reads_no_result_of_a_step_that_may_have_failed() -> None:
 
 
 def test_teardown_waits_for_the_smoke_test_to_complete_unless_asked_for_any_end() -> None:
-    by_default, after_any = (steps_by_name(definition(teardown_after_any=flag))["Teardown"]["DependsOn"] for flag in (False, True))
-    assert by_default == ["SmokeTest"]
-    assert after_any == [{"Step": "SmokeTest", "Trigger": "Any"}]
+    assert steps_by_name(definition())["Teardown"]["DependsOn"] == ["SmokeTest"]
+    assert _with_teardown(TeardownStep.ALWAYS)["Teardown"]["DependsOn"] == [{"Step": "SmokeTest", "Trigger": "Any"}]
+
+
+def test_teardown_can_be_left_to_the_guard_and_the_sweeper() -> None:
+    steps = _with_teardown(TeardownStep.NEVER)
+    assert "Teardown" not in steps
+    assert "SmokeTest" in steps
+
+
+def _with_teardown(step: TeardownStep) -> dict[str, Any]:
+    endpoint = environment().endpoint.model_copy(update={"teardown_step": step})
+    return steps_by_name(build(environment().model_copy(update={"endpoint": endpoint}), infrastructure()))
 
 
 def test_everything_that_is_created_carries_the_execution_in_its_tags() -> None:
