@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON = str(ROOT / ".venv" / "bin" / "python")
 TENSORFLOW = "training_code/tensorflow"
 OPTIONS = ("--allow-untyped-decorators", "--cache-dir", ".mypy_cache/tensorflow")  # tf.function, where TensorFlow is not installed
-TRAINING = ("tests/e2e", "tests/emulator/sagemaker", "tests/training_code", "tests/smddp_local", "tests/horovod_local")
+TRAINING = ("tests/e2e", "tests/emulator/sagemaker", "tests/training_code", "tests/smddp_local", "tests/chaos", "tests/horovod_local")
 """Folders of tests that start ranks, the longest first."""
 FOLDERS = ("tests/stacks", "tests/emulator/control", "tests/lifecycle", "tests/cli")
 """Other folders that take long enough for a gate of their own, the longest first; one more takes all the rest, new folders too."""
