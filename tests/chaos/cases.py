@@ -48,6 +48,8 @@ class Trouble:
     packages: tuple[int, int] = (0, 0)
     """How few and how many versions may be registered."""
     max_runtime_s: int | None = None
+    startup_s: int | None = None
+    """How long the endpoint's container may take to answer; AWS takes no less than 60."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def _of_the_endpoint() -> Iterator[Trouble]:
     }
     yield Trouble(step, "fails", script=f"{step}:fails", packages=one)
     yield Trouble(step, "killed", script=f"{step}:killed", packages=one)
-    yield Trouble(step, "hangs", script=f"{step}:hangs", packages=one)
+    yield Trouble(step, "hangs", script=f"{step}:hangs", packages=one, startup_s=60)
     yield Trouble(step, "stopped", "Stopped", script=f"{step}:slow", stop_at=step, packages=one)
     yield Trouble(step, "answer lost", rules=(on(step, "lose answer", times=1),), packages=one)
     yield Trouble(step, "throttled", "Succeeded", rules=(on(step, "refuse", times=2, **RATE_EXCEEDED),), packages=one)

@@ -63,12 +63,12 @@ def run(
     return results
 
 
-def run_case(world: World, case: Case, bystanders: Bystanders, clean_limit_s: float) -> Result:
-    """One execution under its faults, from its start until nothing of it is left."""
+def run_case(world: World, case: Case, bystanders: Bystanders | None, clean_limit_s: float) -> Result:
+    """One execution under its faults, from its start until nothing of it is left or `clean_limit_s` is over."""
     result = Result(case.name)
     try:
         _Run(world, case, result, clean_limit_s).go()
-        result.problems += bystanders.disturbed()
+        result.problems += bystanders.disturbed() if bystanders else []
     except Exception as error:  # noqa: BLE001 - a rig that fails is a case that failed
         result.problems.append(f"{type(error).__name__}: {error}")
     return result
@@ -98,7 +98,7 @@ class _Run:
 
     def _start(self) -> None:
         trouble = self.case.trouble
-        definition = variant(self.world.definition, self.case.circumstance.step, trouble.max_runtime_s)
+        definition = variant(self.world.definition, self.case.circumstance.step, trouble.max_runtime_s, trouble.startup_s)
         with self.world.redefined(definition):
             self._arn = self._sagemaker.start_pipeline_execution(
                 PipelineName=self.world.names.pipeline,
@@ -177,14 +177,16 @@ def left_in_the_account(sagemaker: Any, execution_id: str) -> list[str]:
     return found + [f"model/{each['ModelName']}" for each in sagemaker.list_models(NameContains=execution_id)["Models"]]
 
 
-def variant(definition: dict[str, Any], step: str, max_runtime_s: int | None = None) -> dict[str, Any]:
-    """The deployed definition with another Teardown step, pauses of a second between attempts, and perhaps a shorter limit for jobs."""
+def variant(definition: dict[str, Any], step: str, max_runtime_s: int | None = None, startup_s: int | None = None) -> dict[str, Any]:
+    """The deployed definition with another Teardown step, pauses of a second between attempts, and perhaps shorter limits."""
     changed = copy.deepcopy(definition)
     for each in all_steps(changed["Steps"]):
         for policy in each.get("RetryPolicies", []):
             policy.update(IntervalSeconds=1, BackoffRate=1.0)
         if max_runtime_s and "StoppingCondition" in each.get("Arguments", {}):
             each["Arguments"]["StoppingCondition"]["MaxRuntimeInSeconds"] = max_runtime_s
+        for served in each.get("Arguments", {}).get("ProductionVariants", []) if startup_s else []:
+            served["ContainerStartupHealthCheckTimeoutInSeconds"] = startup_s
         if each["Name"] == "Teardown":
             each["DependsOn"] = [{"Step": "SmokeTest", "Trigger": "Any"}] if step == "any" else ["SmokeTest"]
     if step == "none":

@@ -49,7 +49,11 @@ def test_bystanders_were_not_touched(results: dict[str, Result]) -> None:
 @pytest.mark.usefixtures("results")
 def test_without_any_layer_the_rig_reports_what_leaks(world: World) -> None:
     case = Case(Trouble("nothing", "wrong", "Succeeded", packages=(1, 1)), UNPROTECTED)
-    (result, *_) = rig.run(world, [case], 1, lambda _result: None, clean_limit_s=4.0)
+    world.layers(rule=False, sweeper=False)
+    try:
+        result = rig.run_case(world, case, None, clean_limit_s=4.0)
+    finally:
+        world.layers(rule=True, sweeper=True)
     kinds = sorted(each.partition("/")[0].split()[0] for each in result.left)
     assert [kind for kind in kinds if kind != "process"] == ["endpoint", "endpoint-config", "model"]
     assert summarise([result]) == 1

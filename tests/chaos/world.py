@@ -30,7 +30,7 @@ SPEED = 150.0
 TTL_S = 600.0 / SPEED
 """`endpoint.ttl_minutes` of the deployment, on the fast clock."""
 SWEEP_EVERY_S = 900.0 / SPEED
-DURATIONS = {"stop_grace_s": 2.0, "container_start_s": 60.0, "lambda_step_s": 60.0}
+DURATIONS = {"stop_grace_s": 2.0, "lambda_step_s": 120.0}
 FUNCTION_TIMEOUT_S = 30
 VISIBILITY_S = 30
 _STOP_LIMIT_S = 60.0
