@@ -75,8 +75,10 @@ class World:
             name = self.names.function(purpose)
             variables = functions.get_function_configuration(FunctionName=name).get("Environment", {}).get("Variables", {}) | shorter
             functions.update_function_configuration(FunctionName=name, Timeout=FUNCTION_TIMEOUT_S, Environment={"Variables": variables})
-        attributes = {"VisibilityTimeout": str(VISIBILITY_S)}
-        self.client("sqs").set_queue_attributes(QueueUrl=self.queue_url(), Attributes=attributes)
+        sqs, url = self.client("sqs"), self.queue_url()
+        policy = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])["Attributes"]["Policy"]
+        # moto forgets the policy of a queue whose attributes are set without it, and then no event reaches the queue
+        sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": str(VISIBILITY_S), "Policy": policy})
 
     def client(self, service: str) -> Any:
         with self._lock:
