@@ -93,7 +93,7 @@ CASES: dict[str, dict[str, Any]] = {
     "emails": {"observability": {"alert_emails": ["ml@example.com"]}},
     "budget": {"region": "us-east-2", "observability": {"monthly_budget_usd": 100}},
     "retention": {"observability": {"log_retention_days": 7}},
-    "on manifest": {"data": {"on_manifest": {"parameters": {"Epochs": 3}}}},
+    "on-manifest": {"data": {"on_manifest": {"parameters": {"InstanceCount": 2}}}},
     "schedule": {"schedules": [{"name": "often", "expression": "rate(12 hours)"}]},
     "schedules": {"schedules": [NIGHTLY, {"name": "monthly", "expression": "cron(0 0 1 * ? *)", "window_minutes": 60, "paused": True}]},
     # what serves a release; `environment` pins one
