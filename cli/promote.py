@@ -18,6 +18,7 @@ from lifecycle import registry
 from lifecycle.errors import DisagreementError, NotFoundError, PromotionError, WrongAccountError
 from lifecycle.promotion import Verification
 from lifecycle.registry import APPROVED, Package
+from lifecycle.release_copy import ReleaseCopy
 from lifecycle.release_status import Places, compare
 from lifecycle.repository import Repository
 from lifecycle.target import Target
@@ -48,22 +49,36 @@ def approve(workspace: Workspace, environment: str, package: str | None, comment
 @click.option("--from", "source", required=True, metavar="ENV", help="The environment that has the model: its registry, or its release.")
 @click.option("--to", "destination", required=True, metavar="ENV", help="The environment that gets it.")
 @click.option("--package", metavar="PACKAGE", help="An ARN, or a version's number; by default the newest version that is approved.")
+@click.option("--copy", is_flag=True, help="Copy the model to the environment's own bucket and registry, and pin that.")
+@click.option("--to-profile", metavar="PROFILE", help="With --copy: the AWS profile that writes there; without, the credentials in use.")
 @click.option("--pr", "as_pull_request", is_flag=True, help="Print the text of the pull request, its title first, and nothing else.")
 @click.option("--push", "remote", metavar="REMOTE", help="Push the branch to REMOTE.")
 @_local
 @click.pass_obj
 def promote(
-    workspace: Workspace, source: str, destination: str, package: str | None, as_pull_request: bool, remote: str | None, local: bool
+    workspace: Workspace,
+    source: str,
+    destination: str,
+    package: str | None,
+    copy: bool,
+    to_profile: str | None,
+    as_pull_request: bool,
+    remote: str | None,
+    local: bool,
 ) -> None:
     """Pin a model that passed in one environment in the file of the next, in a commit on a branch of its own."""
     step = Step.of(workspace, source, destination)
     step.repository.require_clean()
-    session = workspace.open(step.trained_in.name, local)
+    session = workspace.open(step.holder.name, local)
     found = step.package(session, package)
-    if step.destination.release and step.destination.release.model_package_arn == found.arn:
-        click.echo(f"{destination} pins {found.arn} already; no commit was made", err=as_pull_request)
+    if already := step.already(found, copy):
+        click.echo(f"{destination} pins {already} already; no commit was made", err=as_pull_request)
         return
+    copying = _copying(session, destination, local, to_profile, as_pull_request) if copy else None
+    key = copying.require_deployed() if copying else ""
     pinned = Verification(session.target, session.names, found, step.repository).release(step.source.release if step.is_later else None)
+    if copying:
+        pinned = copying.make(pinned, found, key)
     message, branch = message_of(pinned, source, destination), step.branch(pinned)
     commit = step.commit(pinned, message)
     if remote:
@@ -71,7 +86,7 @@ def promote(
     if as_pull_request:
         click.echo(message)
     else:
-        click.echo(f"promoted: {found.arn} from {source} to {destination}")
+        click.echo(f"promoted: {pinned.model_package_arn} from {source} to {destination}")
     click.echo(f"branch {branch}, commit {commit}", err=as_pull_request)
     if as_pull_request:
         return
@@ -103,8 +118,8 @@ class Step:
     repository: Repository
     source: Environment
     destination: Environment
-    trained_in: Environment
-    """Whose registry has the model: the source, or, when that is itself promoted to, the one at the beginning."""
+    holder: Environment
+    """Whose registry has the model: the source, or, when that is itself promoted to, the one whose version it pins."""
 
     @classmethod
     def of(cls, workspace: Workspace, source: str, destination: str) -> Step:
@@ -117,7 +132,7 @@ class Step:
             message = f"{destination} takes releases from {then.promoted_from}, not from {source}; no environment may be skipped"
             raise PromotionError(f"{message}: promote to {then.promoted_from} first, then `--from {then.promoted_from} --to {destination}`")
         repository = Repository(workspace.root, workspace.environ)
-        return cls(workspace.root, repository, first, then, _trained_in(workspace, first))
+        return cls(workspace.root, repository, first, then, _holder(workspace, first))
 
     @property
     def is_later(self) -> bool:
@@ -138,6 +153,17 @@ class Step:
             raise PromotionError(f"{message}: promote that to {self.source.name} first")
         return registry.describe(session.target, pinned.model_package_arn)
 
+    def already(self, found: Package, copy: bool) -> str | None:
+        """ARN of what the destination pins, where that is `found` or a copy of it; with `copy`, only where it is a copy of its own."""
+        pinned = self.destination.release
+        if pinned is None:
+            return None
+        if copy:
+            is_same = pinned.copied_from == found.origin and _group(self.destination) == pinned.model_package_arn.rpartition("/")[0]
+        else:
+            is_same = found.origin == pinned.origin
+        return pinned.model_package_arn if is_same else None
+
     def branch(self, pinned: Release) -> str:
         return f"promote/{self.destination.name}/{pinned.model_package_arn.partition('model-package/')[2].replace('/', '-')}"
 
@@ -153,20 +179,44 @@ class Step:
         return existing
 
 
-def _trained_in(workspace: Workspace, environment: Environment) -> Environment:
-    """The first environment on the way to this one. Raises ConfigError when the way is a circle."""
-    seen = [environment.name]
+def _way(workspace: Workspace, environment: Environment) -> list[Environment]:
+    """The environment, the one that it takes releases from, and so on to the one that trains. Raises PromotionError when it is a circle."""
+    way = [environment]
     while environment.promoted_from is not None:
         environment = load_environment(environment.promoted_from, workspace.root)
-        if environment.name in seen:
-            raise PromotionError(f"`promoted_from` goes in a circle: {' <- '.join([*seen, environment.name])}; one must have none")
-        seen.append(environment.name)
-    return environment
+        names = [each.name for each in way]
+        if environment.name in names:
+            raise PromotionError(f"`promoted_from` goes in a circle: {' <- '.join([*names, environment.name])}; one must have none")
+        way.append(environment)
+    return way
+
+
+def _holder(workspace: Workspace, environment: Environment) -> Environment:
+    """Whose registry has what the environment pins: its own, of a copy, or that of one on the way to it; else the one that trains."""
+    way = _way(workspace, environment)
+    pinned = environment.release.model_package_arn.rpartition("/")[0] if environment.release else None
+    return next((each for each in way if _group(each) == pinned), way[-1])
+
+
+def _group(environment: Environment) -> str:
+    """ARN of the versions of the environment's own registry, without their numbers."""
+    names = Names(environment)
+    return names.arn("sagemaker", f"model-package/{names.model_package_group}")
+
+
+def _copying(session: Session, destination: str, local: bool, profile: str | None, quiet: bool) -> ReleaseCopy:
+    """From the session's account to that of the environment `destination`. Raises WrongAccountError without credentials for it."""
+    try:
+        own = session.workspace.open(destination, local, profile)
+    except WrongAccountError as error:
+        advice = "" if session.target.is_local else f"; --copy writes in {destination}: name a profile of that account with --to-profile"
+        raise WrongAccountError(f"{error}{advice}") from error
+    return ReleaseCopy(session.target, own.target, own.names, lambda line: click.echo(line, err=quiet))
 
 
 def _arn(session: Session, package: str) -> str:
     """The ARN of a version of the session's registry, given by it or by its number. Raises NotFoundError for one of another registry."""
-    group = session.names.arn("sagemaker", f"model-package/{session.names.model_package_group}")
+    group = _group(session.environment)
     if package.isdigit():
         return f"{group}/{package}"
     if package.rpartition("/")[0] != group or not package.rpartition("/")[2].isdigit():
@@ -185,7 +235,8 @@ def _newest(session: Session) -> str:
 def _agrees(workspace: Workspace, environment: Environment, local: bool) -> bool:
     """Prints the answers for one environment; True when every one of them agrees."""
     pinned = environment.release
-    click.echo(f"{environment.name}: {f'pins {pinned.model_package_arn}' if pinned else 'pins no release'}")
+    copied = f", a copy of {pinned.copied_from}" if pinned and pinned.copied_from else ""
+    click.echo(f"{environment.name}: {f'pins {pinned.model_package_arn}{copied}' if pinned else 'pins no release'}")
     places = places_of(workspace, environment, local)
     answers = list(compare(pinned, places, Names(environment).serving_endpoint))
     for answer in answers:
@@ -195,17 +246,17 @@ def _agrees(workspace: Workspace, environment: Environment, local: bool) -> bool
 
 def places_of(workspace: Workspace, environment: Environment, local: bool) -> Places:
     """Where what an environment pins is asked for, and where what it serves."""
-    trained_in = _trained_in(workspace, environment)
+    holder = _holder(workspace, environment)
     return Places(
-        registry=lambda: _reader(workspace, trained_in, environment, local),
+        registry=lambda: _reader(workspace, holder, environment, local),
         serving=lambda: workspace.open(environment.name, local).target,
     )
 
 
-def _reader(workspace: Workspace, trained_in: Environment, environment: Environment, local: bool) -> Target:
+def _reader(workspace: Workspace, holder: Environment, environment: Environment, local: bool) -> Target:
     """Where the registry is asked: with the credentials of its account, or with the environment's own, if its policies let it read."""
     try:
-        return workspace.open(trained_in.name, local).target
+        return workspace.open(holder.name, local).target
     except WrongAccountError:
         own = workspace.open(environment.name, local).target
-        return Target(own.account, trained_in.region, own.endpoint_url)
+        return Target(own.account, holder.region, own.endpoint_url)

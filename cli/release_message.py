@@ -7,10 +7,11 @@ from config.release import Release
 
 def message_of(release: Release, source: str, destination: str) -> str:
     """Title, empty line, Markdown."""
-    group = release.model_package_arn.partition("model-package/")[2].rpartition("/")[0]
+    group, _, version = release.origin.partition("model-package/")[2].rpartition("/")
     metrics = ", ".join(f"{name} {value:g}" for name, value in release.metrics.items()) or "none"
     rows = {
         "model package": release.model_package_arn,
+        **({"copied from": release.copied_from} if release.copied_from else {}),
         "evaluation": metrics,
         "approved by": f"{release.approved_by} at {release.approved_at}",
         "model data": f"{release.model_data_url} (version {release.model_data_version_id})",
@@ -20,7 +21,7 @@ def message_of(release: Release, source: str, destination: str) -> str:
         "code": release.code_commit,
     }
     table = "\n".join(f"| {what} | {value} |" for what, value in rows.items())
-    return f"""Promote {group} version {release.model_package_version} from {source} to {destination}
+    return f"""Promote {group} version {version} from {source} to {destination}
 
 | | |
 | --- | --- |

@@ -29,10 +29,13 @@ class Workspace:
     root: Path
     environ: Mapping[str, str]
 
-    def open(self, name: str, local: bool) -> Session:
-        """The environment `name` and its target. Raises ConfigError, NotFoundError (no emulator), WrongAccountError."""
+    def open(self, name: str, local: bool, profile: str | None = None) -> Session:
+        """The environment `name` and its target, on AWS with the credentials of `profile` if one is named.
+
+        Raises ConfigError, NotFoundError (no emulator), WrongAccountError.
+        """
         environment = load_environment(name, self.root)
-        target = self.target_of(environment, local)
+        target = self.target_of(environment, local, profile)
         target.check_account()
         return Session(self, environment, target)
 
@@ -45,10 +48,10 @@ class Workspace:
     def cdk(self, assembly: Path, logs: Path, scratch: Path, report: Report) -> Cdk:
         return Cdk(self.root, self.environ, assembly, logs, scratch, lambda line: report(Detail(line)))
 
-    def target_of(self, environment: Environment, local: bool) -> Target:
+    def target_of(self, environment: Environment, local: bool, profile: str | None = None) -> Target:
         """Where requests for `environment` go; nothing is asked yet. Raises NotFoundError when that is an emulator and none runs."""
         if not local and environment.target is TargetKind.AWS:
-            return Target(environment.account, environment.region)
+            return Target(environment.account, environment.region, profile=profile)
         running = self.emulator.require()
         if environment.account not in running.accounts or environment.region != running.region:
             wanted = f"environment {environment.name} is for {environment.account} in {environment.region}"

@@ -1,7 +1,8 @@
 """Which other accounts take releases from an environment: the environments' files in, what its policies must name out.
 
 An environment says in `promoted_from` where its releases come from. Followed to the one that trains, that says whose registry, bucket and
-key it reads when it serves; so the training environment's stacks are made with every file that leads to it.
+key it reads when it serves; so the training environment's stacks are made with every file that leads to it. An environment to which
+releases are copied has a registry of its own, and whoever is promoted to from there may read that one.
 """
 
 from __future__ import annotations
@@ -25,26 +26,26 @@ class Consumer:
 
 
 def consumers_of(environment: Environment, root: Path) -> tuple[Consumer, ...]:
-    """In the order of their names; none for an environment that is itself promoted to, and none of its own account, which IAM rules alone.
+    """In the order of their names; none for an environment that pins another's version, and none of its own account, which IAM rules alone.
 
     Raises ConfigError when the file of any environment is wrong: nobody knows then whether it takes releases from here.
     """
-    if environment.promoted_from is not None:
+    if environment.promoted_from is not None and (environment.release is None or environment.release.copied_from is None):
         return ()
     known = {name: load_environment(name, root) for name in environment_names(root) if name != environment.name}
     known[environment.name] = environment
     return tuple(
         Consumer(each.name, each.account, Names(each).serving_role_arn)
         for name, each in sorted(known.items())
-        if each.account != environment.account and _trained_in(name, known) == environment.name
+        if each.account != environment.account and environment.name in _sources(name, known)
     )
 
 
-def _trained_in(name: str, known: dict[str, Environment]) -> str | None:
-    """The first environment on the way to this one; None where the way goes in a circle."""
+def _sources(name: str, known: dict[str, Environment]) -> tuple[str, ...]:
+    """The environments on the way to this one; none where the way goes in a circle."""
     seen: list[str] = []
     source: str | None = name
     while source is not None and source not in seen:
         seen.append(source)
         source = known[source].promoted_from
-    return None if source is not None else seen[-1]
+    return () if source is not None else tuple(seen[1:])

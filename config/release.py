@@ -23,6 +23,10 @@ Instant = Annotated[str, StringConstraints(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}
 Word = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 
 
+COPIES = "releases"
+"""Prefix in the artifact bucket of an environment below which releases lie that were copied to it (lifecycle/release_copy.py)."""
+
+
 class Release(Settings):
     """The model that this environment serves. Written by `shoal promote`; `git revert` takes it back."""
 
@@ -52,6 +56,13 @@ class Release(Settings):
     """Who approved the version, as the registry names them."""
     approved_at: Instant
     """When, in UTC."""
+    copied_from: PackageArn | None = None
+    """Version that was trained and judged, where the one above is a copy of it; `shoal promote --copy` makes such."""
+
+    @property
+    def origin(self) -> str:
+        """ARN of the version that was trained and judged: this one, or the one that this is a copy of."""
+        return self.copied_from or self.model_package_arn
 
     @property
     def account(self) -> str:

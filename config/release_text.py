@@ -7,6 +7,7 @@ parsed again and compared, so a file in a style that this cannot edit is refused
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import yaml
 
@@ -33,13 +34,18 @@ def with_release(text: str, release: Release, file: str) -> str:
 def _lines(release: Release) -> list[str]:
     """The section in block style; JSON's scalars are YAML's too."""
     lines = [_HEADER, f"{SECTION}:"]
-    for key, value in release.model_dump().items():
+    for key, value in _content(release).items():
         if isinstance(value, dict):
             lines.append(f"  {key}:" if value else f"  {key}: {{}}")
             lines += [f"    {json.dumps(name)}: {json.dumps(number)}" for name, number in value.items()]
         else:
             lines.append(f"  {key}: {json.dumps(value, ensure_ascii=False)}")
     return lines
+
+
+def _content(release: Release) -> dict[str, Any]:
+    """What is written: a release that is no copy says nothing of it."""
+    return release.model_dump(exclude={"copied_from"} if release.copied_from is None else None)
 
 
 def _place(text: str, count: int) -> tuple[int, int]:
@@ -58,7 +64,7 @@ def _place(text: str, count: int) -> tuple[int, int]:
 def _require_same(before: str, after: str, release: Release, file: str) -> None:
     """Raises ConfigError unless the two texts differ in the release only."""
     old, new = document.parse(before), document.parse(after)
-    expected = {**(old.data or {}), SECTION: release.model_dump()} if isinstance(old.data, dict) else None
+    expected = {**(old.data or {}), SECTION: _content(release)} if isinstance(old.data, dict) else None
     if new.problems or new.data != expected:
         message = "this file is written in a style into which no release can be put without changing the rest"
         raise ConfigError(file, [Problem(SECTION, message, "write the file as `key: value` lines, as environments/dev.yaml is")])

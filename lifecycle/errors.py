@@ -12,6 +12,7 @@
     ├── CommandError               a child process ended with an exit code, or at its deadline
     ├── AnswerError                a program that was asked something answered with an error
     ├── ImageBuildError            a container image was not built
+    ├── CopyError                  a release was not copied as a whole; the message says what is there
     ├── ExecutionError             an execution ended otherwise than Succeeded
     ├── DisagreementError          what is pinned is not what is there
     └── LeftBehindError            something is still there after it was removed
@@ -96,6 +97,10 @@ class ImageBuildError(LifecycleError):
 
     def __init__(self, message: str, tail: Sequence[str] = (), log: str | None = None) -> None:
         super().__init__(_with_log(message, tail, log))
+
+
+class CopyError(LifecycleError):
+    """A release was not copied as a whole: nothing was approved that has no archive, and the message says what is there by then."""
 
 
 class LeftBehindError(LifecycleError):

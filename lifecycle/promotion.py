@@ -51,6 +51,7 @@ class Verification:
         sha256, version_id = self._model_data(report, pinned)
         weights = self._weights(report, pinned)
         package = self.package
+        approved = (pinned.approved_by, pinned.approved_at) if pinned and pinned.copied_from else _approval(package)
         return Release(
             model_package_arn=package.arn,
             model_package_version=package.version,
@@ -63,8 +64,9 @@ class Verification:
             definition_sha256=definition,
             code_commit=commit,
             metrics=pinned.metrics if pinned else _metrics(report),
-            approved_by=package.changed_by,
-            approved_at=f"{package.changed_at:%Y-%m-%dT%H:%M:%SZ}",
+            approved_by=approved[0],
+            approved_at=approved[1],
+            copied_from=pinned.copied_from if pinned else None,
         )
 
     def _require_approved(self) -> None:
@@ -76,7 +78,12 @@ class Verification:
             raise self._refusal(f"it is {package.approval}, not {APPROVED}", what_to_do)
 
     def _definition(self, pinned: Release | None) -> str:
-        """Hash of the definition that the execution ran: the one deployed now, or, later on the way, the one pinned."""
+        """Hash of the definition that the execution ran: the one deployed now, or, later on the way, the one pinned.
+
+        A copy carries it: whoever copied had looked, and what trained it need not be there any more.
+        """
+        if pinned and pinned.copied_from:
+            return self._copied_definition(pinned)
         client, execution = self.target.client("sagemaker"), self._said("execution_id")
         arn = f"{self.names.pipeline_arn}/execution/{execution}"
         try:
@@ -93,6 +100,14 @@ class Verification:
             what = f"hash mismatch: the definition that trained it is {found}, the one {which} is {expected}"
             raise self._refusal(what, "train, approve and promote a version of the definition as it is")
         return found
+
+    def _copied_definition(self, pinned: Release) -> str:
+        said = {key: self._said(key) for key in ("copied_from", "definition_sha256")}
+        if (said["copied_from"], said["definition_sha256"]) != (pinned.copied_from, pinned.definition_sha256):
+            what = f"hash mismatch: the registry says that it is a copy of {said['copied_from']}, trained by {said['definition_sha256']}"
+            wanted = f"pinned is a copy of {pinned.copied_from}, trained by {pinned.definition_sha256}"
+            raise self._refusal(f"{what}; {wanted}", "find out who wrote it; promote another version")
+        return pinned.definition_sha256
 
     def _commit(self) -> str:
         """The newest commit whose source_dir has exactly the files of the archive that trained it."""
@@ -207,6 +222,11 @@ class Verification:
 def definition_sha256(text: str) -> str:
     """Hash of a pipeline definition, whatever the order of its keys and the spaces between them."""
     return hashlib.sha256(json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _approval(package: Package) -> tuple[str, str]:
+    """Who judged it and when, as the registry says."""
+    return package.changed_by, f"{package.changed_at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _measured_weights(report: dict[str, Any]) -> str | None:

@@ -38,7 +38,12 @@ class Package:
     statistics_url: str | None = None
     """The evaluation's report in S3."""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    """What the pipeline said of it: execution_id, code_uri, training_job_name."""
+    """What the pipeline said of it: execution_id, code_uri, training_job_name; and who copied it: copied_from and hashes."""
+
+    @property
+    def origin(self) -> str:
+        """ARN of the version that was trained and judged: this one, or the one that this says it is a copy of."""
+        return self.metadata.get("copied_from", self.arn)
 
 
 def describe(target: Target, arn: str) -> Package:

@@ -29,7 +29,7 @@ class Places:
     """Where to ask; each may refuse, for want of credentials, when it is opened."""
 
     registry: Callable[[], Target]
-    """The account that trained the release."""
+    """The account whose registry has the release: the one that trained it, or, of a copy, the one that it was copied to."""
     serving: Callable[[], Target]
     """The environment's own."""
 

@@ -29,6 +29,8 @@ class Target:
     account: str
     region: str
     endpoint_url: str | None = None
+    profile: str | None = None
+    """Of the user's own AWS configuration, where other credentials than those in use are meant; nothing on loopback."""
     _session: Session = field(init=False, repr=False, compare=False)
     _clients: dict[tuple[str, float | None], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -36,7 +38,9 @@ class Target:
         if self.endpoint_url is not None and urlsplit(self.endpoint_url).hostname not in {"localhost", "127.0.0.1"}:
             raise UsageError(f"a local target must be on this machine: {self.endpoint_url!r} is not http://localhost:PORT")
         object.__setattr__(
-            self, "_session", _loopback_session(self.account, self.region) if self.is_local else Session(region_name=self.region)
+            self,
+            "_session",
+            _loopback_session(self.account, self.region) if self.is_local else Session(region_name=self.region, profile_name=self.profile),
         )
 
     @property

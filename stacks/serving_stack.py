@@ -41,7 +41,7 @@ class ServingStack(cdk.Stack):
         protect = names.environment.protect
         super().__init__(scope, construct_id, stack_name=names.stack("serving"), env=env, termination_protection=protect)
         place = Place(network.vpc, network.hosting_subnets, [network.hosting_security_group])
-        self._role = ServingRole(self, "Role", names=names, release=release)
+        self._role = ServingRole(self, "Role", names=names, release=release, key=data.key)
         self.served = ServedModel(
             self, "Served", names=names, settings=settings, release=release, role=self._role, place=place, key=data.key
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from moto.ecr.exceptions import RepositoryNotFoundException
 from moto.ecr.models import ecr_backends
@@ -23,7 +23,8 @@ class Registries:
     """What can be pulled from where."""
 
     identity: Identity
-    _given_out: set[str] = field(default_factory=set)
+    _given_out: ClassVar[set[str]] = set()
+    """Of all accounts here: AWS's registries are the same whoever asks."""
 
     def get_images(self, call: ApiCall) -> Mapping[str, Any]:
         """BatchGetImage, without manifests: nothing here could pull them."""

@@ -3,7 +3,8 @@
 Every archive and image has a role of its own. With one for all, an update would take the old archive away from a fleet that still
 serves, may scale out, and is what a rollback goes back to; CloudFormation deletes the old role last, with the old model. The archive may
 lie in another environment's bucket, even of another account, under a key whose id nobody here knows: what it may be used for is said
-instead, one object through S3. The other side's policies must allow the same. See docs/decisions/serving.md.
+instead, one object through S3. The other side's policies must allow the same. That of a copied release lies in the environment's own
+bucket, under its own key. See docs/decisions/serving.md.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ CAPTURED = "captured"
 class ServingRole(SageMakerRole):
     """Source: SageMaker developer guide, "SageMaker roles", CreateModel; "Auto-Rollback Configuration and Monitoring" for the alarms."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, release: Release) -> None:
-        """Its logical id has `construct_id` and what is served in it, so that something else is another role."""
+    def __init__(self, scope: Construct, construct_id: str, *, names: Names, release: Release, key: kms.IKey) -> None:
+        """`key`: of the environment itself. The logical id has `construct_id` and what is served in it: something else is another role."""
         served = _digest(release)
         super().__init__(
             scope,
@@ -40,24 +41,26 @@ class ServingRole(SageMakerRole):
             description=f"Serves the pinned release of {names.prefix}",
         )
         self.allow_pull([release.image_uri])
-        self._allow_archive(release)
+        self._allow_archive(names, release, key)
 
-    def _allow_archive(self, release: Release) -> None:
-        bucket, _, key = release.model_data_url.removeprefix("s3://").partition("/")
+    def _allow_archive(self, names: Names, release: Release, own: kms.IKey) -> None:
+        bucket, _, path = release.model_data_url.removeprefix("s3://").partition("/")
         archive = f"arn:aws:s3:::{bucket}"
-        self.allow("ReadArchive", ["s3:GetObject"], on=[f"{archive}/{key}"])
+        self.allow("ReadArchive", ["s3:GetObject"], on=[f"{archive}/{path}"])
+        is_own = bucket == names.bucket("artifacts")
+        unknown = "The id of the key of the environment that trained it is not known here; the conditions name the archive."
         self.allow(
             "DecryptArchive",
             ["kms:Decrypt"],
-            on=[f"arn:aws:kms:{release.region}:{release.account}:key/*"],
+            on=[own.key_arn if is_own else f"arn:aws:kms:{release.region}:{release.account}:key/*"],
             when={
                 "StringEquals": {
                     "kms:ViaService": f"s3.{release.region}.amazonaws.com",
                     # S3 names the bucket where bucket keys are on, else the object.
-                    "kms:EncryptionContext:aws:s3:arn": [archive, f"{archive}/{key}"],
+                    "kms:EncryptionContext:aws:s3:arn": [archive, f"{archive}/{path}"],
                 }
             },
-            because="The id of the key of the environment that trained it is not known here; the conditions name the archive.",
+            because="" if is_own else unknown,
         )
 
     def allow_place(self, place: Place) -> None:

@@ -15,9 +15,12 @@ from aws_cdk import aws_iam as iam
 
 from config.consumers import Consumer
 from config.names import Names
+from config.release import COPIES
 
-_ARCHIVES = "training/*/output/model.tar.gz"
+_TRAINED = "training/*/output/model.tar.gz"
 """Where training jobs leave their models, below the folder of their execution (pipelines/requests.py)."""
+_COPIED = f"{COPIES}/*/model.tar.gz"
+"""Where `shoal promote --copy` leaves them."""
 _READ_VERSION = ("sagemaker:DescribeModelPackage", "sagemaker:CreateModel")
 
 
@@ -35,7 +38,7 @@ def registry_policy(names: Names, consumers: Sequence[Consumer]) -> dict[str, An
 
 def bucket_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.PolicyStatement]:
     """For the artifact bucket: whoever a consumer's own policies let may ask for an archive; only its serving role can decrypt it."""
-    archives = f"arn:aws:s3:::{names.bucket('artifacts')}/{_ARCHIVES}"
+    archives = f"arn:aws:s3:::{names.bucket('artifacts')}/{_archives(names)}"
     return [_statement("ReadModelArchives", consumers, ["s3:GetObject", "s3:GetObjectVersion"], archives)] if consumers else []
 
 
@@ -44,10 +47,15 @@ def key_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.Poli
     bucket = f"arn:aws:s3:::{names.bucket('artifacts')}"
     conditions = {
         "StringEquals": {"kms:ViaService": f"s3.{names.environment.region}.amazonaws.com"},
-        "StringLike": {"kms:EncryptionContext:aws:s3:arn": [bucket, f"{bucket}/{_ARCHIVES}"]},
+        "StringLike": {"kms:EncryptionContext:aws:s3:arn": [bucket, f"{bucket}/{_archives(names)}"]},
         "ArnLike": {"aws:PrincipalArn": [each.serving_role_arn for each in consumers]},
     }
     return [_statement("DecryptModelArchives", consumers, ["kms:Decrypt"], "*", conditions)] if consumers else []
+
+
+def _archives(names: Names) -> str:
+    """Where the archives of the environment's own registry lie, as a pattern."""
+    return _TRAINED if names.environment.promoted_from is None else _COPIED
 
 
 def _statement(

@@ -12,6 +12,8 @@ from cli.emulator_process import EmulatorProcess
 from tests.cli.trained import Checkout, Package, Registry
 from tests.lifecycle.conftest import ACCOUNT, REGION, ROOT
 
+STAGING, PROD = "222233334444", "333344445555"
+
 
 @pytest.fixture(scope="session")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorProcess]:
@@ -31,6 +33,21 @@ def registry(emulator: EmulatorProcess) -> Registry:
 def good(registry: Registry) -> Package:
     """A version with which nothing is wrong."""
     return registry.approved()
+
+
+@pytest.fixture(scope="session")
+def three_accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorProcess]:
+    """One that plays dev's, staging's and prod's account."""
+    folder = tmp_path_factory.mktemp("accounts")
+    process = EmulatorProcess(ROOT, folder / "state", folder / "emulator.log", os.environ)
+    process.start(ACCOUNT, REGION, others=[STAGING, PROD])
+    yield process
+    process.shut_down()
+
+
+@pytest.fixture(scope="session")
+def registry_of_dev(three_accounts: EmulatorProcess) -> Registry:
+    return Registry(three_accounts.require().target)
 
 
 @pytest.fixture

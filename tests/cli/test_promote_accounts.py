@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cli.emulator_process import EmulatorProcess
 from config.loader import load_environment
+from tests.cli.conftest import PROD, STAGING
 from tests.cli.trained import Checkout, Registry
-from tests.lifecycle.conftest import ACCOUNT, REGION, ROOT
-
-STAGING, PROD = "222233334444", "333344445555"
-
-
-@pytest.fixture(scope="module")
-def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorProcess]:
-    folder = tmp_path_factory.mktemp("accounts")
-    process = EmulatorProcess(ROOT, folder / "state", folder / "emulator.log", os.environ)
-    process.start(ACCOUNT, REGION, others=[STAGING, PROD])
-    yield process
-    process.shut_down()
+from tests.lifecycle.conftest import ACCOUNT
 
 
 def test_a_release_goes_from_account_to_account_and_is_found_as_pinned(
-    emulator: EmulatorProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    three_accounts: EmulatorProcess, registry_of_dev: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    checkout = Checkout.new(tmp_path, emulator.state, staging=STAGING)
-    package = Registry(emulator.require().target).register()
+    checkout = Checkout.new(tmp_path, three_accounts.state, staging=STAGING)
+    package = registry_of_dev.register()
     assert checkout.shoal("approve", "dev") == 0
     for source, destination in (("dev", "staging"), ("staging", "prod")):
         assert checkout.shoal("promote", "--from", source, "--to", destination, "--push", "origin") == 0

@@ -9,7 +9,9 @@ import pytest
 from config.consumers import Consumer, consumers_of
 from config.errors import ConfigError
 from config.loader import load_environment
+from config.release import Release
 from tests.config.environment_file import VALID, write
+from tests.config.test_release import CONTENT
 
 ACCOUNTS = {"dev": "111122223333", "staging": "222233334444", "prod": "333344445555"}
 
@@ -41,6 +43,14 @@ def test_an_environment_that_trains_for_itself_consumes_nothing(tmp_path: Path) 
 def test_an_environment_that_is_promoted_to_is_nobodys_source(tmp_path: Path) -> None:
     consumers(tmp_path, {"dev": None, "staging": "dev", "prod": "staging"})
     assert consumers_of(load_environment("staging", tmp_path), tmp_path) == ()
+
+
+def test_an_environment_to_which_releases_are_copied_is_the_source_of_who_is_promoted_to_from_there(tmp_path: Path) -> None:
+    consumers(tmp_path, {"dev": None, "staging": "dev", "prod": "staging"})
+    staging, own = load_environment("staging", tmp_path), CONTENT["model_package_arn"].replace("dev", "staging")
+    copied = Release(**CONTENT | {"model_package_arn": own, "copied_from": CONTENT["model_package_arn"]})
+    assert [each.environment for each in consumers_of(staging.model_copy(update={"release": copied}), tmp_path)] == ["prod"]
+    assert consumers_of(staging.model_copy(update={"release": Release(**CONTENT)}), tmp_path) == ()
 
 
 def test_a_circle_leads_to_nobody(tmp_path: Path) -> None:

@@ -38,6 +38,13 @@ def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
     assert load(write(tmp_path, with_release(PLAIN, RELEASE, "test.yaml"))).release == RELEASE
 
 
+def test_of_a_copy_it_is_written_what_it_is_a_copy_of_and_of_nothing_else(tmp_path: Path) -> None:
+    copied = Release(**CONTENT | {"copied_from": CONTENT["model_package_arn"][:-1] + "9"})
+    text = with_release(PLAIN, copied, "test.yaml")
+    assert load(write(tmp_path, text)).release == copied
+    assert "copied_from" not in with_release(text, RELEASE, "test.yaml")
+
+
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [

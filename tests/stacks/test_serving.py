@@ -26,6 +26,12 @@ NEXT = RELEASE | {
 }
 ELSEWHERE = RELEASE | {"model_package_arn": RELEASE["model_package_arn"].replace("111122223333", "999988887777")}
 MOVED = NEXT | {"model_data_url": RELEASE["model_data_url"].replace("abc", "def")}
+OWN_BUCKET = "shoal-mnist-live-artifacts-111122223333-us-east-1"
+COPIED = RELEASE | {
+    "model_package_arn": RELEASE["model_package_arn"].replace("mnist-dev", "mnist-live"),
+    "model_data_url": f"s3://{OWN_BUCKET}/releases/111122223333/shoal-mnist-dev/3/abc/model.tar.gz",
+    "copied_from": RELEASE["model_package_arn"],
+}
 SCALING = {"min": 2, "max": 4, "invocations_per_instance": 600}
 SERVERLESS = {"serverless": {"memory_mb": 3072, "max_concurrency": 7}, "traffic": {"type": "all_at_once"}}
 ENDPOINT = "shoal-mnist-live"
@@ -51,6 +57,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
         "linear": {"serving": {"traffic": {"type": "linear", "percent": 25, "wait_s": 60}, "timeout_s": 4000}},
         "elsewhere": {"release": ELSEWHERE},
         "moved": {"release": MOVED},
+        "copied": {"release": COPIED},
     }
     found = {}
     for name, sections in kinds.items():
@@ -274,6 +281,15 @@ def test_the_role_reads_the_one_archive_under_a_key_of_whoever_trained_it(made: 
         "kms:ViaService": "s3.us-east-1.amazonaws.com",
         "kms:EncryptionContext:aws:s3:arn": [bucket, archive],
     }
+
+
+def test_of_a_copied_release_it_reads_the_environments_own_bucket_under_its_own_key(made: dict[str, Template]) -> None:
+    allowed = allowed_to_serve(made["copied"])
+    archive = f"arn:aws:s3:::{COPIED['model_data_url'].removeprefix('s3://')}"
+    assert allowed["ReadArchive"]["Resource"] == archive
+    assert "StorageKey" in allowed["DecryptArchive"]["Resource"]["Fn::ImportValue"]
+    context = allowed["DecryptArchive"]["Condition"]["StringEquals"]["kms:EncryptionContext:aws:s3:arn"]
+    assert context == [f"arn:aws:s3:::{OWN_BUCKET}", archive]
 
 
 def test_the_role_pulls_the_one_image_and_looks_at_the_three_alarms(plain: Template) -> None:

@@ -19,6 +19,7 @@ from config.consumers import Consumer, consumers_of
 from config.loader import load_environment
 from config.names import Names
 from emulator.server import Emulator, Options
+from stacks.constructs.shared_releases import bucket_statements
 from stacks.data_stack import DataStack
 from tests.emulator.control.account import allow, eventually, trust
 from tests.stacks.conftest import ROOT
@@ -178,6 +179,11 @@ def test_a_consumer_makes_a_model_of_an_approved_version_and_cannot_judge_it(acc
 def test_an_account_that_takes_no_releases_sees_nothing(accounts: Accounts) -> None:
     refused(accounts.role("999900001111", "admin", "sagemaker").describe_model_package, ModelPackageName=VERSION)
     refused(accounts.role("999900001111", "admin", "s3").get_object, Bucket=ARTIFACTS, Key=ARCHIVE)
+
+
+def test_an_environment_with_copies_shares_these_and_nothing_that_it_trained() -> None:
+    (shared,) = bucket_statements(Names(STAGING), (Consumer("prod", PROD.account, Names(PROD).serving_role_arn),))
+    assert shared.resources == [f"arn:aws:s3:::{Names(STAGING).bucket('artifacts')}/releases/*/model.tar.gz"]
 
 
 def test_the_template_says_who_consumes(tmp_path: Path, cdk_context: dict[str, Any]) -> None:

@@ -1,0 +1,270 @@
+"""A release that is copied to the account that serves it: three accounts, and nothing of dev's is needed afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from botocore.exceptions import ClientError
+
+from cli.emulator_process import EmulatorProcess
+from config.loader import load_environment
+from config.names import Names
+from config.release import Release
+from lifecycle import registry as entries
+from lifecycle.errors import CopyError
+from lifecycle.release_copy import ReleaseCopy
+from lifecycle.target import Target
+from tests.cli.conftest import PROD, STAGING
+from tests.cli.test_promote import pinned, refusal
+from tests.cli.trained import MANIFEST, Checkout, Package, Registry
+from tests.emulator.control.account import trust
+from tests.lifecycle.conftest import ACCOUNT, REGION, ROOT
+
+TO_STAGING = ("promote", "--from", "dev", "--to", "staging")
+TO_PROD = ("promote", "--from", "staging", "--to", "prod")
+
+
+class Own:
+    """What the data stack of an environment has of it: key, bucket, registry."""
+
+    def __init__(self, three_accounts: EmulatorProcess, name: str) -> None:
+        self.names = Names(load_environment(name, ROOT))
+        running = three_accounts.require()
+        self.target = Target(self.names.environment.account, REGION, running.endpoint)
+        self.s3, self.sagemaker = self.target.client("s3"), self.target.client("sagemaker")
+        self.bucket = self.names.bucket("artifacts")
+
+    def deploy(self) -> Own:
+        kms = self.target.client("kms")
+        self.key = kms.create_key()["KeyMetadata"]["Arn"]
+        kms.create_alias(AliasName=f"alias/{self.names.prefix}", TargetKeyId=self.key)
+        self.s3.create_bucket(Bucket=self.bucket)
+        self.s3.put_bucket_versioning(Bucket=self.bucket, VersioningConfiguration={"Status": "Enabled"})
+        self.make_group()
+        return self
+
+    def make_group(self) -> None:
+        self.sagemaker.create_model_package_group(ModelPackageGroupName=self.names.model_package_group)
+
+    def serving_role(self) -> str:
+        trusted = trust({"Service": "sagemaker.amazonaws.com"})
+        made = self.target.client("iam").create_role(RoleName=self.names.role("serving"), AssumeRolePolicyDocument=trusted)
+        return str(made["Role"]["Arn"])
+
+    def entries(self) -> list[str]:
+        return [arn for arn, _ in entries.versions(self.target, self.names.model_package_group)]
+
+    def objects(self) -> list[str]:
+        """Every version of every object."""
+        found = self.s3.list_object_versions(Bucket=self.bucket).get("Versions", [])
+        return sorted(f"{each['Key']} {each['VersionId']}" for each in found)
+
+    def archive(self, release: Release) -> dict[str, Any]:
+        place = urlsplit(release.model_data_url)
+        assert place.netloc == self.bucket
+        found: dict[str, Any] = self.s3.get_object(Bucket=place.netloc, Key=place.path[1:], VersionId=release.model_data_version_id)
+        return found
+
+
+@pytest.fixture(scope="module")
+def staging(three_accounts: EmulatorProcess) -> Own:
+    return Own(three_accounts, "staging").deploy()
+
+
+@pytest.fixture(scope="module")
+def prod(three_accounts: EmulatorProcess) -> Own:
+    return Own(three_accounts, "prod").deploy()
+
+
+@pytest.fixture
+def checkout(three_accounts: EmulatorProcess, tmp_path: Path) -> Checkout:
+    return Checkout.new(tmp_path, three_accounts.state, staging=STAGING)
+
+
+def promoted(checkout: Checkout, *arguments: str) -> Release:
+    """What is pinned once the branch of a promotion is merged."""
+    before = set(checkout.branches())
+    assert checkout.shoal(*arguments) == 0
+    (branch,) = set(checkout.branches()) - before
+    checkout.merge(branch)
+    return pinned(checkout, arguments[4])
+
+
+def delete_in_dev(registry: Registry, package: Package) -> None:
+    """The version, and every version of every object of dev's bucket."""
+    registry.sagemaker.delete_model_package(ModelPackageName=package.arn)
+    for each in registry.s3.list_object_versions(Bucket=registry.bucket).get("Versions", []):
+        registry.s3.delete_object(Bucket=registry.bucket, Key=each["Key"], VersionId=each["VersionId"])
+
+
+def test_a_copied_release_needs_nothing_of_the_account_that_trained_it(
+    checkout: Checkout, registry_of_dev: Registry, staging: Own, prod: Own, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = registry_of_dev.approved()
+    promoted(checkout, *TO_STAGING, "--package", package.version, "--copy")
+    delete_in_dev(registry_of_dev, package)
+    release = promoted(checkout, *TO_PROD, "--copy")
+    capsys.readouterr()
+    assert checkout.shoal("release", "status", "staging", "prod") == 0
+    assert f"prod: pins {release.model_package_arn}, a copy of {package.arn}\n" in capsys.readouterr().out
+    model = {"ExecutionRoleArn": prod.serving_role(), "ModelName": "copied"}
+    assert prod.sagemaker.create_model(**model, Containers=[{"ModelPackageName": release.model_package_arn}])
+    with pytest.raises(ClientError, match="no resource-based policy allows the sagemaker:CreateModel"):
+        prod.sagemaker.create_model(**model | {"ModelName": "not-copied"}, Containers=[{"ModelPackageName": package.arn}])
+    assert hashlib.sha256(prod.archive(release)["Body"].read()).hexdigest() == release.model_data_sha256
+
+
+def test_the_copy_lies_below_the_targets_prefix_under_its_key_and_says_where_it_comes_from(
+    checkout: Checkout, registry_of_dev: Registry, staging: Own
+) -> None:
+    package = registry_of_dev.approved()
+    release = promoted(checkout, *TO_STAGING, "--package", package.version, "--copy")
+    assert (release.copied_from, release.account, release.approved_by) == (package.arn, STAGING, f"arn:aws:iam::{ACCOUNT}:root")
+    assert release.model_data_url.startswith(f"s3://{staging.bucket}/releases/{ACCOUNT}/shoal-mnist-dev/{package.version}/")
+    stored = staging.archive(release)
+    assert (stored["ServerSideEncryption"], stored["SSEKMSKeyId"]) == ("aws:kms", staging.key)
+    entry = staging.sagemaker.describe_model_package(ModelPackageName=release.model_package_arn)
+    said = entry["CustomerMetadataProperties"]
+    assert entry["ModelApprovalStatus"] == "Approved"
+    assert f"Copy of {package.arn}, approved there by {release.approved_by}" in entry["ApprovalDescription"]
+    assert (said["copied_from"], said["execution_id"]) == (package.arn, registry_of_dev.execution)
+    assert (said["model_data_sha256"], said["definition_sha256"]) == (release.model_data_sha256, release.definition_sha256)
+    assert said["model_data_etag"] == stored["ETag"].strip('"')
+    assert f"s3://{registry_of_dev.bucket}" not in str(entry["InferenceSpecification"]) + str(entry["ModelMetrics"])
+
+
+def test_asking_twice_makes_one_copy(
+    checkout: Checkout, registry_of_dev: Registry, staging: Own, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = registry_of_dev.approved()
+    ask = (*TO_STAGING, "--package", package.version, "--copy")
+    assert checkout.shoal(*ask) == 0
+    before = (staging.entries(), staging.objects())
+    (branch,) = (each for each in checkout.branches() if each != "main")
+    assert checkout.shoal(*ask) == 0
+    checkout.git("branch", "-D", branch)
+    first = promoted(checkout, *ask)
+    capsys.readouterr()
+    for again in (ask, ask[:-1]):
+        assert checkout.shoal(*again) == 0
+        assert capsys.readouterr().out == f"staging pins {first.model_package_arn} already; no commit was made\n"
+    assert (staging.entries(), staging.objects()) == before
+
+
+def test_a_copied_release_is_pinned_further_on_where_it_lies(
+    checkout: Checkout, registry_of_dev: Registry, staging: Own, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = registry_of_dev.approved()
+    copied = promoted(checkout, *TO_STAGING, "--package", package.version, "--copy")
+    delete_in_dev(registry_of_dev, package)
+    assert promoted(checkout, *TO_PROD) == copied
+    capsys.readouterr()
+    assert checkout.shoal("release", "status", "staging", "prod") == 0
+    assert f"ok      registry: Approved, by arn:aws:iam::{STAGING}:root" in capsys.readouterr().out
+
+
+def test_a_release_that_was_not_copied_to_staging_can_be_copied_to_prod(checkout: Checkout, registry_of_dev: Registry, prod: Own) -> None:
+    package = registry_of_dev.approved()
+    assert promoted(checkout, *TO_STAGING, "--package", package.version).copied_from is None
+    release = promoted(checkout, *TO_PROD, "--copy")
+    assert (release.copied_from, release.account) == (package.arn, PROD)
+
+
+def test_a_copy_whose_registry_says_another_definition_goes_no_further(
+    checkout: Checkout, registry_of_dev: Registry, staging: Own, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copied = promoted(checkout, *TO_STAGING, "--package", registry_of_dev.approved().version, "--copy")
+    said = staging.sagemaker.describe_model_package(ModelPackageName=copied.model_package_arn)["CustomerMetadataProperties"]
+    changed = said | {"definition_sha256": "0" * 64}
+    staging.sagemaker.update_model_package(ModelPackageArn=copied.model_package_arn, CustomerMetadataProperties=changed)
+    assert "hash mismatch: the registry says that it is a copy of" in refusal(checkout, capsys, *TO_PROD)
+
+
+def test_an_entry_that_only_says_it_is_the_copy_is_not_approved(checkout: Checkout, registry_of_dev: Registry, staging: Own) -> None:
+    package = registry_of_dev.approved()
+    first = promoted(checkout, *TO_STAGING, "--package", package.version, "--copy")
+    entry = staging.sagemaker.describe_model_package(ModelPackageName=first.model_package_arn)
+    (container,) = entry["InferenceSpecification"]["Containers"]
+    forged = entry["InferenceSpecification"] | {"Containers": [container | {"Environment": {"SAGEMAKER_PROGRAM": "other.py"}}]}
+    made = staging.sagemaker.create_model_package(
+        ModelPackageGroupName=staging.names.model_package_group,
+        ModelApprovalStatus="PendingManualApproval",
+        InferenceSpecification=forged,
+        CustomerMetadataProperties=entry["CustomerMetadataProperties"],
+    )["ModelPackageArn"]
+    staging.sagemaker.delete_model_package(ModelPackageName=first.model_package_arn)
+    checkout.git("revert", "--no-edit", "HEAD")
+    assert promoted(checkout, *TO_STAGING, "--package", package.version, "--copy").model_package_arn != made
+    assert entries.describe(staging.target, made).approval == "PendingManualApproval"
+
+
+def test_a_copy_that_was_rejected_where_it_lies_is_not_approved_again(
+    checkout: Checkout, registry_of_dev: Registry, staging: Own, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = registry_of_dev.approved()
+    copied = promoted(checkout, *TO_STAGING, "--package", package.version, "--copy")
+    staging.sagemaker.update_model_package(ModelPackageArn=copied.model_package_arn, ModelApprovalStatus="Rejected")
+    checkout.git("revert", "--no-edit", "HEAD")
+    assert f"its copy {copied.model_package_arn} was rejected in staging" in refusal(
+        checkout, capsys, *TO_STAGING, "--package", package.version, "--copy"
+    )
+
+
+def test_a_copy_that_breaks_off_says_what_is_there_and_the_next_call_uses_it(
+    checkout: Checkout, registry_of_dev: Registry, prod: Own
+) -> None:
+    package = registry_of_dev.approved()
+    release = promoted(checkout, *TO_STAGING, "--package", package.version)
+    lines: list[str] = []
+    copying = ReleaseCopy(registry_of_dev.target, prod.target, prod.names, lines.append)
+    key = copying.require_deployed()
+    for arn in prod.entries():
+        prod.sagemaker.delete_model_package(ModelPackageName=arn)
+    prod.sagemaker.delete_model_package_group(ModelPackageGroupName=prod.names.model_package_group)
+    found = entries.describe(registry_of_dev.target, package.arn)
+    with pytest.raises(CopyError, match=r"no version was approved there; copied by then, .*/model\.tar\.gz \(version .*evaluation\.json"):
+        copying.make(release, found, key)
+    prod.make_group()
+    before = prod.objects()
+    assert [prod.entries(), [line.partition(":")[0] for line in lines]] == [[], ["copied", "copied"]]
+    assert copying.make(release, found, key).copied_from == package.arn
+    assert (prod.objects(), [line.partition(":")[0] for line in lines[2:]]) == (before, ["there already", "there already", "registered"])
+
+
+def test_an_image_of_ones_own_is_taken_where_the_target_has_its_digest(
+    checkout: Checkout, registry_of_dev: Registry, staging: Own, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image, repository = registry_of_dev.own_image()
+    ask = (*TO_STAGING, "--package", registry_of_dev.approved(image=image).version, "--copy")
+    before = staging.objects()
+    line = refusal(checkout, capsys, *ask)
+    assert f"is not in the ECR of {STAGING}, and Shoal copies no images; replicate the repository there" in line
+    assert staging.objects() == before
+    ecr = staging.target.client("ecr")
+    ecr.create_repository(repositoryName=repository)
+    ecr.put_image(repositoryName=repository, imageManifest=MANIFEST, imageTag="v1")
+    release = promoted(checkout, *ask)
+    assert release.image_uri == image.replace(ACCOUNT, STAGING).removesuffix(":v1")
+    entry = staging.sagemaker.describe_model_package(ModelPackageName=release.model_package_arn)
+    assert entry["InferenceSpecification"]["Containers"][0]["Image"] == f"{release.image_uri}@{release.image_digest}"
+
+
+def test_where_the_target_is_not_deployed_nothing_is_copied(
+    emulator: EmulatorProcess, released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = refusal(released, capsys, *TO_STAGING, "--package", good.version, "--copy")
+    assert "staging is not deployed in account 111122223333 in us-east-1" in line
+    assert "there is no key alias/shoal-mnist-staging, no bucket shoal-mnist-staging-artifacts-111122223333-us-east-1, no model" in line
+    assert line.endswith("nothing was copied; run `shoal deploy staging` first")
+
+
+def test_without_credentials_for_the_target_nothing_is_copied(
+    emulator: EmulatorProcess, good: Package, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = Checkout.new(tmp_path, emulator.state, staging=STAGING)
+    line = refusal(elsewhere, capsys, *TO_STAGING, "--package", good.version, "--copy")
+    assert f"the emulator plays account {ACCOUNT} in us-east-1, environment staging is for {STAGING}" in line
