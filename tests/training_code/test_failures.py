@@ -12,6 +12,8 @@ import pytest
 from tests.smddp_local.runtime import Runtime, finish
 from tests.training_code.training import CODE, Job
 
+SPOILT = Path(__file__).with_name("scripts") / "save_spoilt_weights.py"
+
 
 @pytest.mark.parametrize(
     ("options", "message"),
@@ -54,6 +56,13 @@ def test_smddps_own_variable_counts_as_the_local_rank(runtime: Runtime, tmp_path
     ask = "import ranks; print(ranks._local({'WORLD_SIZE': '8', 'RANK': '3', 'SMDATAPARALLEL_LOCAL_RANK': '3'}))"
     outcome = runtime.run(runtime.alone("-c", ask), tmp_path, {"PYTHONPATH": str(CODE)})
     assert outcome.output.splitlines()[-1] == "(3, 1)"
+
+
+def test_weights_that_are_no_numbers_are_not_saved(runtime: Runtime, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    outcome = runtime.run(runtime.alone(SPOILT, CODE, folder), tmp_path)
+    assert outcome.output.splitlines()[-1].startswith("ValueError: the weights are not finite, no model is saved")
+    assert list(folder.glob("*")) == []
 
 
 def test_a_killed_rank_fails_the_job(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tests.training_code.training import Job, losses
 # Long enough that a signal sent after the first steps arrives before the last one.
 OPTIONS = ("--epochs", "6", "--log-every", "1", "--checkpoint-every", "3")
 # 320 steps without a checkpoint of its own before the end.
+STOPPED = 128 + signal.SIGTERM
 ONE_LONG_EPOCH = ("--epochs", "1", "--batch-size", "8", "--log-every", "1", "--checkpoint-every", "1000")
 
 
@@ -45,13 +46,25 @@ def test_sigterm_ends_the_job_with_a_checkpoint_and_without_a_model(
     outcome = job.run_until("step=4/", signal.SIGTERM)
     assert "stopped on SIGTERM at epoch=1 step=" in outcome.output
     assert ((job.checkpoint_dir / "checkpoint.pt").exists(), job.model_dir.exists()) == (True, False)
-    assert outcome.returncode == 0 or launcher == "torchrun"  # torchrun itself reports that it was told to stop
+    assert outcome.returncode == STOPPED or launcher == "torchrun"  # torchrun itself reports that it was told to stop
 
 
 def test_sigterm_reaches_the_ranks_of_mpirun(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:
     job = Job(runtime, dataset, tmp_path, launcher="mpirun", ranks=2, options=ONE_LONG_EPOCH)
-    job.run_until("step=4/", signal.SIGTERM)  # mpirun drops what the ranks still print
+    outcome = job.run_until("step=4/", signal.SIGTERM)  # mpirun drops what the ranks still print
+    assert outcome.returncode != 0
     assert ((job.checkpoint_dir / "checkpoint.pt").exists(), job.model_dir.exists()) == (True, False)
+
+
+def test_a_job_that_was_stopped_by_sigterm_resumes_to_the_bits_of_an_undisturbed_one(
+    runtime: Runtime, dataset: Path, tmp_path: Path
+) -> None:
+    undisturbed, disturbed = jobs(runtime, dataset, tmp_path, ranks=2)
+    undisturbed.run()
+    disturbed.run_until(f"epoch=2 step=4/{STEPS}", signal.SIGTERM)
+    assert not disturbed.model_dir.exists()
+    assert "resumed at epoch=2 step=" in disturbed.run().output
+    assert (disturbed.model_dir / "model.pt").read_bytes() == (undisturbed.model_dir / "model.pt").read_bytes()
 
 
 def test_a_finished_job_that_is_started_again_only_saves_its_model(trained: Trained, runtime: Runtime, dataset: Path) -> None:

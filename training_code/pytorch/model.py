@@ -75,10 +75,17 @@ class SavedModel:
 
 
 def save(network: nn.Module, metadata: dict[str, Any], folder: Path) -> None:
-    """Write the weights (on CPU, so that any machine can read them) and the metadata into `folder`."""
+    """Write the weights (on CPU, so that any machine can read them) and the metadata into `folder`, the weights whole or not at all.
+
+    Raises ValueError if weights are not numbers any more: the last step may have spoilt them, after the last loss.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
-    torch.save(weights, folder / WEIGHTS_FILE)
+    if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
+        raise ValueError("the weights are not finite, no model is saved: try a smaller --learning-rate")
+    partial = folder / f"{WEIGHTS_FILE}.partial"
+    torch.save(weights, partial)
+    partial.replace(folder / WEIGHTS_FILE)  # a job that is killed now may still have its folder packed
     (folder / METADATA_FILE).write_text(json.dumps(metadata, indent=2, sort_keys=True) + "\n")
 
 

@@ -208,9 +208,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
         run.say(proof)
         run.say(f"processes={ranks.world_size} ranks={ranks.world_size}")
         position = resume(run)
-        accuracy = train(run, position)
-        if accuracy is not None:
-            save_model(run, accuracy)
+        finish(run, train(run, position))
 
 
 def set_up(options: Options, ranks: Ranks) -> Run:
@@ -378,9 +376,16 @@ def evaluate(run: Run, epoch: int) -> float:
     return accuracy
 
 
+def finish(run: Run, accuracy: float | None) -> None:
+    """Save the model; or, without an accuracy, end as a job that was told to stop, which must not look like one that is finished."""
+    run.ranks.barrier()  # nobody leaves before the checkpoint is written: a launcher ends the others when one has left
+    if accuracy is None:
+        sys.exit(128 + signal.SIGTERM)
+    save_model(run, accuracy)
+
+
 def save_model(run: Run, accuracy: float) -> None:
     """Write weights, metadata and the code that serves them; SageMaker packs the folder into model.tar.gz."""
-    run.ranks.barrier()
     if not run.ranks.is_first:
         return
     metadata = {

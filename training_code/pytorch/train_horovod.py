@@ -19,7 +19,7 @@ import fabric
 import horovod.torch as hvd
 import torch
 from ranks import Ranks, choose_device
-from train import Run, parse_options, resume, save_model, set_up, train
+from train import Run, finish, parse_options, resume, set_up, train
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
         run.say(f"processes={ranks.world_size} ranks={ranks.world_size}")
         position = resume(run)
         distribute(run)
-        accuracy = train(run, position)
-        if accuracy is not None:
-            save_model(run, accuracy)
+        finish(run, train(run, position))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 from plan import Plan
+from stopping import StopRequest
 
 UNREADABLE = (tf.errors.OpError, IndexError, ValueError, AssertionError)
 """What TensorFlow raises for a file that is damaged, cut off or of another network."""
@@ -25,6 +26,8 @@ class Checkpoint:
         """`folder` is where this process writes, None if it does not; `io_device` names the task whose disk holds the checkpoint."""
         self._plan = plan
         self._optimizer = optimizer
+        self._stop = StopRequest()
+        self._average: Callable[[tf.Tensor], tf.Tensor] = tf.identity
         self._run = tf.Variable(json.dumps(plan.identity, sort_keys=True))
         self._state = tf.train.Checkpoint(network=network, optimizer=optimizer, run=self._run)
         self._options = tf.train.CheckpointOptions(experimental_io_device=io_device)
@@ -33,8 +36,9 @@ class Checkpoint:
     def restore(self, average: Callable[[tf.Tensor], tf.Tensor] = tf.identity) -> int:
         """The steps that are done, 0 without a checkpoint. Raises ValueError if it cannot be read or is from another run.
 
-        Every host has its own copy: `average`, over all ranks, shows whether they have read the same.
+        Every host has its own copy: `average`, over all ranks, shows whether they have read the same, and later whether any is to stop.
         """
+        self._average = average
         folder = self._plan.options.checkpoint_dir
         path = tf.train.latest_checkpoint(str(folder))
         if path:
@@ -42,7 +46,7 @@ class Checkpoint:
         elif (folder / "checkpoint").exists():
             raise ValueError(f"{folder / 'checkpoint'} names a checkpoint that is not there, empty its folder to start anew")
         done = self._done()
-        if float(average(tf.constant(float(done)))) != done:
+        if self._mean(float(done)) != done:
             raise ValueError(f"the ranks' checkpoints differ: this one has {done} steps")
         return done
 
@@ -50,10 +54,20 @@ class Checkpoint:
         """Whether a checkpoint is written after `step` (from 1) of an epoch."""
         return step % self._plan.options.checkpoint_every == 0 or step == self._plan.steps_per_epoch
 
-    def after(self, step: int) -> None:
-        """Replace the checkpoint if it is due after `step`."""
-        if self._manager and self.due(step):
+    def after(self, step: int) -> bool:
+        """Replace the checkpoint if it is due after `step`, or if any process was told to stop: True then, and training ends.
+
+        They agree where metrics are printed, so that no other step pays for it.
+        """
+        stopping = self._plan.looks(step) and self._mean(float(self._stop.received)) > 0
+        if self._manager and (self.due(step) or stopping):
             self._manager.save(self._done(), options=self._options)
+        if stopping:
+            self._mean(0.0)  # nobody leaves before it is written: a launcher ends the others when one has left
+        return stopping
+
+    def _mean(self, value: float) -> float:
+        return float(self._average(tf.constant(value)))
 
     def _done(self) -> int:
         return int(tf.convert_to_tensor(self._optimizer.iterations))

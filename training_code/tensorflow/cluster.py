@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import time
 from collections.abc import Mapping
@@ -44,7 +45,11 @@ def wait_for_servers(spec: tf.train.ClusterSpec) -> None:
 
 
 def serve(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
-    """Be a worker or a parameter server until the chief's process is gone: TensorFlow's servers have no end of their own."""
+    """Be a worker or a parameter server until the chief's process is gone: TensorFlow's servers have no end of their own.
+
+    That is so after SIGTERM too, which all hosts of a job get: the chief, which ends then, needs them for its last checkpoint.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     spec = resolver.cluster_spec()
     # Operations that wait for another server hold a thread of this pool, which has as many as the machine has cores.
     config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=max(LEAST_THREADS, os.cpu_count() or 1))

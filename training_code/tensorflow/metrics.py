@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plan import Plan
+from stopping import EXIT_CODE
 
 
 class Metrics:
@@ -46,7 +47,7 @@ class Metrics:
 
     def due(self, step: int) -> bool:
         """Whether a line is printed after `step` (from 1): only then does anyone wait for the loss."""
-        return step % self._plan.options.log_every == 0 or step == self._plan.steps_per_epoch
+        return self._plan.looks(step)
 
     def trained(self, epoch: int, step: int, loss: float) -> None:
         """Print the loss of a step. Raises ValueError if it is not a number any more."""
@@ -60,6 +61,11 @@ class Metrics:
             f" images_per_second={speed:.1f} elapsed_s={self._elapsed_s():.1f} world_size={self._world_size}"
         )
         self._since, self._since_step = time.monotonic(), done
+
+    def stopped(self, epoch: int, step: int) -> int:
+        """Say that the run ends early; the exit code."""
+        self.say(f"stopped on SIGTERM at epoch={epoch} step={step}; the checkpoint is in {self._plan.options.checkpoint_dir}")
+        return EXIT_CODE
 
     def tested(self, epoch: int, sums: Any, images: int) -> None:
         """Print what `model.test_sums` found over all `images` of the test set."""

@@ -114,13 +114,23 @@ class Served(tf.Module):  # type: ignore[misc, unused-ignore]
 def save(network: tf.keras.Sequential, metadata: dict[str, Any], folder: Path) -> None:
     """Write the model, its metadata and the code that serves it into `folder`; SageMaker packs it into model.tar.gz."""
     plain = new_network(seed=0)  # the weights may lie on many devices or servers; what is saved must not
-    plain.set_weights(network.get_weights())
+    plain.set_weights(finite(network.get_weights()))
     served = Served(plain)
-    tf.saved_model.save(served, str(folder / VERSION), signatures={"serving_default": served.serve})
+    partial = folder / f"{VERSION}.partial"
+    tf.saved_model.save(served, str(partial), signatures={"serving_default": served.serve})
+    shutil.rmtree(folder / VERSION, ignore_errors=True)
+    partial.rename(folder / VERSION)  # whole or not at all: a job that is killed now may still have its folder packed
     text = json.dumps({**metadata, "tensorflow": tf.__version__}, indent=2, sort_keys=True)
     (folder / METADATA_FILE).write_text(text + "\n")
     (folder / "code").mkdir(exist_ok=True)
     shutil.copyfile(Path(__file__).with_name(INFERENCE_CODE), folder / "code" / INFERENCE_CODE)
+
+
+def finite(weights: list[Any]) -> list[Any]:
+    """The weights. Raises ValueError if some are not numbers any more: the last step may have spoilt them, after the last loss."""
+    if not all(np.isfinite(each).all() for each in weights):
+        raise ValueError("the weights are not finite, no model is saved: try a smaller --learning-rate")
+    return weights
 
 
 @dataclass(frozen=True)

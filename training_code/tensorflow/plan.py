@@ -98,6 +98,11 @@ class Plan:
         """Whole global batches only: an uneven last one would weigh its images differently on each replica."""
         return self.images // self.global_batch
 
+    def looks(self, step: int) -> bool:
+        """Whether somebody waits for the loss after `step` (from 1) of an epoch: to print it, and before a checkpoint is written."""
+        options = self.options
+        return step % options.log_every == 0 or step % options.checkpoint_every == 0 or step == self.steps_per_epoch
+
     def epochs(self, done: int) -> Iterator[tuple[int, int]]:
         """Each epoch (from 1) that is not tested yet after `done` steps, and how many of its own steps are done."""
         first = max(1, math.ceil(done / self.steps_per_epoch))

@@ -44,7 +44,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
             loss = train_step(images, labels)
             if metrics.due(step):
                 metrics.trained(epoch, step, float(loss))
-            checkpoint.after(step)
+            if checkpoint.after(step):
+                sys.exit(metrics.stopped(epoch, step))
         metrics.tested(epoch, test_sums(network, test_digits), len(test_digits))
     save(network, metrics.metadata(), options.model_dir)
     metrics.say(f"saved the model in {options.model_dir}")

@@ -55,7 +55,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
             first_batch = False
             if metrics.due(step):
                 metrics.trained(epoch, step, float(loss))
-            checkpoint.after(step)
+            if checkpoint.after(step):
+                sys.exit(metrics.stopped(epoch, step))
         mean_sums = hvd.allreduce(test_sums(network, test_digits.share(hvd.rank(), hvd.size())))
         metrics.tested(epoch, mean_sums * hvd.size(), len(test_digits))
     if hvd.rank() == 0:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
         network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
     scratch = tempfile.TemporaryDirectory()  # all workers write, as tf.distribute asks; what the others wrote goes with them
     checkpoint = Checkpoint(plan, network, optimizer, folder=options.checkpoint_dir if chief else Path(scratch.name))
-    start = checkpoint.restore(lambda value: average(strategy, value))
+    average = averaging(strategy)
+    start = checkpoint.restore(average)
     metrics.resumed(start)
 
     def replica_step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -57,13 +58,14 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
             loss = train_step(images, labels)
             if metrics.due(step):
                 metrics.trained(epoch, step, float(loss))
-            checkpoint.after(step)
+            if checkpoint.after(step):
+                sys.exit(metrics.stopped(epoch, step))
         if chief:
             metrics.tested(epoch, test_sums(network, test_digits), len(test_digits))
     if chief:
         save(network, metrics.metadata(), options.model_dir)
     metrics.say(f"saved the model in {options.model_dir}")
-    average(strategy, tf.constant(1.0))  # no worker leaves before the chief has saved: to those that are left, it would have failed
+    average(tf.constant(1.0))  # no worker leaves before the chief has saved: to those that are left, it would have failed
 
 
 def parts_of(strategy: tf.distribute.Strategy) -> dict[str, Any]:
@@ -73,14 +75,15 @@ def parts_of(strategy: tf.distribute.Strategy) -> dict[str, Any]:
     return {"processes": workers, "parts": {"workers": workers, **({"replicas": replicas} if replicas != workers else {})}}
 
 
-def average(strategy: tf.distribute.Strategy, value: tf.Tensor) -> tf.Tensor:
+def averaging(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
     """The mean of what the workers pass; returns when all of them have called it."""
 
     @tf.function
-    def reduce() -> tf.Tensor:
+    def average(value: tf.Tensor) -> tf.Tensor:
         return strategy.reduce(tf.distribute.ReduceOp.MEAN, strategy.run(lambda: value), axis=None)
 
-    return reduce()
+    averaged: Callable[[tf.Tensor], tf.Tensor] = average
+    return averaged
 
 
 if __name__ == "__main__":

@@ -73,11 +73,11 @@ def train(options: Options, resolver: tf.distribute.cluster_resolver.ClusterReso
     for epoch, done in plan.epochs(start):
         for step in range(done + 1, plan.steps_per_epoch + 1):
             loss = coordinator.schedule(train_step, args=(iterator,))
-            if metrics.due(step) or checkpoint.due(step):
-                coordinator.join()
             if metrics.due(step):
+                coordinator.join()
                 metrics.trained(epoch, step, float(loss.fetch()))
-            checkpoint.after(step)
+            if checkpoint.after(step):
+                sys.exit(metrics.stopped(epoch, step))
         metrics.tested(epoch, test_sums(local_copy(network), test_digits), len(test_digits))
     save(network, metrics.metadata(), options.model_dir)
     metrics.say(f"saved the model in {options.model_dir}")

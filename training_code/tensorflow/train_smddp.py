@@ -56,7 +56,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
             first_batch = False
             if metrics.due(step):
                 metrics.trained(epoch, step, float(loss))
-            checkpoint.after(step)
+            if checkpoint.after(step):
+                sys.exit(metrics.stopped(epoch, step))
         mean_sums = sdp.oob_allreduce(test_sums(network, test_digits.share(sdp.rank(), sdp.size())))
         metrics.tested(epoch, mean_sums * sdp.size(), len(test_digits))
     if sdp.rank() == 0:

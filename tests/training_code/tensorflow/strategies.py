@@ -35,11 +35,15 @@ def mirrored(job: Job) -> Outcome:
     return job.alone("train_mirrored.py")
 
 
+def two_workers(job: Job) -> list[subprocess.Popen[str]]:
+    """The chief and another worker of MultiWorkerMirroredStrategy."""
+    cluster = {"worker": free_addresses(2)}
+    return [job.task(CODE / "train_multi_worker_mirrored.py", cluster, "worker", index) for index in range(2)]
+
+
 def multi_worker_mirrored(job: Job) -> Outcome:
     """Two workers; the chief's outcome, once both have ended well."""
-    cluster = {"worker": free_addresses(2)}
-    tasks = [job.task(CODE / "train_multi_worker_mirrored.py", cluster, "worker", index) for index in range(2)]
-    chief, other = [finish(task) for task in tasks]
+    chief, other = [finish(task) for task in two_workers(job)]
     assert (other.returncode, PROGRESS.findall(other.output)) == (0, []), other.output
     return chief
 

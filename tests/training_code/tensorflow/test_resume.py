@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,11 @@ from tests.smddp_local.runtime import Outcome, Runtime, finish, finish_after
 from tests.training_code.conftest import STEPS
 from tests.training_code.tensorflow.conftest import RUN, START, Trained
 from tests.training_code.tensorflow.job import OPTIONS, Job
-from tests.training_code.tensorflow.strategies import none, parameter_server
+from tests.training_code.tensorflow.strategies import none, parameter_server, two_workers
 from tests.training_code.training import accuracies, losses
 
 LAST_STEP = 2 * STEPS
+STOPPED = 128 + signal.SIGTERM
 
 
 def resumed_at(outcome: Outcome) -> tuple[int, int]:
@@ -49,6 +52,61 @@ def test_a_killed_and_resumed_job_equals_an_undisturbed_one_to_the_bit(
     resumed = finish(START[strategy](job))
     assert losses(resumed.output) == losses_after(resumed_at(resumed), expected.outcome) != {}
     assert job.weights == expected.job.weights
+
+
+def stop(chief: subprocess.Popen[str], targets: Callable[[], Sequence[int]]) -> Outcome:
+    """Send SIGTERM to the `targets`, which are process ids, when the chief has printed its fourth step; how the chief ended."""
+    assert chief.stdout
+    next(line for line in chief.stdout if f"epoch=1 step=4/{STEPS}" in line)
+    for target in targets():
+        os.kill(target, signal.SIGTERM)
+    return finish(chief)
+
+
+def children(process: subprocess.Popen[str]) -> list[int]:
+    return [int(each) for each in subprocess.run(["pgrep", "--parent", str(process.pid)], capture_output=True, text=True).stdout.split()]
+
+
+def is_stopped(job: Job, outcome: Outcome) -> bool:
+    (checkpoint,) = job.checkpoint_dir.glob("*.index")
+    done = int(checkpoint.stem.removeprefix("ckpt-"))
+    return outcome.returncode == STOPPED and "stopped on SIGTERM at epoch=" in outcome.output and 4 <= done < LAST_STEP
+
+
+# Of mpirun's ranks each one is told, and not mpirun, which would kill them about a second later.
+@pytest.mark.parametrize("strategy", ["none", "smddp"])
+def test_sigterm_ends_the_job_with_a_checkpoint_from_which_it_resumes_to_the_bit(
+    tensorflow: Runtime, dataset: Path, tmp_path: Path, undisturbed: Callable[[str], Trained], strategy: str
+) -> None:
+    job, expected = Job(tensorflow, dataset, tmp_path), undisturbed(strategy)
+    process = START[strategy](job)
+    stopped = stop(process, lambda: [process.pid] if strategy == "none" else children(process))
+    assert is_stopped(job, stopped), stopped
+    assert not job.model_dir.exists()
+    resumed = finish(START[strategy](job))
+    assert resumed_at(resumed) >= (1, 4)  # killed, it would have continued at step 3
+    assert losses(resumed.output) == losses_after(resumed_at(resumed), expected.outcome) != {}
+    assert job.weights == expected.job.weights
+
+
+def test_sigterm_ends_two_workers_with_a_checkpoint_and_without_a_model(tensorflow: Runtime, dataset: Path, tmp_path: Path) -> None:
+    job = Job(tensorflow, dataset, tmp_path)
+    chief, other = two_workers(job)
+    stopped = stop(chief, lambda: [other.pid, chief.pid])
+    assert is_stopped(job, stopped), stopped
+    assert finish(other).returncode == STOPPED
+    assert not job.model_dir.exists()
+
+
+def test_sigterm_ends_parameter_servers_after_their_chief_has_written_a_checkpoint(
+    tensorflow: Runtime, dataset: Path, tmp_path: Path
+) -> None:
+    job = Job(tensorflow, dataset, tmp_path)
+    with parameter_server(job) as (chief, others):
+        stopped = stop(chief, lambda: [*(each.pid for each in others), chief.pid])
+        assert is_stopped(job, stopped), stopped
+        assert [finish(each).returncode for each in others] == [0, 0, 0]
+    assert not job.model_dir.exists()
 
 
 @pytest.mark.parametrize("strategy", ["mirrored", "multi_worker_mirrored"])

@@ -14,6 +14,8 @@ from tests.training_code.tensorflow.conftest import Trained
 from tests.training_code.tensorflow.job import CODE, JOB_NAME, Job
 from tests.training_code.training import EPOCH, PROGRESS, accuracies
 
+SPOILT = Path(__file__).with_name("scripts") / "save_spoilt_weights.py"
+
 
 def test_metrics_have_the_form_that_the_metric_definitions_look_for(alone: Trained) -> None:
     lines = [line for line in alone.outcome.output.splitlines() if line.startswith("epoch=")]
@@ -59,3 +61,10 @@ def test_a_wrong_option_is_one_clear_error(
     outcome = Job(tensorflow, dataset, tmp_path).alone("train.py", *options)
     assert outcome.returncode != 0
     assert message in outcome.output.splitlines()[-1]
+
+
+def test_weights_that_are_no_numbers_are_not_saved(tensorflow: Runtime, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    outcome = tensorflow.run(tensorflow.alone(SPOILT, CODE, folder), tmp_path)
+    assert outcome.output.splitlines()[-1].startswith("ValueError: the weights are not finite, no model is saved")
+    assert list(folder.glob("*")) == []

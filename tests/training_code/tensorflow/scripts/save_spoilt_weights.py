@@ -1,0 +1,13 @@
+"""Save a TensorFlow network of which one weight is not a number: code folder and model folder come in, an error goes out."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, sys.argv[1])
+import model
+
+network = model.new_network(0)
+weights = network.get_weights()
+weights[-1][0] = float("nan")
+network.set_weights(weights)
+model.save(network, {}, Path(sys.argv[2]))
