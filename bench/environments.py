@@ -18,7 +18,7 @@ from emulator.runtimes.catalog import runtimes
 LOCK = REPOSITORY / "bench" / "requirements-peers.txt"
 PEERS = REPOSITORY / ".shoal" / "bench-peers"
 HOROVOD = REPOSITORY / ".shoal" / "bench-horovod" / "bin" / "python"
-"""Made by bench/build_horovod.sh where that succeeds; without it there is no row for Horovod."""
+"""Of an environment with the real Horovod. Nothing here makes it: the row for Horovod appears only where somebody built one by hand."""
 
 
 def shipped(name: str) -> Path:

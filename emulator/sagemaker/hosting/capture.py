@@ -1,7 +1,9 @@
 """Data capture: a sample of an endpoint's invocations in; JSON Lines in S3, in the layout and format that AWS documents, out.
 
-Source: developer guide, "Capture data from real-time endpoint". Files are
-`DESTINATION/ENDPOINT/VARIANT/yyyy/mm/dd/hh/NAME.jsonl`, in UTC, and are written in batches with the model's execution role.
+Source: developer guide, "Capture data from real-time endpoint" (model-monitor-data-capture-endpoint.html): its path and its sample lines.
+Files are `DESTINATION/ENDPOINT/VARIANT/yyyy/mm/dd/hh/NAME.jsonl` and are written in batches with the model's execution role. The page does
+not say what NAME is, which time zone the hours are in (here UTC), how often a file is written (here each minute), or how `customAttributes`
+and `inferenceId` look: those are ours.
 """
 
 from __future__ import annotations
