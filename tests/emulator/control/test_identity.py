@@ -86,8 +86,13 @@ def test_an_operation_that_is_not_emulated_is_refused_by_name(account: Account) 
         (
             "s3",
             "put_bucket_notification_configuration",
-            {"Bucket": "b-b-b", "NotificationConfiguration": {"EventBridgeConfiguration": {}}},
-            "sends no notifications of buckets",
+            {
+                "Bucket": "b-b-b",
+                "NotificationConfiguration": {
+                    "QueueConfigurations": [{"QueueArn": "arn:aws:sqs:us-east-1:111122223333:q", "Events": ["s3:ObjectCreated:*"]}]
+                },
+            },
+            "through EventBridge only",
         ),
     ],
 )
