@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
 RUN := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help python install install-tests demo test chaos check synth examples fuzz lint bench bench-quick bench-gpu lock clean
+.PHONY: help python install install-tests demo demo-gitops test chaos check synth examples fuzz lint bench bench-quick bench-gpu lock clean
 
 help: ## Lists what can be made.
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -20,6 +20,10 @@ install: python ## Sets up .venv (with .venv/bin/shoal) and the CDK CLI.
 demo: python ## Runs the main job on this machine: deploy, train, evaluate, register, serve, tear down.
 	@$(PYTHON) tools/install.py runtimes
 	@.venv/bin/shoal demo
+
+demo-gitops: python ## Takes three releases from a commit to prod in three emulated accounts: canary, rollback, revert.
+	@$(PYTHON) tools/install.py runtimes
+	@.venv/bin/shoal demo --gitops
 
 test: python ## Runs every gate.
 	@$(PYTHON) tools/install.py tests runtimes

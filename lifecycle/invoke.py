@@ -36,11 +36,14 @@ def find_endpoint(target: Target, prefix: str, serving: str | None = None) -> st
     raise NotFoundError(f"{where}{served}; the pipeline tears its own down at the end of each execution")
 
 
-def ask(target: Target, endpoint: str, digit: Digit) -> Answer:
-    """Sends one image as JSON. Raises LifecycleError if the answer is not one prediction of ten probabilities."""
+def ask(target: Target, endpoint: str, digit: Digit, patience_s: float | None = None) -> Answer:
+    """Sends one image as JSON; with `patience_s` once and no longer (Target.client).
+
+    Raises LifecycleError if the answer is not one prediction of ten probabilities.
+    """
     body = json.dumps({"instances": [digit.rows]})
     started_at = time.monotonic()
-    response = target.client("sagemaker-runtime").invoke_endpoint(
+    response = target.client("sagemaker-runtime", patience_s).invoke_endpoint(
         EndpointName=endpoint, ContentType="application/json", Accept="application/json", Body=body
     )
     payload = response["Body"].read()

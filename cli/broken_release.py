@@ -1,0 +1,64 @@
+"""A version of the registry goes in; one with the same weights, whose code fails after some answers, comes out, registered by hand."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from typing import Any
+from urllib.parse import urlsplit
+
+from lifecycle.target import Target
+
+GOOD_ANSWERS = 25
+"""So many are enough for whoever looks at it without load: the pipeline's test asks ten digits, and so does the proof of a deployment."""
+_CODE = "code/inference.py"
+_ARCHIVE = "/output/model.tar.gz"
+"""How the key of a training's archive ends; consumers may read no other."""
+_MISTAKE = f'''
+
+_predict, _answered = predict_fn, 0
+
+
+def predict_fn(data, model):
+    """Fails under load, as code does that leaks."""
+    global _answered
+    _answered += 1
+    if _answered > {GOOD_ANSWERS}:
+        raise MemoryError("no memory left")
+    return _predict(data, model)
+'''
+_KEPT = ("ModelPackageGroupName", "InferenceSpecification", "ModelMetrics", "CustomerMetadataProperties")
+_NOTED = ("ImageDigest", "ModelDataETag", "IsCheckpoint")
+"""Of a container, by the registry itself."""
+
+
+def register_broken(target: Target, arn: str) -> str:
+    """ARN of the new version, which waits for approval."""
+    sagemaker, s3 = target.client("sagemaker"), target.client("s3")
+    found = sagemaker.describe_model_package(ModelPackageName=arn)
+    request = {key: found[key] for key in _KEPT if key in found}
+    (container,) = request["InferenceSpecification"]["Containers"]
+    place = urlsplit(container["ModelDataUrl"])
+    archive = s3.get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))["Body"].read()
+    key = f"{place.path.lstrip('/').removesuffix(_ARCHIVE)}-by-hand{_ARCHIVE}"
+    s3.put_object(Bucket=place.netloc, Key=key, Body=with_mistake(archive))
+    changed = {name: value for name, value in container.items() if name not in _NOTED} | {"ModelDataUrl": f"s3://{place.netloc}/{key}"}
+    request["InferenceSpecification"] = request["InferenceSpecification"] | {"Containers": [changed]}
+    return str(sagemaker.create_model_package(**request, ModelApprovalStatus="PendingManualApproval")["ModelPackageArn"])
+
+
+def with_mistake(archive: bytes) -> bytes:
+    """The archive with a mistake in its code; every other file as it was."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as source, tarfile.open(fileobj=made, mode="w:gz") as destination:
+        for member in source:
+            _add(destination, member, source.extractfile(member))
+    return made.getvalue()
+
+
+def _add(destination: tarfile.TarFile, member: tarfile.TarInfo, file: Any) -> None:
+    content = file.read() if file else b""
+    if member.name.removeprefix("./") == _CODE:
+        content += _MISTAKE.encode()
+        member.size = len(content)
+    destination.addfile(member, io.BytesIO(content) if file else None)

@@ -1,0 +1,73 @@
+"""Parts of the demonstration of releases: what counts as side by side, the mistake that is put into an archive, and the last line."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from inspect import signature
+from typing import Any
+
+import pytest
+
+from cli.broken_release import GOOD_ANSWERS, with_mistake
+from cli.gitops_report import last_line
+from cli.traffic import Answered, Traffic
+from lifecycle.target import Target
+from tests.cli.trained import archive
+
+NOWHERE = Target("111122223333", "us-east-1", "http://localhost:1")
+
+
+def traffic(*answers: Answered) -> Traffic:
+    return Traffic(NOWHERE, "endpoint", (), list(answers))
+
+
+def test_two_releases_served_side_by_side_when_the_old_one_answered_after_the_new_one() -> None:
+    seen = traffic(Answered(1, "old"), Answered(2, "new"), Answered(3, "old"), Answered(4, "new"))
+    assert seen.served_side_by_side("old", "new")
+    assert seen.by_weights == {"old": 2, "new": 2}
+
+
+@pytest.mark.parametrize("order", [["old", "old", "new"], ["old"], ["new"], []])
+def test_one_after_the_other_is_not_side_by_side(order: list[str]) -> None:
+    assert not traffic(*(Answered(at, weights) for at, weights in enumerate(order))).served_side_by_side("old", "new")
+
+
+def test_an_endpoint_that_is_not_there_is_a_problem_and_no_answer() -> None:
+    digits: Any = (type("Digit", (), {"rows": ((0,),), "label": 0})(),)
+    with Traffic(NOWHERE, "endpoint", digits) as seen:
+        while not seen.answers:
+            pass
+    assert seen.problems
+    assert not seen.by_weights
+
+
+def test_the_broken_archive_has_the_same_files_and_code_that_fails_after_some_answers() -> None:
+    code = b"def predict_fn(data, model):\n    return data\n"
+    broken = with_mistake(archive({"model.pt": b"weights", "code/inference.py": code}))
+    with tarfile.open(fileobj=io.BytesIO(broken), mode="r:gz") as tar:
+        files = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+    assert files["model.pt"] == b"weights"
+    module: dict[str, Any] = {}
+    exec(files["code/inference.py"], module)
+    assert len(signature(module["predict_fn"]).parameters) == 2, "the serving toolkit counts them"
+    assert [module["predict_fn"](number, None) for number in range(GOOD_ANSWERS)] == list(range(GOOD_ANSWERS))
+    with pytest.raises(MemoryError):
+        module["predict_fn"](0, None)
+
+
+def summary(**changes: Any) -> dict[str, Any]:
+    served = [{"weights_sha256": "a"}, {"weights_sha256": "b"}, {"weights_sha256": "a"}]
+    known: dict[str, Any] = {"left_behind": [], "processes_left": [], "files_left": []}
+    return {"status": "Succeeded", "commits": [{}] * 3, "served": served, "accounts": {"dev": "1", "prod": "3"}, **known, **changes}
+
+
+def test_the_last_line_says_what_ran_and_that_nothing_is_left() -> None:
+    assert last_line(summary()) == (
+        "Succeeded: 3 commits, 2 releases served, 2 accounts; left behind in accounts, processes, ports and files: nothing"
+    )
+
+
+def test_the_last_line_names_what_is_left_and_claims_nothing_that_nobody_looked_at() -> None:
+    assert last_line(summary(left_behind=["stack a in account 1"])).endswith("files: stack a in account 1")
+    assert last_line(summary(processes_left=None)).endswith("left behind: not known, nobody could look everywhere")
