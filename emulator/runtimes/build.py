@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import shutil
 import subprocess
 import sys
@@ -74,7 +75,9 @@ def _install_local(runtime: Runtime, folder: Path, progress: Progress) -> None:
             copy = shutil.copytree(package, Path(temporary) / package.name, ignore=_generated)
             _pip(folder, ["--no-deps", "--force-reinstall", "--no-build-isolation", str(copy)], progress)
     progress(f"{runtime.name}: checking that it imports")
-    _run([str(folder / "bin" / "python"), "-c", runtime.check], f"The runtime {runtime.name} was installed but does not import")
+    with tempfile.TemporaryDirectory(dir=folder) as job:  # without it, AWS's toolkit makes a job's folders in the user's home
+        check = [str(folder / "bin" / "python"), "-c", runtime.check]
+        _run(check, {**os.environ, "SAGEMAKER_BASE_DIR": job}, f"The runtime {runtime.name} was installed but does not import")
     partial = local_marker(folder).with_suffix(".partial")
     partial.write_text(version)
     partial.replace(local_marker(folder))
@@ -105,7 +108,7 @@ def _why_pip_failed(lines: list[str]) -> str:
     return "pip could not install the runtime; its last lines:\n" + "\n".join(lines[-_TAIL_LINES:])
 
 
-def _run(command: list[str], failure: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+def _run(command: list[str], environment: dict[str, str], failure: str) -> None:
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
         raise EmulatorError(f"{failure}:\n" + "\n".join(done.stderr.splitlines()[-_TAIL_LINES:]))
