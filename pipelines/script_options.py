@@ -27,20 +27,30 @@ class Option:
 
     name: str
     kind: str = "str"
-    """The name of what argparse calls with the text: str, int, float, Path, or _positive (ours: a whole number of 1 or more)."""
+    """The name of what argparse calls with the text: str, int, float, Path, or one of ours, as in `_mistake_of`."""
     choices: tuple[str, ...] = ()
 
     def mistake_in(self, text: str) -> str | None:
         """Why the script would refuse this value."""
         if self.choices and text not in self.choices:
             return f"is not one of {', '.join(self.choices)}"
-        if self.kind == "_positive" and not (_is_whole(text) and int(text) >= 1):
+        return _mistake_of(self.kind, text)
+
+
+def _mistake_of(kind: str, text: str) -> str | None:
+    number = float(text) if _is_number(text) else None
+    match kind:
+        case "_positive" if not (_is_whole(text) and int(text) >= 1):
             return "is not a whole number of 1 or more"
-        if self.kind == "int" and not _is_whole(text):
+        case "_positive_number" if number is None or number <= 0:
+            return "is not a number above 0"
+        case "_share" if number is None or not 0 <= number <= 1:
+            return "is not a number from 0 to 1"
+        case "int" if not _is_whole(text):
             return "is not a whole number"
-        if self.kind == "float" and not _is_number(text):
+        case "float" if number is None:
             return "is not a number"
-        return None
+    return None
 
 
 def options_of(source_dir: str, entry_point: str, root: Path | None) -> Mapping[str, Option]:

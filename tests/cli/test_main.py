@@ -75,7 +75,7 @@ def test_check_goes_on_after_a_wrong_file(checkout: Path, capsys: pytest.Capture
         (["invoke", "dev", "--local"], "Missing option '--digit'"),
         (["demo", "-p", "Foo=1"], "parameter 'Foo': the pipeline declares no such parameter; it declares: "),
         (["demo", "-p", "MinAccuracy=2"], "parameter 'MinAccuracy': '2' is not allowed; it must be from 0 to 1"),
-        (["demo", "-p", "Epochs=0"], "parameter 'Epochs': '0' is not a whole number of 1 or more"),
+        (["demo", "-p", "Epochs=0"], "parameter 'Epochs': '0' is not a number above 0"),
         (["demo", "prod"], "prod is protected"),
         (["demo", "nowhere"], "nowhere"),
         (["demo", "--parameter", "Epochs"], "write KEY=VALUE"),

@@ -18,7 +18,7 @@ DEV = load_environment("dev", ROOT)
         ("MinAccuracy", "2", "is not allowed; it must be from 0 to 1"),
         ("MinAccuracy", "nan", "is not allowed; it must be from 0 to 1"),
         ("InstanceCount", "0", "is not allowed; it must be 1 or more"),
-        ("Epochs", "0", "is not a whole number of 1 or more"),
+        ("Epochs", "0", "is not a number above 0"),
         ("BatchSize", "-1", "is not a whole number of 1 or more"),
     ],
 )

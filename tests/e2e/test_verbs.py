@@ -116,7 +116,7 @@ def test_an_execution_that_has_ended_is_not_stopped(emulator: dict[str, str], ch
 
 def test_a_hyperparameter_that_the_script_would_refuse_starts_nothing(emulator: dict[str, str], checkout: Checkout) -> None:
     result = checkout.run("run", "dev", "--local", "--parameter", "Epochs=0")
-    assert (result.exit_code, "'0' is not a whole number of 1 or more" in result.output) == (2, True)
+    assert (result.exit_code, "'0' is not a number above 0" in result.output) == (2, True)
 
 
 def test_the_dataset_is_uploaded_once(emulator: dict[str, str], checkout: Checkout) -> None:
