@@ -12,9 +12,9 @@ import pytest
 
 from tests.smddp_local.runtime import Runtime
 from tests.training_code.conftest import STEPS, Trained
-from tests.training_code.training import Job, accuracies, losses
+from tests.training_code.training import Job, accuracies, losses, position_of
 
-OPTIONS = ("--epochs", "4", "--log-every", "1", "--checkpoint-every", "3")
+OPTIONS = ("--epochs", "8", "--log-every", "1", "--checkpoint-every", "3")
 
 
 @dataclass(frozen=True)
@@ -49,5 +49,5 @@ def test_a_killed_and_resumed_horovod_job_equals_an_undisturbed_one_to_the_bit(h
     undisturbed, disturbed = (new_job(horovod, dataset, tmp_path / name, OPTIONS) for name in ("undisturbed", "disturbed"))
     undisturbed.run()
     disturbed.run_until(f"epoch=2 step=5/{STEPS}", signal.SIGKILL)
-    assert "resumed at epoch=2 step=3" in disturbed.run().output
+    assert (2, 3) <= position_of(disturbed.run().output) < (8, STEPS)
     assert (disturbed.model_dir / "model.pt").read_bytes() == (undisturbed.model_dir / "model.pt").read_bytes()

@@ -17,6 +17,7 @@ PROGRESS = re.compile(
     r" images_per_second=(\d+\.\d+) elapsed_s=(\d+\.\d+) world_size=(\d+)$",
     re.MULTILINE,
 )
+RESUMED = re.compile(r"resumed at epoch=(\d+) step=(\d+)")
 EPOCH = re.compile(r"epoch=(\d+) test_loss=(\d+\.\d+) test_accuracy=(\d\.\d+) elapsed_s=(\d+\.\d+)$", re.MULTILINE)
 
 
@@ -69,6 +70,12 @@ class Job:
 def losses(output: str) -> dict[tuple[int, int], float]:
     """The training loss at each (epoch, step) that was printed."""
     return {(int(match[1]), int(match[2])): float(match[4]) for match in PROGRESS.finditer(output)}
+
+
+def position_of(output: str) -> tuple[int, int]:
+    """Epoch and step of the checkpoint from which the job went on."""
+    (found,) = RESUMED.findall(output)
+    return int(found[0]), int(found[1])
 
 
 def accuracies(output: str) -> list[float]:
