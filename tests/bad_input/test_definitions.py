@@ -36,8 +36,8 @@ EXPRESSIONS = st.one_of(
 )
 
 
-def deploy(wire: Wire, text: str) -> None:
-    """CreatePipeline: an answer of the user's, and nothing left where it was refused."""
+def deploy(wire: Wire, text: str) -> int:
+    """CreatePipeline: an answer of the user's, and nothing left where it was refused. Returns the HTTP status."""
     request = {"PipelineName": "spoilt", "PipelineDefinition": text, "RoleArn": ROLE, "ClientRequestToken": "0" * 32}
     answer = wire.sagemaker("CreatePipeline", request)
     require_refusal_or_success(answer, text)
@@ -45,6 +45,7 @@ def deploy(wire: Wire, text: str) -> None:
     assert (known.status == 200) == (answer.status == 200)
     if answer.status == 200:
         wire.sagemaker("DeletePipeline", {"PipelineName": "spoilt", "ClientRequestToken": "1" * 32})
+    return answer.status
 
 
 @given(document=spoilt(GOOD, EXPRESSIONS))
@@ -54,16 +55,16 @@ def test_a_spoilt_definition_is_deployed_or_refused_whole(wire: Wire, document: 
 
 @given(text=st.one_of(st.text(max_size=200), ANYTHING.map(json_safe).map(json.dumps)))
 def test_what_is_no_definition_at_all_is_refused(wire: Wire, text: str) -> None:
-    deploy(wire, text.encode("utf-8", "replace").decode())
+    assert deploy(wire, text.encode("utf-8", "replace").decode()) == 400
 
 
 def test_a_definition_that_is_nested_without_end_is_refused(wire: Wire) -> None:
-    deploy(wire, '{"Version":"2020-12-01","Steps":' + "[" * 5000 + "]" * 5000 + "}")
+    assert deploy(wire, '{"Version":"2020-12-01","Steps":' + "[" * 5000 + "]" * 5000 + "}") == 400
     inner: dict[str, Any] = {"Name": "Last", "Type": "Fail", "Arguments": {"ErrorMessage": "x"}}
     condition = {"Type": "Equals", "LeftValue": 1, "RightValue": 1}
     for depth in range(150):
         inner = {"Name": f"C{depth}", "Type": "Condition", "Arguments": {"Conditions": [condition], "IfSteps": [inner], "ElseSteps": []}}
-    deploy(wire, json.dumps({"Version": "2020-12-01", "Metadata": {}, "Parameters": [], "Steps": [inner]}))
+    assert deploy(wire, json.dumps({"Version": "2020-12-01", "Metadata": {}, "Parameters": [], "Steps": [inner]})) == 400
 
 
 @given(parameters=st.lists(st.fixed_dictionaries({"Name": TEXT, "Value": TEXT}), max_size=3).map(json_safe))
