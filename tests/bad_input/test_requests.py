@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from typing import Any
+from urllib.parse import urlencode
 
 import botocore.session
 import pytest
@@ -93,8 +94,6 @@ def test_a_query_is_answered(wire: Wire, service: str, data: st.DataObject) -> N
     operation = data.draw(st.sampled_from(operations(service)))
     members = list(getattr(model_of(service, operation).input_shape, "members", {}))
     given_members = data.draw(st.dictionaries(st.one_of(TEXT, st.sampled_from(members or ["x"])), TEXT, max_size=5))
-    from urllib.parse import urlencode
-
     body = urlencode(json_safe({"Action": operation, "Version": "2010-05-15", **given_members})).encode()
     answer = wire.send(service, "POST", "/", body, {"Content-Type": "application/x-www-form-urlencoded"})
     require_refusal_or_success(answer, body.decode())

@@ -13,8 +13,8 @@ from tests.training_code.training import Job, losses, position_of
 
 # Long enough that a signal sent after the first steps arrives before the last one.
 OPTIONS = ("--epochs", "12", "--log-every", "1", "--checkpoint-every", "3")
-# 320 steps without a checkpoint of its own before the end.
 STOPPED = 128 + signal.SIGTERM
+# 320 steps without a checkpoint of its own before the end.
 ONE_LONG_EPOCH = ("--epochs", "1", "--batch-size", "8", "--log-every", "1", "--checkpoint-every", "1000")
 
 
