@@ -87,4 +87,4 @@ def test_scripts_that_never_leave_the_group_end_without_aborting(runtime: Runtim
     command = runtime.mpirun(2, SCRIPTS / "never_leaves.py")
     with ThreadPoolExecutor(max_workers=2) as pool:
         outcomes = list(pool.map(lambda _: runtime.run(command, tmp_path), range(RUNS_WITHOUT_LEAVING)))
-    assert [outcome.returncode for outcome in outcomes] == [0] * RUNS_WITHOUT_LEAVING
+    assert not [outcome for outcome in outcomes if outcome.returncode]

@@ -73,6 +73,22 @@ def test_torchruns_variables_are_left_alone() -> None:
     assert environ == {"RANK": "0", "WORLD_SIZE": "2", "MASTER_PORT": "29500"}
 
 
+@pytest.mark.parametrize(
+    ("given", "left"), [(None, "^ofi"), ("^openib", "^openib,ofi"), ("^openib,ofi", "^openib,ofi"), ("self,sm,tcp", "self,sm,tcp")]
+)
+def test_ranks_do_not_look_for_a_fabric_unless_the_user_chose_transports(given: str | None, left: str) -> None:
+    environ = dict(TWO_HOSTS) | ({} if given is None else {"OMPI_MCA_btl": given})
+    launch.export(environ)
+    assert environ["OMPI_MCA_btl"] == left
+
+
+def test_open_mpi_leaves_the_fabric_out_where_the_toolkit_lets_it_in(runtime: Runtime, tmp_path: Path) -> None:
+    command = runtime.mpirun(2, "-c", "from mpi4py import MPI")
+    said = runtime.run(command, tmp_path, {"OMPI_MCA_btl_base_verbose": "10"}).output
+    assert "found loaded component tcp" in said
+    assert "found loaded component ofi" not in said
+
+
 def test_two_jobs_on_one_machine_meet_at_different_ports(runtime: Runtime, tmp_path: Path) -> None:
     def port_of(job: str) -> str:
         answer = tmp_path / job

@@ -12,9 +12,9 @@ import pytest
 
 from tests.smddp_local.runtime import Runtime
 from tests.training_code.conftest import STEPS, Trained
-from tests.training_code.training import Job, accuracies, losses, position_of
+from tests.training_code.training import Job, accuracies, children, losses, position_of, stop_at
 
-OPTIONS = ("--epochs", "8", "--log-every", "1", "--checkpoint-every", "3")
+OPTIONS = ("--epochs", "12", "--log-every", "1", "--checkpoint-every", "3")
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,31 @@ def test_two_horovod_ranks_give_the_loss_curve_and_the_accuracy_of_one(
     assert (metadata["backend"], metadata["world_size"]) == ("horovod", 2)
 
 
-def test_a_killed_and_resumed_horovod_job_equals_an_undisturbed_one_to_the_bit(horovod: Runtime, dataset: Path, tmp_path: Path) -> None:
-    undisturbed, disturbed = (new_job(horovod, dataset, tmp_path / name, OPTIONS) for name in ("undisturbed", "disturbed"))
-    undisturbed.run()
-    disturbed.run_until(f"epoch=2 step=5/{STEPS}", signal.SIGKILL)
-    assert (2, 3) <= position_of(disturbed.run().output) < (8, STEPS)
-    assert (disturbed.model_dir / "model.pt").read_bytes() == (undisturbed.model_dir / "model.pt").read_bytes()
+@pytest.fixture(scope="module")
+def undisturbed(horovod: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The weights of a job that nothing happened to."""
+    job = new_job(horovod, dataset, tmp_path_factory.mktemp("undisturbed"), OPTIONS)
+    assert job.run().returncode == 0
+    return (job.model_dir / "model.pt").read_bytes()
+
+
+def test_a_killed_and_resumed_horovod_job_equals_an_undisturbed_one_to_the_bit(
+    horovod: Runtime, dataset: Path, tmp_path: Path, undisturbed: bytes
+) -> None:
+    job = new_job(horovod, dataset, tmp_path, OPTIONS)
+    job.run_until(f"epoch=2 step=5/{STEPS}", signal.SIGKILL)
+    assert (2, 3) <= position_of(job.run().output) < (12, STEPS)
+    assert (job.model_dir / "model.pt").read_bytes() == undisturbed
+
+
+def test_sigterm_ends_a_horovod_job_with_a_checkpoint_from_which_it_resumes_to_the_bit(
+    horovod: Runtime, dataset: Path, tmp_path: Path, undisturbed: bytes
+) -> None:
+    """Each rank is told, and not mpirun, which would kill them about a second later."""
+    job = new_job(horovod, dataset, tmp_path, OPTIONS)
+    process = job.start()
+    stopped = stop_at(process, f"epoch=2 step=4/{STEPS}", lambda: children(process))
+    assert (stopped.returncode, job.model_dir.exists()) == (128 + signal.SIGTERM, False), stopped.output
+    assert "stopped on SIGTERM at epoch=" in stopped.output
+    assert (2, 4) <= position_of(job.run().output) < (12, STEPS)  # killed, it would have continued at step 3
+    assert (job.model_dir / "model.pt").read_bytes() == undisturbed

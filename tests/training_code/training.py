@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,6 +66,20 @@ class Job:
     def run_until(self, text: str, sent: signal.Signals) -> Outcome:
         """Start it, send its whole process group a signal when it prints a line with `text`, wait for its end."""
         return finish_after(self.start(), text, sent)
+
+
+def stop_at(process: subprocess.Popen[str], text: str, targets: Callable[[], Sequence[int]]) -> Outcome:
+    """Send SIGTERM to the `targets`, which are process ids, when the process prints a line with `text`; how the process ended."""
+    assert process.stdout
+    next(line for line in process.stdout if text in line)
+    for target in targets():
+        os.kill(target, signal.SIGTERM)
+    return finish(process)
+
+
+def children(process: subprocess.Popen[str]) -> list[int]:
+    """Ids of what a launcher started."""
+    return [int(each) for each in subprocess.run(["pgrep", "--parent", str(process.pid)], capture_output=True, text=True).stdout.split()]
 
 
 def losses(output: str) -> dict[tuple[int, int], float]:

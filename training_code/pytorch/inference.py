@@ -84,7 +84,7 @@ def _from_json(body: bytes | bytearray | str) -> np.ndarray[Any, Any]:
 def _from_npy(body: bytes | bytearray | str) -> np.ndarray[Any, Any]:
     try:
         array = np.lib.format.read_array(io.BytesIO(body.encode("latin-1") if isinstance(body, str) else body), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+    except (ValueError, EOFError, OSError, MemoryError) as error:  # the last: its header may say that it has terabytes
         raise ValueError(f"the request is not an npy file: {error}") from error
     return array
 

@@ -33,6 +33,8 @@ from ranks import Ranks, joined
 from torch.nn import functional
 
 WARM_UP_SHARE = 0.3
+BETAS = (0.8, 0.95)
+"""Adam's: shorter memories than usual, for a run of some hundred steps (docs/performance.md has the comparison)."""
 EVALUATION_BATCH = 1000
 SERVED_FILES = ("inference.py", "model.py")
 
@@ -221,7 +223,7 @@ def set_up(options: Options, ranks: Ranks) -> Run:
         raise ValueError(f"global batch size {batch} is larger than the training set ({len(train_digits)} images)")
     network = new_network(ranks.device)
     adam = cpu.Adam if ranks.device.type == "cpu" else torch.optim.Adam
-    optimizer = adam(network.parameters(), lr=options.learning_rate, fused=_has_fused_adam(ranks.device))
+    optimizer = adam(network.parameters(), lr=options.learning_rate, betas=BETAS, fused=_has_fused_adam(ranks.device))
     return Run(
         options=options,
         ranks=ranks,
@@ -328,12 +330,10 @@ def set_learning_rate(run: Run, epoch: int, step: int) -> None:
 
 
 def one_cycle(progress: float, peak: float) -> float:
-    """Warm up along a cosine from a 25th of the peak, then fall to almost nothing; `progress` runs from 0 to 1."""
+    """Warm up along a cosine from a 25th of the peak, then fall on a straight line to nothing; `progress` runs from 0 to 1."""
     if progress < WARM_UP_SHARE:
-        start, end, share = peak / 25, peak, progress / WARM_UP_SHARE
-    else:
-        start, end, share = peak, peak / 250_000, (progress - WARM_UP_SHARE) / (1 - WARM_UP_SHARE)
-    return end + (start - end) * (1 + math.cos(math.pi * share)) / 2
+        return peak / 25 + (peak - peak / 25) * (1 - math.cos(math.pi * progress / WARM_UP_SHARE)) / 2
+    return peak * (1 - progress) / (1 - WARM_UP_SHARE)
 
 
 def report(run: Run, epoch: int, step: int, loss: torch.Tensor, steps_per_second: float) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
@@ -17,7 +16,7 @@ from tests.training_code.conftest import STEPS
 from tests.training_code.tensorflow.conftest import RUN, START, Trained
 from tests.training_code.tensorflow.job import OPTIONS, Job
 from tests.training_code.tensorflow.strategies import none, parameter_server, two_workers
-from tests.training_code.training import accuracies, losses
+from tests.training_code.training import accuracies, children, losses, stop_at
 
 LAST_STEP = 2 * STEPS
 STOPPED = 128 + signal.SIGTERM
@@ -55,16 +54,8 @@ def test_a_killed_and_resumed_job_equals_an_undisturbed_one_to_the_bit(
 
 
 def stop(chief: subprocess.Popen[str], targets: Callable[[], Sequence[int]]) -> Outcome:
-    """Send SIGTERM to the `targets`, which are process ids, when the chief has printed its fourth step; how the chief ended."""
-    assert chief.stdout
-    next(line for line in chief.stdout if f"epoch=1 step=4/{STEPS}" in line)
-    for target in targets():
-        os.kill(target, signal.SIGTERM)
-    return finish(chief)
-
-
-def children(process: subprocess.Popen[str]) -> list[int]:
-    return [int(each) for each in subprocess.run(["pgrep", "--parent", str(process.pid)], capture_output=True, text=True).stdout.split()]
+    """As SageMaker stops a job, when the chief has printed its fourth step."""
+    return stop_at(chief, f"epoch=1 step=4/{STEPS}", targets)
 
 
 def is_stopped(job: Job, outcome: Outcome) -> bool:
@@ -74,7 +65,7 @@ def is_stopped(job: Job, outcome: Outcome) -> bool:
 
 
 # Of mpirun's ranks each one is told, and not mpirun, which would kill them about a second later.
-@pytest.mark.parametrize("strategy", ["none", "smddp"])
+@pytest.mark.parametrize("strategy", ["none", "smddp", "horovod"])
 def test_sigterm_ends_the_job_with_a_checkpoint_from_which_it_resumes_to_the_bit(
     tensorflow: Runtime, dataset: Path, tmp_path: Path, undisturbed: Callable[[str], Trained], strategy: str
 ) -> None:

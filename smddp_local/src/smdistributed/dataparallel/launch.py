@@ -81,6 +81,7 @@ def export(environ: MutableMapping[str, str]) -> None:
     launch = read(environ)
     if launch.launcher is not Launcher.MPIRUN or "SMDATAPARALLEL_LOCAL_RANK" in environ:
         return
+    _leave_fabric_out(environ)
     environ["RANK"] = str(launch.rank)
     environ["WORLD_SIZE"] = str(launch.world_size)
     environ["LOCAL_RANK"] = environ["SMDATAPARALLEL_LOCAL_RANK"] = str(launch.local_rank)
@@ -91,6 +92,13 @@ def export(environ: MutableMapping[str, str]) -> None:
     elif "SMDATAPARALLEL_SERVER_ADDR" in environ:
         environ["MASTER_ADDR"] = environ["SMDATAPARALLEL_SERVER_ADDR"]
         environ["MASTER_PORT"] = str(int(environ.get("SMDATAPARALLEL_SERVER_PORT", "7592")) + 2)
+
+
+def _leave_fabric_out(environ: MutableMapping[str, str]) -> None:
+    """Open MPI 5.0.11's btl/ofi sleeps for a second in MPI_Init where there is no fabric; the toolkit's `-mca btl ^openib` lets it in."""
+    chosen = environ.get("OMPI_MCA_btl", "^")
+    if chosen.startswith("^") and "ofi" not in chosen[1:].split(","):
+        environ["OMPI_MCA_btl"] = "^" + ",".join(part for part in (chosen[1:], "ofi") if part)
 
 
 def smddprun() -> None:
