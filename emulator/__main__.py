@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -106,6 +107,7 @@ def serve(options: argparse.Namespace) -> int:
     isolate()
     (state.folder / "emulator.log").touch(mode=0o600)
     logging.basicConfig(filename=state.folder / "emulator.log", level=logging.INFO, format=LOG_FORMAT)
+    tempfile.tempdir = str(state.make("objects"))  # large objects; a temporary folder may well be memory
     stop = threading.Event()
 
     from emulator.server import Emulator, Options  # moto reads the environment when it is imported

@@ -33,6 +33,7 @@ from emulator.control.functions.mappings import EventSources
 from emulator.control.functions.service import Functions
 from emulator.control.functions.tagging import Tagging
 from emulator.control.identity import Identity
+from emulator.control.layers import Layers
 from emulator.control.protocol import Answer
 from emulator.control.quotas import Quotas
 from emulator.control.registries import Registries
@@ -79,8 +80,9 @@ class Account:
         self.sources = EventSources(self.identity, self.clients, self.functions)
         self.events = Events(self.identity, self.clients, self.functions, shared.schedule_speed, shared.faults)
         self.scheduler = Scheduler(self.identity, self.clients, self._measure, shared.schedule_speed)
-        self.alarms = Alarms(number, shared.region, shared.settings.hosting_speed)
+        self.alarms = Alarms(number, shared.region, shared.settings.hosting_speed, shared.schedule_speed)
         self.autoscaling = AutoScaling(self.identity, self.clients, self.alarms, shared.settings.hosting_speed)
+        self.layers = Layers(self.identity, folder / "ecr", shared.endpoint_url)
         self.fsx = Fsx(FileSystems(self.identity, self.clients, folder / "fsx"))
         self.sagemaker: SageMaker = SageMakerService(self.context(), shared.settings)
         self.state = self._state()
@@ -117,6 +119,7 @@ class Account:
         metricstore.keep(self.number, self._shared.region, measurement)
 
     def _emit(self, entry: Mapping[str, Any]) -> None:
+        self.autoscaling.heed(entry)
         self.events.emit(entry)
 
     def _model_package(self, arn: str) -> Mapping[str, Any]:
@@ -131,6 +134,7 @@ class Account:
             self.functions,
             lambda operation, request: self.sagemaker.handle(operation, request, self.identity.root_arn),
             lambda number: self._others[number].state if number in self._others else None,
+            self.autoscaling.scales,
         )
 
     def _dispatcher(self) -> Dispatcher:
@@ -139,7 +143,7 @@ class Account:
             **{name: Service({}, guards=guards) for name, guards in refusals.GUARDS.items()},
             "cloudwatch": Service({}, guards={**refusals.GUARDS["cloudwatch"], "DescribeAlarms": self.alarms.guard}),
             "sts": Service(self.identity.operations),
-            "iam": Service({}, guards=self.identity.guards),
+            "iam": Service({}, guards={**refusals.GUARDS["iam"], **self.identity.guards}),
             "events": Service(self.events.operations, guards=self.events.guards),
             "lambda": Service({**self.functions.operations, **self.sources.operations, **tagging.operations}, complete=True),
             "cloudformation": Service(self.cloudformation.operations, complete=True),
@@ -148,7 +152,9 @@ class Account:
             "scheduler": Service(self.scheduler.operations, complete=True),
             "codebuild": Service(Building(self.identity).operations, complete=True),
             "service-quotas": Service(Quotas(self.identity).operations, complete=True),
-            "ecr": Service({"BatchGetImage": Registries(self.identity).get_images}, guards=refusals.GUARDS["ecr"]),
+            "ecr": Service(
+                {"BatchGetImage": Registries(self.identity).get_images, **self.layers.operations}, guards=refusals.GUARDS["ecr"]
+            ),
         }
         raw = {"sagemaker": Gateway(self._sagemaker_of, self.authorizer)}
         shared = self._shared

@@ -6,6 +6,7 @@ the machine. Links are refused wherever they point: following them safely has fa
 
 from __future__ import annotations
 
+import gzip
 import tarfile
 import zipfile
 import zlib
@@ -34,11 +35,13 @@ def unpack_tar(path: Path, target: Path, most_bytes: int = MOST_UNPACKED_BYTES) 
     target.mkdir(parents=True, exist_ok=True)
     budget = Budget(most_bytes)
     try:
-        with tarfile.open(path, "r:gz") as tar:
-            for member in tar:
-                _take_from_tar(tar, member, target, budget)
-            _read_to_the_end(tar, budget)
-    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as damaged:
+        with gzip.open(path) as stream:
+            metered = Metered(stream, most_bytes)
+            with tarfile.open(fileobj=cast(IO[bytes], metered), mode="r:") as tar:
+                for member in tar:
+                    _take_from_tar(tar, member, target, budget)
+            metered.read_to_the_end()
+    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, RuntimeError) as damaged:  # the last: headers of headers, nested
         raise BadArchiveError(f"{type(damaged).__name__}: {damaged}") from damaged
 
 
@@ -72,6 +75,33 @@ class Budget:
             raise TooLargeError(f"it unpacks to more than {self._most_bytes} bytes")
 
 
+class Metered:
+    """What tarfile reads from. It takes what a header says for granted, and a header may say that it has gigabytes: those it would read
+    at once, into memory. Here it gets no more at once than a block, and no more in all than is allowed."""
+
+    def __init__(self, stream: gzip.GzipFile, most_bytes: int) -> None:
+        self._stream, self._budget = stream, Budget(most_bytes)
+
+    def read(self, size_bytes: int) -> bytes:
+        """TooLargeError for more than a block at once, or in all than is allowed; a negative size would mean all there is."""
+        if not 0 <= size_bytes <= _BLOCK:
+            raise TooLargeError(f"a header of {size_bytes} bytes in it")
+        block = self._stream.read(size_bytes)
+        self._budget.use(len(block))
+        return block
+
+    def seek(self, position: int) -> int:
+        return self._stream.seek(position)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def read_to_the_end(self) -> None:
+        """tarfile stops where the members end; gzip's checksum, and whether anything is missing, is known behind that."""
+        while self.read(_BLOCK):
+            pass
+
+
 def _take_from_tar(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, budget: Budget) -> None:
     kind = "link" if member.issym() or member.islnk() else "" if member.isreg() or member.isdir() else "device"
     place = _place(member.name, kind, target, budget)
@@ -79,13 +109,6 @@ def _take_from_tar(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, 
         place.mkdir(parents=True, exist_ok=True)
     elif source := tar.extractfile(member):
         _write(source, place, 0o755 if member.mode & 0o100 else 0o644, budget)
-
-
-def _read_to_the_end(tar: tarfile.TarFile, budget: Budget) -> None:
-    """tarfile stops where the members end; gzip's checksum, and whether anything is missing, is known behind that."""
-    if tar.fileobj is not None:
-        for block in _blocks(cast(IO[bytes], tar.fileobj)):
-            budget.use(len(block))
 
 
 def _take_from_zip(opened: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, budget: Budget) -> None:

@@ -22,11 +22,13 @@ SEAMS: Mapping[str, frozenset[str]] = {
     "job": frozenset({"fail"}),
     "endpoint": frozenset({"fail"}),
     "removal": frozenset({"delay"}),
+    "spot": frozenset({"interrupt"}),
     "event": frozenset({"lose", "duplicate", "delay", "reorder"}),
     "function": frozenset({"kill", "freeze", "refuse"}),
 }
 """Where a fault can be, and what it can be there. `name` is, in this order: the operation of SageMaker; its Create operation; the
-endpoint's name, twice; the event's detail-type; the function's name."""
+endpoint's name, twice; the name of a training job on spot capacity, which loses it as soon as the rule is there; the event's
+detail-type; the function's name."""
 _FOREVER = 1_000_000
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -18,6 +19,8 @@ from typing import Any
 
 GRACE_S = 2.0
 POLL_S = 0.02
+
+log = logging.getLogger(__name__)
 
 
 def started_at(pid: int) -> str | None:
@@ -74,6 +77,7 @@ class ProcessRegistry:
         temporary = self._folder / f".{pid}"
         temporary.write_text(json.dumps(record))
         temporary.replace(self._folder / f"{pid}.json")
+        log.info("started: %s", what)
 
     def forget(self, pid: int) -> None:
         """The group of `pid` has ended and was reaped by whoever started it."""

@@ -21,7 +21,8 @@ from emulator.account import Account, Shared
 from emulator.control.authorization.evaluator import Evaluator
 from emulator.control.doorkeeper import Doorkeeper
 from emulator.control.front import Front
-from emulator.control.motofixes import change_cloudwatch, change_s3, warm_up
+from emulator.control.motofixes import change_cloudwatch, change_ecr, change_s3, warm_up
+from emulator.control.objectbodies import stream_objects
 from emulator.control.objectevents import tell_events
 from emulator.control.protocol import Answer
 from emulator.control.requestlog import RequestLog
@@ -95,7 +96,9 @@ class Emulator:
     def __init__(self, options: Options) -> None:
         self.options = options
         change_s3()
+        stream_objects()
         change_cloudwatch()
+        change_ecr()
         self.state = State(options.state_dir)
         self.registry = ProcessRegistry(options.state_dir)
         self._port = options.port
@@ -132,7 +135,7 @@ class Emulator:
         """The answer of the account that knows a URL of the emulator's own; such URLs are not signed."""
         refused = None
         for account in self.accounts.values():
-            answer = account.cloudformation.answer_path(environ)
+            answer = account.layers.answer_path(environ) or account.cloudformation.answer_path(environ)
             if answer is not None and answer.status == HTTPStatus.OK:
                 return answer
             refused = refused or answer

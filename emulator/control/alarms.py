@@ -1,8 +1,9 @@
-"""Alarms on the metrics of endpoints, evaluated from what invocations really measured: DescribeAlarms asks for it, the state comes out.
+"""Alarms on the metrics of endpoints and on what programs publish, evaluated from what was really measured: DescribeAlarms asks for it.
 
 The rules are CloudWatch's (user guide, "Using Amazon CloudWatch alarms"): DatapointsToAlarm of the last EvaluationPeriods, each a statistic
-over a Period, with TreatMissingData for periods without data. A period is as many times shorter as hosting is faster than the clock, and
-ends now, not at a full minute. Alarms on other metrics keep the state that was set; nobody is notified of any.
+over a Period, with TreatMissingData for periods without data. A period is as many times shorter as what it watches is faster than the
+clock (hosting; schedules, which call the programs that publish), and ends now, not at a full minute. Alarms on metrics of AWS's other
+services keep the state that was set; nobody is notified of any.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from moto.cloudwatch.models import Alarm, MetricDatum, cloudwatch_backends
 from moto.core.utils import utcnow
 
-from emulator.control.metricstore import nearest_rank
+from emulator.control.metricstore import RESERVED, nearest_rank
 from emulator.control.protocol import ApiCall
 
 ENDPOINTS = "AWS/SageMaker"
@@ -66,10 +67,11 @@ class Metric:
 
 
 class Alarms:
-    """The alarms of the account in this region."""
+    """The alarms of the account in this region. Speeds: how many seconds of hosting, and of schedules, pass in one of ours."""
 
-    def __init__(self, account: str, region: str, speed: float) -> None:
-        self._account, self._region, self._speed = account, region, speed
+    def __init__(self, account: str, region: str, hosting_speed: float, schedule_speed: float) -> None:
+        self._account, self._region = account, region
+        self._hosting_speed, self._schedule_speed = hosting_speed, schedule_speed
         self._evaluating = threading.Lock()
 
     def guard(self, call: ApiCall) -> None:
@@ -82,7 +84,7 @@ class Alarms:
 
     def _evaluate(self, alarm: Alarm) -> None:
         metrics = _metrics(alarm)
-        if not metrics or any(metric.namespace != ENDPOINTS for metric in metrics.values()) or alarm.comparison_operator not in COMPARISONS:
+        if not metrics or not all(map(_is_evaluated, metrics.values())) or alarm.comparison_operator not in COMPARISONS:
             return
         try:
             values = self._values(alarm, metrics)
@@ -109,7 +111,8 @@ class Alarms:
     def series(self, metric: Metric, count: int) -> Values:
         """The metric in each of its last `count` periods, the latest first; None where it has no data."""
         now = utcnow()
-        period = timedelta(seconds=max(SHORTEST_PERIOD_S, metric.period_s / self._speed))
+        speed = self._hosting_speed if metric.namespace == ENDPOINTS else self._schedule_speed
+        period = timedelta(seconds=max(SHORTEST_PERIOD_S, metric.period_s / speed))
         buckets: list[list[float]] = [[] for _ in range(count)]
         for measured_at, value in self._data(metric, now - period * count):
             position = int((now - measured_at) / period)
@@ -118,14 +121,18 @@ class Alarms:
         return [_statistic(metric.statistic, bucket) if bucket else None for bucket in buckets]
 
     def _data(self, metric: Metric, since: datetime) -> Iterator[tuple[datetime, float]]:
-        """The latest first: what is older than asked for ends it. Services measure in the order of time."""
+        """The latest first: what is older than asked for ends it. Services measure in the order of time; programs may give any."""
         for datum in reversed(cloudwatch_backends[self._account][self._region].metric_data):
             measured_at = datum.timestamp.replace(tzinfo=None)
-            if datum.namespace == metric.namespace and measured_at < since:
+            if datum.namespace == metric.namespace == ENDPOINTS and measured_at < since:
                 return
             same = (datum.namespace, datum.name) == (metric.namespace, metric.name) and _dimensions(datum.dimensions) == metric.dimensions
             if same and isinstance(datum, MetricDatum):
                 yield measured_at, float(datum.value)
+
+
+def _is_evaluated(metric: Metric) -> bool:
+    return metric.namespace == ENDPOINTS or not metric.namespace.startswith(RESERVED)
 
 
 def _dimensions(dimensions: Any) -> frozenset[tuple[str, str]]:

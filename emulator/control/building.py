@@ -31,7 +31,7 @@ class Building:
             "UpdateProject": self._update,
             "DeleteProject": self._delete,
             "BatchGetProjects": self._get,
-            "ListProjects": lambda _call: {"projects": sorted(self._projects)},
+            "ListProjects": lambda _call: {"projects": sorted(self._projects)} if self._projects else {},
             "StartBuild": self._refuse_build,
         }
 

@@ -11,8 +11,10 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from wsgiref.util import FileWrapper
 
 from emulator.control.authorization.authorizer import Authorizer
+from emulator.control.doorkeeper import BLOCK, LARGEST_OTHERWISE, too_large
 from emulator.control.identity import Identity
 from emulator.control.protocol import (
     Answer,
@@ -20,6 +22,7 @@ from emulator.control.protocol import (
     Operation,
     Signature,
     buffer_body,
+    discard_body,
     error_answer,
     match_operation,
     protocol_of,
@@ -27,6 +30,7 @@ from emulator.control.protocol import (
     status_line,
 )
 from emulator.control.requestlog import RequestLog
+from emulator.control.signedchunks import take_apart
 from emulator.errors import AwsError
 
 Handler = Callable[[ApiCall], Mapping[str, Any]]
@@ -82,9 +86,8 @@ class Dispatcher:
             own = self.paths(environ)
             return write(own or error_answer(AwsError("NotFound", f"the emulator has no {path}", 404)), start_response)
         signature = signature_of(environ) or ANONYMOUS
-        call = ApiCall(
-            signature.service, "", signature.region, self.identity.caller_arn(signature.access_key_id), {}, signature.access_key_id
-        )
+        caller, received = self.identity.caller_arn(signature.access_key_id), int(environ.get("CONTENT_LENGTH") or 0)
+        call = ApiCall(signature.service, "", signature.region, caller, {}, signature.access_key_id, received=received)
         try:
             return self._answer(environ, start_response, call)
         except Exception as error:
@@ -108,9 +111,9 @@ class Dispatcher:
             return self._unknown(environ, start_response, call)
         call = replace(call, operation=operation.name, parameters=dict(operation.path_parameters))
         streamed = call.service == "s3" and call.operation in STREAMED
-        if call.service == "s3" and not streamed:
-            body = buffer_body(environ)
         try:
+            if call.service == "s3" and not streamed:
+                body = _document(environ)
             parameters = operation.parse_head(request) if streamed else operation.parse(request, body)
             call = self.authorizer.asked(replace(call, parameters=parameters))
             self._check(call, environ if streamed else None)
@@ -118,6 +121,9 @@ class Dispatcher:
             result = self._native(call, self.services_of(call.account).get(call.service), operation)
             if result is not None:
                 return self._finish(Reply(call, operation.answer(result)), start_response)
+            operation.check(call.parameters)  # moto trusts the values it is given
+            if streamed:
+                take_apart(environ)
         except AwsError as error:
             return self._finish(Reply(call, operation.error(error), error.code), start_response)
         if not streamed:
@@ -130,7 +136,7 @@ class Dispatcher:
             self.authorizer.check(call)
         except AwsError:
             if unread is not None:
-                buffer_body(unread)
+                discard_body(unread)
             raise
 
     def _unknown(self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall) -> Iterable[bytes]:
@@ -151,7 +157,9 @@ class Dispatcher:
         """The result of an operation that is answered here; None when it is moto's."""
         if service is None:
             return None
-        service.guards.get(call.operation, _no_check)(call)
+        if call.operation in service.guards:
+            operation.check(call.parameters)
+            service.guards[call.operation](call)
         handler = service.operations.get(call.operation)
         if handler is None and service.complete:
             raise AwsError("UnknownOperationException", f"Shoal's emulator does not emulate {call.service} {call.operation}")
@@ -162,32 +170,40 @@ class Dispatcher:
 
     def _moto(self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall) -> Iterable[bytes]:
         status: list[int] = []
+        sent: list[int] = []
 
         def started(line: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             status.append(int(line.split(" ", 1)[0]))
+            sent.extend(int(value) for name, value in headers if name.lower() == "content-length")
             return start_response(line, headers, *more)
 
         environ["HTTP_X_MOTO_ACCOUNT_ID"] = call.account or self.identity.account  # whatever the client may have sent by that name
         try:
             answered = self.moto(environ, started)
-        except Exception as error:  # moto trusts the values it is given; trying again, as clients do after a 500, would not help
+        except Exception as error:
+            if call.questions is not None and not isinstance(error, NotImplementedError):
+                raise  # an operation that is emulated has broken: nobody must take that for a mistake of theirs
             log.exception("moto cannot answer %s %s", call.service, call.operation)
-            refused = AwsError("ValidationException", f"Shoal's emulator cannot answer this request ({type(error).__name__}: {error})")
-            return self._finish(Reply(call, error_answer(refused, protocol_of(environ)), refused.code), start_response)
-        self.requests.record(call, status[0] if status else 0)
+            return self._refuse(environ, start_response, call, f"Shoal's emulator does not emulate {call.service} {call.operation}")
+        has_body = sent and environ["REQUEST_METHOD"] != "HEAD"  # whose answer has the length of what it leaves out
+        self.requests.record(call, status[0] if status else 0, sent=sent[0] if has_body else 0)
         return answered
 
     def _finish(self, reply: Reply, start_response: StartResponse) -> Iterable[bytes]:
-        self.requests.record(reply.call, reply.answer.status, reply.error)
+        self.requests.record(reply.call, reply.answer.status, reply.error, sent=len(reply.answer.body))
         return write(reply.answer, start_response)
 
 
-def _no_check(_call: ApiCall) -> None:
-    """For operations without a guard."""
+def _document(environ: dict[str, Any]) -> bytes:
+    """The body of a request to S3 that is no upload of an object, and so is read into memory; AwsError when it is too large for that."""
+    if int(environ.get("CONTENT_LENGTH") or 0) > LARGEST_OTHERWISE:
+        raise too_large("s3", LARGEST_OTHERWISE)
+    return buffer_body(environ)
 
 
 def write(answer: Answer, start_response: StartResponse) -> Iterable[bytes]:
     """Send an answer."""
     headers = [(name, str(value)) for name, value in answer.headers.items()]
-    start_response(status_line(answer.status), [*headers, ("Content-Length", str(len(answer.body)))])
-    return [answer.body]
+    length = answer.file.stat().st_size if answer.file else len(answer.body)
+    start_response(status_line(answer.status), [*headers, ("Content-Length", str(length))])
+    return FileWrapper(answer.file.open("rb"), BLOCK) if answer.file else [answer.body]

@@ -23,8 +23,9 @@ BUCKET_HOST = re.compile(r"^(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])\.localh
 SAME_SITE = ("", "none", "same-origin")
 LENGTH = re.compile(r"^\d{1,18}$")
 LARGEST: Mapping[str, int] = {
-    "s3": 5 * 1024 * MIB,  # S3 user guide, "Uploading objects": 5 GB in one PUT
+    "s3": 5 * 1024 * MIB,  # S3 user guide, "Uploading objects": 5 GB in one PUT; what is no PUT carries a list of keys or parts
     "lambda": 70_167_211,  # Lambda's own words: "Request must be smaller than 70167211 bytes for the CreateFunction operation"
+    "ecr": 28 * MIB,  # ECR API reference, UploadLayerPart: 20 MiB, in base64
     "sagemaker": 6 * MIB,  # payload of InvokeEndpoint, as users are told (repost.aws); a pipeline's definition is at most 1 MB
 }
 LARGEST_OTHERWISE = 8 * MIB
@@ -90,7 +91,7 @@ def size_up(environ: dict[str, Any]) -> None:
     """AwsError for a length that is none or too large. What comes in chunks is put aside first, so that everybody knows its length."""
     signature = signature_of(environ)
     service = signature.service if signature else "s3"
-    most = LARGEST.get(service, LARGEST_OTHERWISE)
+    most = LARGEST.get(service, LARGEST_OTHERWISE) if service != "s3" or environ["REQUEST_METHOD"] == "PUT" else LARGEST_OTHERWISE
     if environ.get("wsgi.input_terminated"):
         environ["wsgi.input"], length = put_aside(environ["wsgi.input"], most, service)
         environ["CONTENT_LENGTH"] = str(length)

@@ -1,8 +1,10 @@
 """Where moto differs from AWS in a way that matters: bucket policies whose conditions it cannot read, access logs that it writes
-at once (a bucket that was just emptied would not be empty), percentiles of metrics, and imports that the first request would wait for."""
+at once (a bucket that was just emptied would not be empty), percentiles of metrics, digests of images, and imports that the
+first request would wait for."""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import logging
@@ -11,6 +13,7 @@ from typing import Any
 
 from moto import backends
 from moto.cloudwatch.models import Statistics
+from moto.ecr.models import Image
 from moto.iam.access_control import PermissionResult
 from moto.s3.models import FakeBucket, S3Backend
 
@@ -55,6 +58,16 @@ def statistic(statistics: Statistics, name: str) -> Any:
 def change_cloudwatch() -> None:
     """Make moto's CloudWatch answer with percentiles."""
     Statistics.get_statistics_for_type = statistic  # type: ignore[method-assign,assignment]
+
+
+def digest_of_manifest(image: Image) -> None:
+    """Of an image for which nobody gave one: SHA-256 of its manifest, as of the OCI image specification. moto hashes names of layers."""
+    image._image_digest = f"sha256:{hashlib.sha256(image.image_manifest.encode(errors='surrogatepass')).hexdigest()}"
+
+
+def change_ecr() -> None:
+    """Make moto's ECR know an image by the digest of its manifest."""
+    Image._create_digest = digest_of_manifest  # type: ignore[method-assign,assignment]
 
 
 def warm_up(accounts: Sequence[str], region: str) -> None:

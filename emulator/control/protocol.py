@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 from xml.sax.saxutils import escape
@@ -35,6 +36,7 @@ SIGNING_NAMES = {
     "s3-control": "s3control",
     "servicequotas": "service-quotas",
 }
+_BLOCK = 256 * 1024
 CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/(\d{8})/([^/]+)/([^/]+)/aws4_request")
 
 
@@ -61,6 +63,8 @@ class ApiCall:
     """What IAM is asked about it; None when nobody knows (see `authorization`)."""
     account: str = ""
     """The account that it acts in, once that is known: another than the caller's when it is about a resource there."""
+    received: int = 0
+    """Bytes of the request's body."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes
+    file: Path | None = None
+    """Is sent block by block in place of the body, where there is one."""
 
 
 def signature_of(environ: Mapping[str, Any]) -> Signature | None:
@@ -96,6 +102,13 @@ def buffer_body(environ: dict[str, Any]) -> bytes:
         environ["CONTENT_LENGTH"] = str(len(body))
     environ["wsgi.input"] = io.BytesIO(body)
     return bytes(body)
+
+
+def discard_body(environ: Mapping[str, Any]) -> None:
+    """Read the body, whatever its size, and keep nothing of it."""
+    left = int(environ.get("CONTENT_LENGTH") or 0)
+    while left and (block := environ["wsgi.input"].read(min(left, _BLOCK))):
+        left -= len(block)
 
 
 @dataclass(frozen=True)
@@ -133,15 +146,21 @@ class Operation:
                     "url_params": dict(self.path_parameters),
                 }
             )
-        except (RequestParserError, ValueError, TypeError, AttributeError) as error:  # the parser trusts the types it is given
+        except (
+            RequestParserError,
+            ValueError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RuntimeError,
+        ) as error:  # the parser trusts the types it is given
             raise AwsError("SerializationException", f"the request cannot be parsed: {error}") from error
         return dict(parsed)
 
     def check(self, parameters: Mapping[str, Any]) -> None:
         """AwsError ValidationException when parameters are missing, unknown or of a wrong type. boto3 checks too; others do not."""
         if self.model.input_shape is not None:
-            given = {key: value for key, value in parameters.items() if value is not None}
-            report = ParamValidator().validate(given, self.model.input_shape)
+            report = ParamValidator().validate(_without_nulls(parameters), self.model.input_shape)
             if report.has_errors():
                 raise AwsError("ValidationException", report.generate_report())
 
@@ -167,6 +186,13 @@ class Operation:
 
     def error(self, error: AwsError) -> Answer:
         return error_answer(error, self.protocol)
+
+
+def _without_nulls(value: Any) -> Any:
+    """JSON's null is a member that is not there."""
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(member) for key, member in value.items() if member is not None}
+    return [_without_nulls(member) for member in value] if isinstance(value, list) else value
 
 
 def _check_json(body: bytes) -> None:

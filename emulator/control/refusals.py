@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from emulator.control import missing
 from emulator.control.metricstore import check_namespace
 from emulator.control.protocol import ApiCall
 from emulator.errors import AwsError
@@ -37,7 +38,13 @@ def _notification(call: ApiCall) -> None:
             raise AwsError("InvalidArgument", f"Shoal's emulator tells of objects through EventBridge only ({name})")
 
 
-GUARDS: Mapping[str, Mapping[str, Guard]] = {
+def _page(call: ApiCall) -> None:
+    """moto's tokens are numbers."""
+    if not (call.parameters.get("NextToken") or "0").strip().isdecimal():
+        raise AwsError("InvalidNextToken", "The specified token is not valid.")
+
+
+_OWN: Mapping[str, Mapping[str, Guard]] = {
     "ec2": {
         "RunInstances": refuse("has no instances (ec2:RunInstances)"),
         "RequestSpotInstances": refuse("has no instances (ec2:RequestSpotInstances)"),
@@ -48,7 +55,11 @@ GUARDS: Mapping[str, Mapping[str, Guard]] = {
         "StartQuery": refuse("has no Logs Insights queries (logs:StartQuery)"),
     },
     "cloudwatch": {"PutMetricData": check_namespace},
+    "ssm": dict.fromkeys(("DescribeParameters", "GetParameterHistory", "GetParametersByPath"), _page),
     "s3": {"PutBucketNotificationConfiguration": _notification},
     "sns": {"Subscribe": _subscription},
     "ecr": {"StartImageScan": refuse("scans no images (ecr:StartImageScan)")},
+}
+GUARDS: Mapping[str, Mapping[str, Guard]] = {
+    service: {**missing.GUARDS.get(service, {}), **_OWN.get(service, {})} for service in {**missing.GUARDS, **_OWN}
 }

@@ -27,7 +27,7 @@ class Registries:
     """Of all accounts here: AWS's registries are the same whoever asks."""
 
     def get_images(self, call: ApiCall) -> Mapping[str, Any]:
-        """BatchGetImage, without manifests: nothing here could pull them."""
+        """BatchGetImage; of other registries' images without manifests: nothing here could pull them."""
         wanted = call.parameters
         registry, repository = wanted.get("registryId") or self.identity.account, wanted["repositoryName"]
         if registry == self.identity.account:
@@ -45,7 +45,8 @@ class Registries:
         }
 
     def _own(self, registry: str, repository: str, found: Any) -> dict[str, Any]:
-        return {"registryId": registry, "repositoryName": repository, "imageId": {"imageDigest": found.get_image_digest()}}
+        manifest = {"imageManifest": found.image_manifest, "imageManifestMediaType": found.image_manifest_media_type}
+        return {"registryId": registry, "repositoryName": repository, "imageId": {"imageDigest": found.get_image_digest()}, **manifest}
 
     def _standing_in(self, host: str, image_id: Mapping[str, str]) -> dict[str, str] | None:
         """The image with its digest: a hash of the runtime that stands for it. It is known by that once somebody has asked by tag."""

@@ -1,6 +1,6 @@
 """Every request that reached the API, one JSON line each in `<state_dir>/requests.jsonl`, whichever account it is of: when, what, in which
-account, by whom, on what, with which outcome, and what IAM is asked about it (`unmapped` where nobody knows). Values are cut short and
-payloads left out: the log says what was asked, not what was in it."""
+account, by whom, on what, with which outcome, how many bytes came and went, and what IAM is asked about it (`unmapped` where nobody knows).
+Values are cut short and payloads left out: the log says what was asked, not what was in it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class RequestLog:
     path: Path
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def record(self, call: ApiCall, status: int, error: str | None = None) -> None:
+    def record(self, call: ApiCall, status: int, error: str | None = None, *, sent: int = 0) -> None:
+        """One line; `sent` is the length of the answer's body in bytes."""
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "service": call.service,
@@ -39,6 +40,8 @@ class RequestLog:
             "region": call.region,
             "parameters": small(call.parameters),
             "status": status,
+            "received": call.received,
+            "sent": sent,
             **({"unmapped": True} if call.questions is None else {"questions": [question.as_json() for question in call.questions]}),
             **({"error": error} if error else {}),
         }

@@ -39,6 +39,12 @@ class State:
         (self.folder / MARKER).touch(mode=0o600)
         (self.folder / MARKER).write_text("Everything in this folder belongs to Shoal's emulator and is deleted by it.\n")
 
+    def make(self, name: str) -> Path:
+        """A folder of ours in it."""
+        made = self.folder / name
+        made.mkdir(mode=0o700, exist_ok=True)
+        return made
+
     def write(self, description: dict[str, Any]) -> None:
         """Say where the emulator is; whole or not at all."""
         temporary = self.folder / f".{STATE_FILE}"

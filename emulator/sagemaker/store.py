@@ -53,8 +53,12 @@ class Store:
             return copy.deepcopy(self._documents[kind][name.lower()])
 
     def all(self, kind: str) -> list[Document]:
+        return self.some(kind, lambda _document: True)
+
+    def some(self, kind: str, wanted: Callable[[Document], bool]) -> list[Document]:
+        """Those that are `wanted`, which sees each as it is and must not change it: only what it chooses is copied."""
         with self._lock:
-            return copy.deepcopy(list(self._documents.get(kind, {}).values()))
+            return copy.deepcopy([each for each in self._documents.get(kind, {}).values() if wanted(each)])
 
     def change(self, kind: str, name: str, edit: Callable[[Document], None]) -> Document:
         """Apply `edit` to the document in one step; KeyError when it is gone. An exception in `edit` changes nothing."""

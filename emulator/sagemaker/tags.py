@@ -31,9 +31,8 @@ class Tags:
 
     def _find(self, arn: str) -> tuple[str, str]:
         for kind, key in ARN_KEYS.items():
-            for document in self._store.all(kind):
-                if document[key].lower() == arn.lower():
-                    return kind, document["_name"]
+            for document in self._store.some(kind, lambda each, key=key: each[key].lower() == arn.lower()):  # type: ignore[misc]
+                return kind, document["_name"]
         raise not_found(f"Resource {arn} does not exist.")
 
     def add(self, request: Document) -> Document:

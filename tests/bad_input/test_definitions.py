@@ -67,6 +67,12 @@ def test_a_definition_that_is_nested_without_end_is_refused(wire: Wire) -> None:
     assert deploy(wire, json.dumps({"Version": "2020-12-01", "Metadata": {}, "Parameters": [], "Steps": [inner]})) == 400
 
 
+def test_an_expression_in_the_place_of_a_steps_arguments_is_refused(wire: Wire) -> None:
+    step = {"Name": "Train", "Type": "Training", "Arguments": {"Get": "Parameters.Everything"}}
+    parameters = [{"Name": "Everything", "Type": "String"}]
+    assert deploy(wire, json.dumps({"Version": "2020-12-01", "Metadata": {}, "Parameters": parameters, "Steps": [step]})) == 400
+
+
 @given(parameters=st.lists(st.fixed_dictionaries({"Name": TEXT, "Value": TEXT}), max_size=3).map(json_safe))
 def test_parameters_of_a_start_are_taken_or_refused(wire: Wire, parameters: list[dict[str, str]]) -> None:
     request = {"PipelineName": "nobody-deployed-this", "PipelineParameters": parameters, "ClientRequestToken": "2" * 32}

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.bad_input.values import ANYTHING, json_safe, spoilt
@@ -92,6 +92,10 @@ def pytorch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     stdout.close()
 
 
+HEADER = b"{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999, 28, 28), }\n"
+PROMISES_TERABYTES = b"\x93NUMPY\x01\x00" + len(HEADER).to_bytes(2, "little") + HEADER
+
+
 @pytest.fixture(scope="module")
 def tensorflow() -> Judge:
     """input_handler of the TensorFlow model, which needs no more than Python."""
@@ -123,6 +127,7 @@ def test_a_json_request_is_taken_or_refused(request: pytest.FixtureRequest, fram
 
 
 @pytest.mark.parametrize("framework", ["pytorch", "tensorflow"])
+@example(body=PROMISES_TERABYTES)
 @given(body=NPY_BODIES)
 def test_an_npy_request_is_taken_or_refused(request: pytest.FixtureRequest, framework: str, body: bytes) -> None:
     require_judged(request.getfixturevalue(framework)(body, "application/x-npy"))

@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.emulator.control.account import Account, running
+from tests.emulator.control.account import Account
 
 STARTS = int(os.environ.get("SHOAL_LOAD", "30"))
 AT_ONCE = 20
@@ -29,12 +28,6 @@ def handler(event, context):
         time.sleep(0.2)
     return {"answer": event["number"]}
 """
-
-
-@pytest.fixture(scope="module")
-def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    with running(tmp_path_factory.mktemp("load")) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -29,13 +29,15 @@ Tags = Mapping[str, str]
 @dataclass(frozen=True)
 class AccountState:
     """One account in one region. `sagemaker(operation, request)` answers SageMaker's operations; AwsError for what is not there.
-    `played(number)` is the state of an account of this emulator, None where nobody plays it."""
+    `played(number)` is the state of an account of this emulator, None where nobody plays it. `is_scaled(endpoint)`: whether Application
+    Auto Scaling has a target of the endpoint."""
 
     account: str
     region: str
     functions: Functions
     sagemaker: Callable[[str, dict[str, Any]], Mapping[str, Any]]
     played: Callable[[str], AccountState | None]
+    is_scaled: Callable[[str], bool]
 
     def owner(self, resource: str) -> str:
         """The account that has the resource: the one in its ARN, of a bucket whoever made it, else this one."""

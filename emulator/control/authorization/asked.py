@@ -35,6 +35,9 @@ class Known(Protocol):
     def key_of_endpoint_config(self, name: str) -> str | None:
         """ARN of the KMS key with which SageMaker encrypts the volumes of an endpoint with this configuration."""
 
+    def is_scaled(self, endpoint: str) -> bool:
+        """Whether a variant of the endpoint is a target of Application Auto Scaling."""
+
     def key_arn(self, key: str) -> str:
         """ARN of a KMS key that a request names by id, ARN or alias; what it names when there is none."""
 
@@ -62,6 +65,9 @@ class NothingKnown:
 
     def key_of_endpoint_config(self, name: str) -> str | None:
         return None
+
+    def is_scaled(self, endpoint: str) -> bool:
+        return False
 
     def key_arn(self, key: str) -> str:
         return key

@@ -60,6 +60,21 @@ class AutoScaling:
             "ListTagsForResource": lambda call: {"Tags": dict(self._tagged(call).tags)},
         }
 
+    def scales(self, endpoint: str) -> bool:
+        """Whether a variant of the endpoint is a scalable target. SageMaker's names are the same in any case."""
+        return any(target.endpoint.lower() == endpoint.lower() for target in self._targets.copy().values())
+
+    def heed(self, entry: Mapping[str, Any]) -> None:
+        """An event of SageMaker's: the targets of an endpoint that is being deleted are deregistered.
+
+        Source: SageMaker developer guide, "Delete endpoints configured for auto scaling"; that the caller may is asked before.
+        """
+        detail = entry["detail"] if entry["detail-type"] == "SageMaker Endpoint State Change" else {}
+        if detail.get("EndpointStatus") == "DELETING":
+            with self._lock:
+                for target in [each for each in self._targets.values() if each.endpoint.lower() == detail["EndpointName"].lower()]:
+                    del self._targets[target.resource_id]
+
     def close(self) -> None:
         """Scale nothing more."""
         self._closing.set()
@@ -173,19 +188,12 @@ class AutoScaling:
                 try:
                     self._follow(target, policy)
                 except (AwsError, ClientError, BotoCoreError) as trouble:
-                    self._trouble(target, trouble)
+                    _log.info("autoscaling of %s: %s", target.resource_id, trouble)
 
     def _followed(self) -> Iterator[tuple[Target, Policy]]:
         with self._lock:
             pairs = [(target, policy) for target in self._targets.values() for policy in target.policies.values()]
         yield from pairs
-
-    def _trouble(self, target: Target, trouble: Exception) -> None:
-        """The targets of a deleted endpoint go with it (developer guide, "Delete an endpoint")."""
-        _log.info("autoscaling of %s: %s", target.resource_id, trouble)
-        if "Could not find endpoint" in str(trouble):
-            with self._lock:
-                self._targets.pop(target.resource_id, None)
 
     def _follow(self, target: Target, policy: Policy) -> None:
         status, current = self._current(target)

@@ -27,13 +27,15 @@ FAILURES = (ResourceError, AwsError, ClientError, BotoCoreError)
 
 @dataclass(frozen=True)
 class Tools:
-    """What deployments use. `kind(type_name)` gives the resource type or None; `client(service)` signs with the stack's role."""
+    """What deployments use. `kind(type_name)` gives the resource type or None; `client(service)` signs with the stack's role;
+    `importers(export)` names the stacks that import an export."""
 
     account: str
     region: str
     kind: Callable[[str], ResourceType | None]
     client: Callable[[str], Any]
     import_value: Callable[[str], str]
+    importers: Callable[[str], list[str]]
     parameter_store: Callable[[str], str]
     closing: threading.Event
 
@@ -125,10 +127,21 @@ class Deployment:
                 if self.tools.closing.is_set():
                     raise FailedError("the emulator is stopping")
                 self._bring(logical_id, resolver)
-            self.stack.outputs = self.outputs(resolver)
+            outputs = self.outputs(resolver)
+            self._check_exports(outputs)
+            self.stack.outputs = outputs
         except AwsError as error:
             raise FailedError(error.message) from error
         self.stack.imports = self.imports
+
+    def _check_exports(self, outputs: Mapping[str, Output]) -> None:
+        """FailedError for an export that another stack imports and that would go, or change (user guide, "Fn::ImportValue")."""
+        kept = {output.export: output.value for output in outputs.values()}
+        for old in self.stack.outputs.values():
+            users = self.tools.importers(old.export) if old.export and kept.get(old.export) != old.value else []
+            if users:
+                what = "update" if old.export in kept else "delete"
+                raise FailedError(f"Cannot {what} export {old.export} as it is in use by {', '.join(users)}.")
 
     def _check_types(self, wanted: list[str]) -> None:
         unknown = [name for name in wanted if self.tools.kind(self.template.resources[name]["Type"]) is None]

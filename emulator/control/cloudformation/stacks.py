@@ -126,6 +126,7 @@ class Stacks:
             kind=self.kind,
             client=lambda service: self.clients(service, credentials),
             import_value=self._import_value,
+            importers=self.importers,
             parameter_store=lambda name: self._parameter(name, credentials),
             closing=self._closing,
         )

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,6 +25,7 @@ _LONGEST_INTERFACE = 15
 """IFNAMSIZ without its final zero."""
 
 Host = dict[str, Any]
+Handler = Callable[[int, FrameType | None], None]
 
 
 def run_isolated(each: Host, visible: list[str], pod: socket.socket | None = None) -> int:
@@ -32,6 +34,7 @@ def run_isolated(each: Host, visible: list[str], pod: socket.socket | None = Non
     With `pod`, in a network of its own too, which the pod joins to its bridge (see `network_of`).
     """
     namespaces.die_with_parent()
+    _hold_sigterm()
     own = namespaces.NEW_MOUNTS | namespaces.NEW_HOSTNAME | namespaces.NEW_PIDS
     namespaces.unshare(own | (namespaces.NEW_NETWORK if pod else 0))
     if pod:
@@ -39,8 +42,18 @@ def run_isolated(each: Host, visible: list[str], pod: socket.socket | None = Non
     first = os.fork()
     if first == 0:
         os._exit(_first_process(each, visible))
-    signal.signal(signal.SIGTERM, lambda _number, _frame: os.kill(first, signal.SIGTERM))
+    _take_sigterm(lambda _number, _frame: os.kill(first, signal.SIGTERM))
     return _wait_for(first)
+
+
+def _hold_sigterm() -> None:
+    """Until there is somebody to pass it on to: the first process of a container does not get what it has no handler for."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
+def _take_sigterm(handler: Handler) -> None:
+    signal.signal(signal.SIGTERM, handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 def _enter_network(each: Host, pod: socket.socket) -> None:
@@ -78,7 +91,7 @@ def _first_process(each: Host, visible: list[str]) -> int:
     main = os.fork()
     if main == 0:
         _execute(each)
-    signal.signal(signal.SIGTERM, _terminate_all)
+    _take_sigterm(_terminate_all)
     return _wait_for(main)
 
 
@@ -120,6 +133,7 @@ def _execute(each: Host) -> None:
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         os.closerange(3, 256)
         os.chdir(each["working_directory"])
         os.execvpe(each["command"][0], each["command"], each["environment"])  # noqa: S606 (no shell wanted)

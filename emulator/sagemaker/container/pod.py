@@ -111,11 +111,16 @@ def _leave(work: Any, *arguments: Any) -> NoReturn:
 
 
 def run_hosts(spec: Spec, control: socket.socket) -> int:
-    """Start every host, then wait: until all ended with 0, or the first ended otherwise (the rest is then killed)."""
-    running = _start_hosts(spec, control)
-    threading.Thread(target=_obey, args=(control, list(running), spec["isolation"] == "none"), daemon=True).start()
+    """Start every host, then wait: until all ended with 0, or the first ended otherwise (the rest is then killed).
+
+    Who was told to end has time for it: the host that ends first does not take the first of the list with it, where rank 0 writes the
+    checkpoint.
+    """
+    running, told = _start_hosts(spec, control), threading.Event()
+    threading.Thread(target=_obey, args=(control, list(running), spec["isolation"] == "none", told), daemon=True).start()
     codes: dict[str, int | None] = dict.fromkeys(running.values())
-    while running and not any(codes.values()):
+    main = spec["hosts"][0]["name"]
+    while running and (not any(codes.values()) or (told.is_set() and main in running.values())):
         pid, status = os.waitpid(-1, 0)
         if pid in running:
             codes[running.pop(pid)] = _shell_code(status)
@@ -176,9 +181,10 @@ def _start_host(spec: Spec, each: Spec, link: socket.socket | None = None) -> in
     return child
 
 
-def _obey(control: socket.socket, hosts: list[int], without_namespaces: bool) -> None:
+def _obey(control: socket.socket, hosts: list[int], without_namespaces: bool, told: threading.Event) -> None:
     while message := control.recv(64):
         if message == b"terminate":
+            told.set()
             _signal(hosts, signal.SIGTERM)
         elif message.startswith(b"dial "):
             _dial(control, int(message.removeprefix(b"dial ")))

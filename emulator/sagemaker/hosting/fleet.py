@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from emulator.sagemaker.core import Core
 from emulator.sagemaker.hosting import models
 from emulator.sagemaker.hosting.capture import Capture, capture_of
+from emulator.sagemaker.hosting.images import deployed_image
 from emulator.sagemaker.hosting.server import ModelServer, ServerFailedError
 from emulator.sagemaker.shapes import Document
 
@@ -32,6 +33,8 @@ class Variant:
     document: Document
     model: Document
     instances: list[Instance] = field(default_factory=list)
+    deployed_image: Document = field(default_factory=dict)
+    """What its image resolved to when the fleet was started; that stays, whatever happens to the tag."""
 
     @property
     def name(self) -> str:
@@ -85,6 +88,8 @@ class Fleet:
 
     def start(self) -> None:
         """Every variant's instances at once; what a server raises when it does not come up, with the others closed."""
+        for variant in self.variants:
+            variant.deployed_image = deployed_image(self._core, variant.image, variant.model["ExecutionRoleArn"])
         made = {variant: [self._server(variant) for _ in range(self._processes(variant))] for variant in self.variants}
         self._start([server for servers in made.values() for server in servers])
         for variant, servers in made.items():

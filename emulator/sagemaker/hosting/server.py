@@ -14,6 +14,7 @@ from emulator.runtimes.catalog import Image
 from emulator.sagemaker.container.launch import Host, Pod, isolation_refused
 from emulator.sagemaker.core import Core
 from emulator.sagemaker.hosting.artifacts import fetch_model, resolve_container
+from emulator.sagemaker.hosting.connections import Connections
 from emulator.sagemaker.jobs import containers
 from emulator.sagemaker.jobs.logs import LogStreams
 from emulator.sagemaker.jobs.paths import JobPaths
@@ -49,6 +50,7 @@ class ModelServer:
         self._log: LogStreams | None = None
         self._port = _free_port() if isolation_refused() else _PORT
         self._closing = threading.Event()
+        self._connections = Connections(lambda: self._started().dial(self._port))
 
     def start(self) -> None:
         """Fetch the model, start the container, wait for /ping. ServerFailedError or DataError says why there is no server."""
@@ -127,15 +129,10 @@ class ModelServer:
         return self._request("POST", "/invocations", body, passed_on, self._core.settings.invocation_s)
 
     def _request(self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Answer:
-        connection = http.client.HTTPConnection("localhost", timeout=timeout_s)
-        connection.sock = self._started().dial(self._port)
-        connection.sock.settimeout(timeout_s)
-        try:
+        with self._connections.one(timeout_s) as connection:
             connection.request(method, path, body, dict(headers))
             response = connection.getresponse()
             return Answer(response.status, response.headers.get("Content-Type", ""), response.read())
-        finally:
-            connection.close()
 
     def _started(self) -> Pod:
         if self._pod is None:
@@ -153,6 +150,7 @@ class ModelServer:
     def close(self) -> None:
         """End the process and flush its log."""
         self._closing.set()
+        self._connections.close()
         if self._pod is not None:
             self._pod.close()
         if self._log is not None:

@@ -28,7 +28,7 @@ def pending(fleet: Fleet, share: float, status: str) -> list[Document]:
 def _summary(variant: Variant, share: float, status: str | None) -> Document:
     found: Document = {
         "VariantName": variant.name,
-        "DeployedImages": [{"SpecifiedImage": variant.image, "ResolvedImage": variant.image}],
+        "DeployedImages": [variant.deployed_image or {"SpecifiedImage": variant.image}],
         "CurrentWeight": variant.weight * share,
         "DesiredWeight": variant.weight,
     }

@@ -85,5 +85,10 @@ class JobPaths:
     def make(self, host_names: Sequence[str], addresses: Mapping[str, str] | None = None) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.upload.mkdir(parents=True)
+        self.renew(host_names, addresses)
+
+    def renew(self, host_names: Sequence[str], addresses: Mapping[str, str] | None = None) -> None:
+        """Hosts with empty disks."""
         for name in host_names:
+            shutil.rmtree(self.host(name).folder, ignore_errors=True)
             self.host(name).make(host_names, addresses)

@@ -80,20 +80,26 @@ def _relative(key: str, prefix: str) -> str:
 
 
 def _inside(folder: Path, relative: str) -> Path:
-    path = (folder / relative).resolve()
+    try:
+        path = (folder / relative).resolve()
+    except ValueError as unusable:
+        raise DataError(f"The key {relative!r} cannot be the name of a file: {unusable}") from unusable
     if not path.is_relative_to(folder.resolve()):
         raise DataError(f"The key {relative} leads out of its folder")
     return path
 
 
 def fetch_object(s3: Any, bucket: str, key: str, target: Path) -> None:
-    """In one request: a HEAD before it would be refused without a reason."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    """In one request: a HEAD before it would be refused without a reason. DataError also where the key cannot be a file's path: the key
+    `a` is a file, so that `a/b` has no folder, and the parts of a path are shorter than a key may be."""
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as file:
             shutil.copyfileobj(s3.get_object(Bucket=bucket, Key=key)["Body"], file)
     except S3_FAILURES as refused:
         raise DataError(f"Could not download s3://{bucket}/{key}: {refused}") from refused
+    except OSError as unusable:
+        raise DataError(f"Could not store s3://{bucket}/{key}: {unusable.strerror}") from unusable
 
 
 def put_file(s3: Any, source: Path, uri: str, kms_key: str = "") -> None:

@@ -1,9 +1,10 @@
-"""Waits for a pod: it ends by itself, is stopped, or runs out of time. How it ended comes out, never a guess."""
+"""Waits for a pod: it ends by itself, is stopped or interrupted, or runs out of time. How it ended comes out, never a guess."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -15,7 +16,8 @@ _POLL_S = 0.05
 class Ended(Enum):
     BY_ITSELF = "by itself"
     STOPPED = "stopped"
-    OUT_OF_TIME = "MaxRuntimeExceeded"
+    OUT_OF_TIME = "out of time"
+    INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True)
@@ -41,20 +43,29 @@ class Orders:
     abandon: threading.Event = field(default_factory=threading.Event)
 
 
-def supervise(pod: Pod, orders: Orders, deadline_s: float, grace_s: float) -> Ending:
-    """Wait for the end of `pod`; after a stop or `deadline_s`: SIGTERM, `grace_s` to end, SIGKILL. The pod is closed after it."""
+def supervise(pod: Pod, orders: Orders, deadline_s: float, grace_s: float, is_interrupted: Callable[[], bool] = lambda: False) -> Ending:
+    """Wait for the end of `pod`; after a stop, an interruption or `deadline_s`: SIGTERM, `grace_s` to end, SIGKILL. It is closed then."""
     deadline = time.monotonic() + deadline_s
     how = Ended.BY_ITSELF
     try:
         while not pod.wait(_POLL_S):
-            if orders.stop.is_set() or time.monotonic() >= deadline:
-                how = Ended.STOPPED if orders.stop.is_set() else Ended.OUT_OF_TIME
+            how = _told(orders, deadline, is_interrupted)
+            if how is not Ended.BY_ITSELF:
                 pod.terminate()
                 _wait_out(pod, orders.abandon, grace_s)
                 break
     finally:
         pod.close()
     return Ending(how, pod.exit_codes())
+
+
+def _told(orders: Orders, deadline: float, is_interrupted: Callable[[], bool]) -> Ended:
+    """Why the pod must end now, if it must."""
+    if orders.stop.is_set():
+        return Ended.STOPPED
+    if time.monotonic() >= deadline:
+        return Ended.OUT_OF_TIME
+    return Ended.INTERRUPTED if is_interrupted() else Ended.BY_ITSELF
 
 
 def _wait_out(pod: Pod, abandon: threading.Event, grace_s: float) -> None:

@@ -12,6 +12,7 @@ from emulator.sagemaker.jobs.channels import check_channel
 from emulator.sagemaker.jobs.containers import image_for
 from emulator.sagemaker.jobs.metrics import compiled
 from emulator.sagemaker.jobs.paths import HostPaths
+from emulator.sagemaker.jobs.spot import check_spot
 from emulator.sagemaker.refusals import invalid, not_emulated
 from emulator.sagemaker.shapes import Document
 
@@ -53,6 +54,7 @@ def check_training(request: Document, declared: Mapping[str, str]) -> Image:
     for channel in request.get("InputDataConfig", []):
         check_channel(channel, request)
     _check_resources(request)
+    check_spot(request)
     if "CheckpointConfig" in request:
         HostPaths(Path()).seen_as(request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints"))
     return image_for(algorithm["TrainingImage"], "training", declared)

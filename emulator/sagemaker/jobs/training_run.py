@@ -6,6 +6,7 @@ The status comes from exit codes and from what was really uploaded; an unexpecte
 from __future__ import annotations
 
 import json
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,7 @@ from emulator.sagemaker.jobs.logs import LogStreams
 from emulator.sagemaker.jobs.metrics import Metrics
 from emulator.sagemaker.jobs.paths import HostPaths, JobPaths
 from emulator.sagemaker.jobs.runtime_build import BuildStoppedError, RuntimeBuildError, make_sure_it_is_built
+from emulator.sagemaker.jobs.spot import Allowance, loses_its_capacity
 from emulator.sagemaker.jobs.storage import DataError, FolderSync
 from emulator.sagemaker.jobs.supervision import Ended, Ending, supervise
 from emulator.sagemaker.shapes import Document
@@ -29,6 +31,8 @@ from emulator.sagemaker.shapes import Document
 _LONGEST_FAILURE = 64 * 1024
 """Characters of a failure file that are read; the API shows 1024."""
 _MESSAGES = {
+    "Starting": "Starting the training job",
+    "Interrupted": "The managed spot training instances were interrupted",
     "Downloading": "Downloading input data",
     "Training": "Training image download completed. Training in progress.",
     "Stopping": "Stopping the training job",
@@ -36,6 +40,7 @@ _MESSAGES = {
     "Completed": "Training job completed",
     "Stopped": "Training job stopped",
     "MaxRuntimeExceeded": "Training job runtime exceeded MaxRuntimeInSeconds provided",
+    "MaxWaitTimeExceeded": "Training job exceeded MaxWaitTimeInSeconds provided",
 }
 
 
@@ -49,6 +54,7 @@ class TrainingRun:
         count = self._request["ResourceConfig"]["InstanceCount"]
         self._hosts = ["localhost"] if isolation_refused() else [f"algo-{number}" for number in range(1, count + 1)]
         self._addresses = containers.addresses(self._hosts)
+        self._allowance, self._limit = Allowance(self._request), ""
         self._metrics = Metrics(self._request["AlgorithmSpecification"].get("MetricDefinitions", []), self._publish)
 
     def run(self) -> None:
@@ -77,6 +83,9 @@ class TrainingRun:
             self._enter("Downloading", lambda document: document.update(TrainingStartTime=names.now()))
             self._get_ready()
             ending = self._train()
+            while ending.how is Ended.INTERRUPTED:
+                self._begin_again()
+                ending = self._train()
         finally:
             self._log.close()
         return self._conclude(ending)
@@ -93,6 +102,15 @@ class TrainingRun:
             self._prepare(self._paths.host(host), host, position)
         if self._addresses:
             containers.give_secret([self._paths.host(host) for host in self._hosts])
+
+    def _begin_again(self) -> None:
+        """On other instances, whose disks have what a job starts with and its checkpoint, and nothing else of the attempt before."""
+        self._enter("Interrupted")
+        self._job.check_not_stopped()
+        self._enter("Starting")
+        self._paths.renew(self._hosts, self._addresses)
+        self._enter("Downloading")
+        self._get_ready()
 
     def _say(self, line: str) -> None:
         """Into the job's log, in a stream that is not a host's."""
@@ -146,11 +164,20 @@ class TrainingRun:
             pod = Pod(self._paths.folder, [self._host(name) for name in self._hosts], self._job.core.registry)
             syncs = self._sync_checkpoints()
             pod.start(containers.visible(self._image), containers.endpoint_port(context), self._saw_line)
-            limit_s = self._request["StoppingCondition"].get("MaxRuntimeInSeconds", 86_400)
-            return supervise(pod, self._job.orders, limit_s, self._job.core.settings.stop_grace_s)
+            return self._watch(pod)
         finally:
             for sync in syncs:
                 sync.close()
+
+    def _watch(self, pod: Pod) -> Ending:
+        begun, settings = time.monotonic(), self._job.core.settings
+        limit_s, self._limit = self._allowance.left()
+        ending = supervise(pod, self._job.orders, limit_s, settings.stop_grace_s, self._is_interrupted)
+        self._allowance.used(time.monotonic() - begun)
+        return ending
+
+    def _is_interrupted(self) -> bool:
+        return loses_its_capacity(self._request, self._job.core.context.faults)
 
     def _saw_line(self, host: str, line: str) -> None:
         self._log.write(host, line)
@@ -195,7 +222,7 @@ class TrainingRun:
         self._upload()
         if ending.how is Ended.BY_ITSELF:
             return "Completed", "Completed", ""
-        return "Stopped", "Stopped" if ending.how is Ended.STOPPED else "MaxRuntimeExceeded", ""
+        return "Stopped", "Stopped" if ending.how is Ended.STOPPED else self._limit, ""
 
     def _algorithm_error(self, ending: Ending) -> str:
         """What the host that failed first says, by name if there are several."""

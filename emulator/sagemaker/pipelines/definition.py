@@ -156,6 +156,8 @@ def _check_request(name: str, kind: str, arguments: Document) -> None:
     if kind in _OWN_NAME and made_up in arguments:
         raise not_emulated(f"{made_up} in the Arguments of step {name}: the service makes up the names of jobs and models")
     document = with_wildcards(arguments)
+    if not isinstance(document, dict):
+        raise invalid(f"Unable to parse pipeline definition. Step {name}: Arguments must be an object, not an expression")
     if made_up:
         document.setdefault(made_up, Anything())
     faults = list(faults_of(input_shape(operation), document, ""))

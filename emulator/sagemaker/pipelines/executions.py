@@ -51,15 +51,15 @@ class Executions:
                 raise not_emulated(f"StartPipelineExecution.{field}")
         pipeline = self._pipelines.find(request["PipelineName"])
         with self._starting:
-            for each in self._core.store.all(KIND):
-                if each["_token"] == request["ClientRequestToken"] and each["PipelineArn"] == pipeline["PipelineArn"]:
-                    return {"PipelineExecutionArn": each["PipelineExecutionArn"]}
+            token, arn = request["ClientRequestToken"], pipeline["PipelineArn"]
+            for each in self._core.store.some(KIND, lambda other: other["_token"] == token and other["PipelineArn"] == arn):
+                return {"PipelineExecutionArn": each["PipelineExecutionArn"]}
             self._check_quota()
             return self._start(request, pipeline)
 
     def _check_quota(self) -> None:
         """ResourceLimitExceeded, which the API reference lists for StartPipelineExecution; the words are ours."""
-        alive = sum(each["PipelineExecutionStatus"] not in records.TERMINAL for each in self._core.store.all(KIND))
+        alive = len(self._core.store.some(KIND, lambda each: each["PipelineExecutionStatus"] not in records.TERMINAL))
         if alive >= MOST_AT_ONCE:
             said = f"The account-level limit of concurrent pipeline executions is {MOST_AT_ONCE}, and {alive} are running. Start it later."
             raise AwsError("ResourceLimitExceeded", said)
@@ -104,9 +104,8 @@ class Executions:
         return document | ({"ParallelismConfiguration": parallelism} if parallelism else {})
 
     def _find(self, arn: str) -> Document:
-        for document in self._core.store.all(KIND):
-            if document["PipelineExecutionArn"] == arn:
-                return document
+        for document in self._core.store.some(KIND, lambda each: bool(each["PipelineExecutionArn"] == arn)):
+            return document
         raise not_found(f"Pipeline execution with ARN {arn} does not exist.")
 
     def stop(self, request: Document) -> Document:
@@ -127,7 +126,7 @@ class Executions:
 
     def list(self, request: Document) -> Document:
         pipeline = self._pipelines.find(request["PipelineName"])
-        found = [each for each in self._core.store.all(KIND) if each["PipelineArn"] == pipeline["PipelineArn"]]
+        found = self._core.store.some(KIND, lambda each: bool(each["PipelineArn"] == pipeline["PipelineArn"]))
         shown = [each | ({"PipelineExecutionFailureReason": each["FailureReason"]} if "FailureReason" in each else {}) for each in found]
         renamed = {"CreatedAfter": "CreationTimeAfter", "CreatedBefore": "CreationTimeBefore"}
         return _LISTING.page(shown, {renamed.get(key, key): value for key, value in request.items()})

@@ -87,14 +87,14 @@ class Pipelines:
 
     def list(self, request: Document) -> Document:
         prefix = request.get("PipelineNamePrefix", "")
-        found = [each for each in self._core.store.all(KIND) if each["PipelineName"].startswith(prefix)]
+        found = self._core.store.some(KIND, lambda each: bool(each["PipelineName"].startswith(prefix)))
         executed = [each | ({"LastExecutionTime": each["LastRunTime"]} if "LastRunTime" in each else {}) for each in found]
         renamed = {"CreatedAfter": "CreationTimeAfter", "CreatedBefore": "CreationTimeBefore"}
         return _PREFIX_LISTING.page(executed, {renamed.get(key, key): value for key, value in request.items()})
 
     def delete(self, request: Document) -> Document:
         document = self.find(request["PipelineName"])
-        executions = [each for each in self._core.store.all(records.KIND) if each["PipelineArn"] == document["PipelineArn"]]
+        executions = self._core.store.some(records.KIND, lambda each: bool(each["PipelineArn"] == document["PipelineArn"]))
         if any(each["PipelineExecutionStatus"] not in records.TERMINAL for each in executions):
             raise conflict(f"Pipeline {document['PipelineArn']} has executions that are still running; stop them first.")
         for each in executions:

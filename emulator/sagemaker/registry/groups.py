@@ -50,7 +50,7 @@ class ModelPackageGroups:
 
     def delete(self, request: Document) -> Document:
         name = self.describe(request)["ModelPackageGroupName"]
-        if any(package.get("ModelPackageGroupName") == name for package in self._core.store.all("model-package")):
+        if self._core.store.some("model-package", lambda package: bool(package.get("ModelPackageGroupName") == name)):
             arn = self._core.arn("model-package-group", name)
             raise conflict(f"Model Package Group {arn} cannot be deleted because it still contains Model Packages.")
         self._core.store.delete(KIND, name)

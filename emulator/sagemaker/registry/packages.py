@@ -64,9 +64,8 @@ class ModelPackages:
         }
 
     def _find(self, name_or_arn: str) -> Document:
-        for package in self._core.store.all(KIND):
-            if name_or_arn in {package["ModelPackageArn"], package["_name"]}:
-                return package
+        for package in self._core.store.some(KIND, lambda each: name_or_arn in {each["ModelPackageArn"], each["_name"]}):
+            return package
         raise invalid(f"ModelPackage {name_or_arn} does not exist.")
 
     def describe(self, request: Document) -> Document:

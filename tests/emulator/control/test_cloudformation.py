@@ -74,15 +74,33 @@ def test_an_update_without_changes_is_refused(account: Account) -> None:
         account.update(name, {"Queue": queue()})
 
 
-def test_an_export_that_is_imported_keeps_its_stack(account: Account) -> None:
+def exporting(account: Account) -> tuple[str, str, str]:
+    """Names of a stack, of its export, and of a stack that imports it."""
     exporter, importer, export = unique("stack"), unique("stack"), unique("export")
     output = {"Arn": {"Value": {"Fn::GetAtt": ["Queue", "Arn"]}, "Export": {"Name": export}}}
     account.stack({"Queue": queue()}, exporter, Outputs=output)
     document = allow("sqs:*", {"Fn::ImportValue": export}, Principal="*")  # type: ignore[arg-type]
     other = {"Policy": {"Type": "AWS::IAM::ManagedPolicy", "Properties": {"PolicyDocument": _without_principal(document)}}}
     assert account.stack(other, importer)["StackStatus"] == "CREATE_COMPLETE"
+    return exporter, export, importer
+
+
+def test_an_export_that_is_imported_keeps_its_stack(account: Account) -> None:
+    exporter, _, importer = exporting(account)
     with pytest.raises(ClientError, match=f"in use by {importer}"):
         account.client("cloudformation").delete_stack(StackName=exporter)
+
+
+def test_an_export_that_is_imported_can_neither_go_nor_change(account: Account) -> None:
+    exporter, export, importer = exporting(account)
+    changed = {"Arn": {"Value": "another", "Export": {"Name": export}}}
+    for outputs, what in (({}, "delete"), (changed, "update")):
+        stack = account.update(exporter, {"Queue": queue()}, Outputs=outputs)
+        assert stack["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
+        events = account.client("cloudformation").describe_stack_events(StackName=exporter)["StackEvents"]
+        said = f"Cannot {what} export {export} as it is in use by {importer}."
+        assert any(said in each.get("ResourceStatusReason", "") for each in events)
+    assert account.client("cloudformation").list_exports()["Exports"]
 
 
 def _without_principal(document: dict[str, Any]) -> dict[str, Any]:

@@ -96,6 +96,17 @@ def test_a_page_of_another_site_does_not_change_anything_either(account: Account
     assert "made-by-a-page" not in [bucket["Name"] for bucket in account.client("s3").list_buckets()["Buckets"]]
 
 
+def test_what_a_page_sends_behind_a_refused_request_is_not_taken_for_the_next_one(account: Account) -> None:
+    """A page may choose the body of its request, and that may look like a request that no page makes."""
+    inner = f"PUT /smuggled HTTP/1.1\r\nHost: localhost:{port_of(account)}\r\nAuthorization: {S3}\r\nContent-Length: 0\r\n\r\n"
+    host = f"Host: localhost:{port_of(account)}\r\nOrigin: https://attacker.example"
+    with socket.create_connection(("127.0.0.1", port_of(account)), timeout=30) as connection:
+        connection.sendall(f"POST / HTTP/1.1\r\n{host}\r\nContent-Length: {len(inner)}\r\n\r\n{inner}".encode())
+        answers = connection.makefile("rb").read()
+    assert (answers.count(b"HTTP/1.1 "), b" 403 " in answers) == (1, True)
+    assert "smuggled" not in [bucket["Name"] for bucket in account.client("s3").list_buckets()["Buckets"]]
+
+
 def test_an_answer_lets_no_other_site_read_it(account: Account) -> None:
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
     connection.request("GET", "/", headers={"Authorization": S3})
@@ -142,11 +153,23 @@ def test_a_length_that_is_no_number_of_bytes_is_one_error(account: Account, leng
     assert status == 400, text
 
 
-@pytest.mark.parametrize(("service", "code"), [("sts", 413), ("lambda", 413), ("sagemaker", 413), ("s3", 400)])
-def test_a_request_larger_than_the_service_takes_is_refused_before_it_is_read(account: Account, service: str, code: int) -> None:
-    most = LARGEST.get(service, LARGEST_OTHERWISE)
+@pytest.mark.parametrize(
+    ("service", "method", "path", "code"),
+    [
+        ("sts", "POST", "/", 413),
+        ("lambda", "POST", "/", 413),
+        ("sagemaker", "POST", "/", 413),
+        ("s3", "PUT", "/bucket/object", 400),
+        ("s3", "POST", "/bucket?delete", 400),
+        ("s3", "PUT", "/bucket?policy", 400),
+    ],
+)
+def test_a_request_larger_than_the_service_takes_is_refused_before_it_is_read(
+    account: Account, service: str, method: str, path: str, code: int
+) -> None:
+    most = LARGEST_OTHERWISE if "?" in path else LARGEST.get(service, LARGEST_OTHERWISE)
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
-    connection.putrequest("POST", "/")
+    connection.putrequest(method, path)
     connection.putheader("Authorization", STS.replace("/sts/", f"/{service}/"))
     connection.putheader("Content-Length", str(most + 1))
     connection.endheaders(b"only the beginning")
@@ -165,12 +188,61 @@ def test_a_request_in_chunks_is_refused_at_the_limit_too(account: Account) -> No
     assert connection.getresponse().status == 413
 
 
-def test_an_object_in_chunks_is_kept_whole(account: Account) -> None:
+@pytest.fixture(scope="module")
+def in_chunks(account: Account) -> str:
+    """A bucket."""
     account.client("s3").create_bucket(Bucket="in-chunks")
+    return "in-chunks"
+
+
+@pytest.mark.usefixtures("in_chunks")
+def test_an_object_in_chunks_is_kept_whole(account: Account) -> None:
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
     connection.request("PUT", "/in-chunks/object", body=chunks(200_000), headers={"Authorization": S3}, encode_chunked=True)
     assert connection.getresponse().status == 200
     assert account.client("s3").head_object(Bucket="in-chunks", Key="object")["ContentLength"] == 262144
+
+
+def put_signed_chunks(account: Account, body: bytes, length: int, key: str = "in-signed-chunks") -> tuple[int, str]:
+    """Status and answer of an upload that says that its chunks have `length` bytes."""
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
+    streaming = {"x-amz-content-sha256": "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER", "x-amz-decoded-content-length": str(length)}
+    connection.request("PUT", f"/in-chunks/{key}", body, {"Authorization": S3, "Content-Encoding": "aws-chunked", **streaming})
+    response = connection.getresponse()
+    return response.status, response.read().decode()
+
+
+SIGNED = b"400;chunk-signature=%s\r\n%s\r\n" % (b"0" * 64, b"x" * 1024)
+END = b"0;chunk-signature=%s\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n" % (b"0" * 64)
+
+
+@pytest.mark.usefixtures("in_chunks")
+@pytest.mark.parametrize("chunks_", [3, 9000])
+def test_an_object_in_signed_chunks_is_kept_without_them(account: Account, chunks_: int) -> None:
+    status, text = put_signed_chunks(account, SIGNED * chunks_ + END, 1024 * chunks_)
+    assert status == 200, text
+    assert account.client("s3").get_object(Bucket="in-chunks", Key="in-signed-chunks")["Body"].read() == b"x" * 1024 * chunks_
+
+
+@pytest.mark.parametrize(
+    ("body", "length"),
+    [
+        (b"", 0),
+        (b"no size\r\n", 10),
+        (b"-1;\r\nx\r\n", 10),
+        (b"fffffffffffffff;\r\nx\r\n", 10),
+        (SIGNED, 1024),
+        (SIGNED[:-3], 1024),
+        (SIGNED.replace(b"400;", b"3ff;") + END, 1023),
+        (SIGNED + END, 10**15),
+        (b"x" * 100_000, 100_000),
+    ],
+)
+@pytest.mark.usefixtures("in_chunks")
+def test_signed_chunks_that_are_none_are_refused_and_nothing_is_kept(account: Account, body: bytes, length: int) -> None:
+    status, text = put_signed_chunks(account, body, length, "none")
+    assert (status, "<Code>IncompleteBody</Code>" in text) == (400, True), text
+    assert account.client("s3").list_objects_v2(Bucket="in-chunks", Prefix="none")["KeyCount"] == 0
 
 
 def listening(pid: int) -> set[str]:

@@ -114,6 +114,11 @@ def servers_of(endpoint: str) -> list[str]:
     return [line for line in command_lines() if f"/endpoint-{endpoint}-" in line]
 
 
+def every_server(account: Account) -> set[str]:
+    """The command lines of the server processes of all endpoints of this emulator."""
+    return {line for line in command_lines() if f"{account.state_dir}/" in line and "/endpoint-" in line}
+
+
 def guarded(routing: dict[str, Any], *alarms: str, termination_s: int = 0, timeout_s: int = 3600) -> dict[str, Any]:
     """A DeploymentConfig; `routing` is Type, sizes and WaitIntervalInSeconds."""
     policy = {

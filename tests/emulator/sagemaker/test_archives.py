@@ -89,6 +89,34 @@ def test_a_model_archive_that_unpacks_to_too_much_stops_at_the_limit(tmp_path: P
     assert (tmp_path / "there" / "zeros").stat().st_size <= 3_000_000
 
 
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_header_that_is_as_large_as_a_model_is_not_read_into_memory(tmp_path: Path, kind: bytes) -> None:
+    header = member("header", kind)
+    header.size = 10_000_000
+    with tarfile.open(tmp_path / "bomb.tar.gz", "w:gz") as tar:
+        tar.addfile(header, io.BytesIO(bytes(header.size)))
+    with pytest.raises(BadArchiveError, match="a header of 10000384 bytes"):
+        unpack_tar(tmp_path / "bomb.tar.gz", tmp_path / "there")
+
+
+def test_headers_of_headers_without_end_are_one_error(tmp_path: Path) -> None:
+    records = b"12 comment=\n"
+    with tarfile.open(tmp_path / "nested.tar.gz", "w:gz") as tar:
+        for _ in range(3000):
+            header = member("header", tarfile.XGLTYPE)
+            header.size = len(records)
+            tar.addfile(header, io.BytesIO(records))
+    with pytest.raises(BadArchiveError, match="Recursion"):
+        unpack_tar(tmp_path / "nested.tar.gz", tmp_path / "there")
+
+
+def test_what_is_behind_the_members_counts_too(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "long.tar.gz", "wb") as stream:
+        stream.write(bytes(10_000_000))
+    with pytest.raises(BadArchiveError, match="more than 3000000 bytes"):
+        unpack_tar(tmp_path / "long.tar.gz", tmp_path / "there", most_bytes=3_000_000)
+
+
 DAMAGED = {
     "empty": b"",
     "text": b"not gzip",

@@ -145,6 +145,15 @@ def test_a_key_that_leads_out_of_its_channel_fails_the_job(account: Account) -> 
     assert "leads out of its folder" in job["FailureReason"]
 
 
+@pytest.mark.parametrize(("name", "key"), [("folder-and-file", "one/two"), ("long-part", "x" * 300), ("dot", ".")])
+def test_a_key_that_cannot_be_a_file_fails_the_job_as_the_users_mistake(account: Account, name: str, key: str) -> None:
+    account.put(f"{name}/one", b"1")
+    account.put(f"{name}/{key}", b"2")
+    job = account.train(name, InputDataConfig=[channel(f"s3://{BUCKET}/{name}/")], AlgorithmSpecification=algorithm(LOOK))
+    assert job["TrainingJobStatus"] == "Failed"
+    assert job["FailureReason"].startswith(f"ClientError: Data download failed:Could not store s3://{BUCKET}/{name}/{key}")
+
+
 def test_a_source_archive_writes_nothing_beside_the_code(account: Account) -> None:
     """AWS's own toolkit unpacks it, in the container: names are made to stay inside, with a warning in the log."""
     program = (PROGRAMS / "train.py").read_bytes()

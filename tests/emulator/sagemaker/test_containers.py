@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -145,6 +146,27 @@ def test_sigterm_reaches_every_process_of_a_host(tmp_path: Path) -> None:
         assert pod.wait(10)
         assert pod.exit_codes() == {"one": 5}
     assert {"one: inner", "one: outer"} <= set(lines)
+
+
+@needs_namespaces
+def test_sigterm_that_comes_while_the_container_is_set_up_ends_it_all_the_same(tmp_path: Path) -> None:
+    """After other pauses each time: without the signal being held until there is somebody to get it, one or two of them lose it."""
+    for pause_ms in (0, 2, 4, 6, 8, 10, 12, 15, 20, 30):
+        with pod_of(tmp_path / str(pause_ms), one="exec sleep 600") as (pod, _):
+            time.sleep(pause_ms / 1000)
+            pod.terminate()
+            assert pod.wait(10), pause_ms
+
+
+@needs_namespaces
+def test_after_sigterm_no_host_takes_the_first_one_with_it(tmp_path: Path) -> None:
+    slow = 'trap "sleep 1; echo kept; exit 143" TERM; echo ready; while :; do sleep 0.05; done'
+    with pod_of(tmp_path, one=slow, two="echo ready; exec sleep 600") as (pod, lines):
+        until(lambda: lines, lambda seen: {"one: ready", "two: ready"} <= set(seen), timeout_s=10)
+        pod.terminate()
+        assert pod.wait(10)
+        assert pod.exit_codes() == {"one": 143, "two": 143}
+    assert "one: kept" in lines
 
 
 @needs_namespaces

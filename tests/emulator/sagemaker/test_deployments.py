@@ -20,11 +20,11 @@ from tests.emulator.sagemaker.hosted import (
     calling,
     configure,
     deploy,
+    every_server,
     guarded,
     invoke,
     model_of,
     percent,
-    servers_of,
     settled,
 )
 
@@ -34,17 +34,24 @@ CANARY = {"Type": "CANARY", "CanarySize": percent(30), "WaitIntervalInSeconds": 
 
 
 @pytest.fixture(scope="module")
-def blue(account: Account) -> Iterator[str]:
-    """An endpoint that multiplies by 3, and a good next model, `green`, that multiplies by 5. Its processes go with it."""
+def processes(account: Account) -> Iterator[set[str]]:
+    """Those of endpoints that were there before these tests. Every fleet of every endpoint that they bring up has to be gone at the end."""
+    before = every_server(account)
+    yield before
+    until(lambda: every_server(account), lambda left: left <= before)
+
+
+@pytest.fixture(scope="module")
+def blue(account: Account, processes: set[str]) -> Iterator[str]:
+    """An endpoint that multiplies by 3, and a good next model, `green`, that multiplies by 5."""
     deploy(account, ENDPOINT, model_of("3"))
     configure(account, "green", model_of("5"))
     assert settled(account, ENDPOINT)["EndpointStatus"] == "InService"
-    assert servers_of(ENDPOINT)
+    assert every_server(account) - processes
     yield ENDPOINT
     until(lambda: account.sagemaker.describe_endpoint(EndpointName=ENDPOINT), lambda each: each["EndpointStatus"] == "InService")
     account.sagemaker.delete_endpoint(EndpointName=ENDPOINT)
     until(lambda: account.sagemaker.list_endpoints(NameContains=ENDPOINT)["Endpoints"], lambda found: not found)
-    until(lambda: servers_of(ENDPOINT), lambda left: not left)
 
 
 @pytest.fixture(scope="module", autouse=True)

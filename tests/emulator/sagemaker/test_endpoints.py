@@ -24,6 +24,18 @@ def test_an_endpoint_answers_with_its_model(account: Account, endpoint: str) -> 
     assert invoke(account, endpoint, {"x": 14}) == {"y": 42.0}
 
 
+def test_an_image_is_told_by_the_digest_that_its_tag_had(account: Account, endpoint: str) -> None:
+    """API reference, DeployedImage: registry/repository[:tag] resolves to registry/repository[@digest]."""
+    host, _, path = INFERENCE_IMAGE.partition("/")
+    repository, _, tag = path.partition(":")
+    wanted = {"registryId": host.split(".")[0], "repositoryName": repository, "imageIds": [{"imageTag": tag}]}
+    (known,) = account.client("ecr").batch_get_image(**wanted)["images"]
+    (variant,) = account.sagemaker.describe_endpoint(EndpointName=endpoint)["ProductionVariants"]
+    (image,) = variant["DeployedImages"]
+    assert image["SpecifiedImage"] == INFERENCE_IMAGE
+    assert image["ResolvedImage"] == f"{host}/{repository}@{known['imageId']['imageDigest']}"
+
+
 def test_calls_errors_and_latency_are_measured(account: Account, endpoint: str) -> None:
     before = sum(account.measured("AWS/SageMaker", "Invocation5XXErrors", "Sum", EndpointName=endpoint, VariantName="AllTraffic"))
     with pytest.raises(ClientError, match="could not convert"):

@@ -9,6 +9,7 @@ from emulator.control.authorization.asked import Asked, Rule, pass_role, same, t
 from emulator.control.authorization.question import ContextValue, Question
 
 SERVICE = "sagemaker.amazonaws.com"
+UNSCALED = "SageMaker developer guide, Delete endpoints configured for auto scaling"
 VOLUME_KEY = "SageMaker developer guide, API permissions reference: CreateEndpoint"
 Context = dict[str, ContextValue]
 Facts = Callable[[Asked], Context]
@@ -175,6 +176,19 @@ def _deploy(asked: Asked) -> Iterator[Question]:
         yield Question("kms:CreateGrant", key, {**asked.tags_of(key), **lent}, VOLUME_KEY)
 
 
+def _delete_endpoint(asked: Asked) -> Iterator[Question]:
+    """What scales the endpoint is deregistered with it, in the caller's name."""
+    arn = named(asked, "endpoint", "EndpointName")
+    yield Question("sagemaker:DeleteEndpoint", arn, asked.tags_of(arn))
+    if asked.known.is_scaled(arn.rpartition("/")[2]):
+        scope: Context = {
+            "application-autoscaling:service-namespace": "sagemaker",
+            "application-autoscaling:scalable-dimension": "sagemaker:variant:DesiredInstanceCount",
+        }
+        target = asked.arn("application-autoscaling", "scalable-target/*")
+        yield Question("application-autoscaling:DeregisterScalableTarget", target, scope, UNSCALED)
+
+
 def _existing(kind: str, parameter: str) -> Rule:
     def rule(asked: Asked) -> Iterator[Question]:
         arn = named(asked, kind, parameter)
@@ -228,7 +242,8 @@ RULES: Mapping[str, Rule] = table(
         **_all("Describe Stop", "processing-job", "ProcessingJobName", "ProcessingJob"),
         **_all("Describe Delete", "model", "ModelName", "Model"),
         **_all("Describe Delete", "endpoint-config", "EndpointConfigName", "EndpointConfig"),
-        **_all("Describe Delete Invoke", "endpoint", "EndpointName", "Endpoint"),
+        **_all("Describe Invoke", "endpoint", "EndpointName", "Endpoint"),
+        "DeleteEndpoint": _delete_endpoint,
         **_all("Describe Delete", "model-package", "ModelPackageName", "ModelPackage"),
         **_all("Describe Delete", "model-package-group", "ModelPackageGroupName", "ModelPackageGroup"),
         **_all("Put Get Delete", "model-package-group", "ModelPackageGroupName", "ModelPackageGroupPolicy"),

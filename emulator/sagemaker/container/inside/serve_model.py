@@ -50,6 +50,7 @@ def handler_class(service: Any, model_dir: str) -> type[BaseHTTPRequestHandler]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # headers and body go out one after the other: the body must not wait for an acknowledgement
 
         def do_GET(self) -> None:
             self._answer(200 if self.path == "/ping" else 404, "application/json", b"")

@@ -244,6 +244,7 @@ def server(port: int, answer: Callable[[str, str, Any, bytes], Answer]) -> Threa
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # headers and body go out one after the other: the body must not wait for an acknowledgement
 
         def do_GET(self) -> None:
             self._respond("GET")

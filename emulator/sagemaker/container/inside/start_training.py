@@ -8,6 +8,8 @@ Each stand-in and its reason (docs/verification.md lists them):
 - mpirun's options: the MPI runner writes `-bind-to` and `-map-by`, which Open MPI 4 takes; Open MPI 5 wants two dashes. The smddp
   runner's `--oversubscribe` lets Open MPI 5 put every rank on the first host; with `--map-by slot` it fills each host's slots first.
 - orted: a host that is not the first waits for mpirun's daemon to come and to end, by the name it has in Open MPI 4; in 5 it is prted.
+- SIGTERM: the toolkit has no handler for it. As the first process of AWS's container it therefore does not get it (pid_namespaces(7)),
+  and waits for what it started; here it is not the first process, and would die before a rank has written its checkpoint.
 - gethostname.so: the toolkit preloads it into ranks so that they see SageMaker's host name. It reads /opt/ml and crashes without
   it, so it is left out only where the container has no /opt/ml of its own (SAGEMAKER_BASE_DIR set).
 Everything else, mpirun, smddprun, torchrun, the user's script, is the real thing.
@@ -18,11 +20,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import time
 import types
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 _DAEMONS = {"orted", "prted"}
@@ -103,7 +107,15 @@ def without_preload(runner: Any, method: str) -> None:
     setattr(runner, method, command)
 
 
+def wait_for_what_runs(number: int, _frame: FrameType | None) -> None:
+    """On SIGTERM: go on while the toolkit has children, which have got the signal too; end where nothing was started yet."""
+    if not importlib.import_module("psutil").Process().children():
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+
 def main() -> None:
+    signal.signal(signal.SIGTERM, wait_for_what_runs)
     smdataparallel: Any = importlib.import_module("sagemaker_training.smdataparallel")
     mpi: Any = importlib.import_module("sagemaker_training.mpi")
     stand_in(smdataparallel)

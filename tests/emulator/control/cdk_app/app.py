@@ -51,7 +51,8 @@ class Network(cdk.Stack):
         self.vpc.add_flow_log("Flow")
         self.vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
         self.vpc.add_interface_endpoint("Logs", service=ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS)
-        self.group = ec2.SecurityGroup(self, "Group", vpc=self.vpc, allow_all_outbound=False)
+        # Its own description would have the stage's name in it, and another one makes another group: refused, because its id is imported.
+        self.group = ec2.SecurityGroup(self, "Group", vpc=self.vpc, allow_all_outbound=False, description="Checked")
         self.group.add_ingress_rule(self.group, ec2.Port.all_traffic())
         self.group.add_egress_rule(self.group, ec2.Port.all_traffic())
 

@@ -1,0 +1,177 @@
+"""Requests about what there is not, or with values on which moto fails: each is refused in AWS's words before moto gets it.
+
+Codes: the API references of the operations. Found by `tests/bad_input/test_moto_services.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from moto.ec2.models import ec2_backends
+from moto.ecr.models import ecr_backends
+from moto.kms.models import kms_backends
+from moto.s3.models import s3_backends
+from moto.utilities.utils import get_partition
+
+from emulator.control.protocol import ApiCall
+from emulator.errors import AwsError
+
+_MALFORMED = "The XML you provided was not well-formed or did not validate against our published schema"
+Guard = Callable[[ApiCall], None]
+
+
+def alias(call: ApiCall) -> None:
+    """moto fails on an alias of KMS that there is not. The error: KMS API reference, DescribeKey; its words: as people quote them."""
+    named = str(call.parameters.get("KeyId", ""))
+    found = f"alias/{named.partition(':alias/')[2]}" if named.startswith("arn:") and ":alias/" in named else named
+    if found.startswith("alias/") and not kms_backends[call.account][call.region].get_key_id_from_alias(found):
+        raise AwsError("NotFoundException", f"Alias arn:aws:kms:{call.region}:{call.account}:{found} is not found.")
+
+
+def _key(call: ApiCall) -> None:
+    """Of a grant. A token of one names no key."""
+    alias(call)
+    named = str(call.parameters.get("KeyId", ""))
+    backend = kms_backends[call.account][call.region]
+    id_ = backend.get_key_id_from_alias(named) if named.startswith("alias/") else named.rpartition("/")[2]
+    if "GrantToken" not in call.parameters and id_ not in backend.keys:
+        raise AwsError("NotFoundException", f"Key '{named}' does not exist")
+
+
+def _policy(call: ApiCall) -> None:
+    try:
+        document = json.loads(call.parameters["Policy"])
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict) or "Statement" not in document:
+        raise AwsError("MalformedPolicy", "Policies must be valid JSON and the first byte must be '{'; and they have a Statement.")
+
+
+def _acl(call: ApiCall) -> None:
+    """moto fails on one without an owner, too, and on a grant to nobody."""
+    grants = {name: value for name, value in call.parameters.items() if name == "ACL" or name.startswith("Grant")}
+    if not all(grants.values()):
+        raise AwsError("InvalidArgument", "Argument format not recognized")
+    if not grants and not (call.parameters.get("AccessControlPolicy") or {}).get("Owner"):
+        raise AwsError("MissingSecurityHeader", "Your request was missing a required header: x-amz-acl")
+
+
+def _ownership(call: ApiCall) -> None:
+    if len(call.parameters["OwnershipControls"].get("Rules") or []) != 1:
+        raise AwsError("MalformedXML", _MALFORMED)
+
+
+def _lifecycle(call: ApiCall) -> None:
+    if not call.parameters.get("LifecycleConfiguration"):
+        raise AwsError("MalformedXML", _MALFORMED)
+
+
+def _upload(call: ApiCall) -> None:
+    bucket = s3_backends[call.account][get_partition(call.region)].buckets.get(call.parameters["Bucket"])
+    if bucket is None:
+        raise AwsError("NoSuchBucket", "The specified bucket does not exist", 404)
+    if call.parameters["UploadId"] not in bucket.multiparts:
+        raise AwsError("NoSuchUpload", "The specified upload does not exist. The upload ID may be invalid, aborted, or completed.", 404)
+
+
+def _nat_gateway(call: ApiCall) -> None:
+    id_ = call.parameters["NatGatewayId"]
+    if id_ not in ec2_backends[call.account][call.region].nat_gateways:
+        raise AwsError("NatGatewayNotFound", f"The Nat Gateway {id_} was not found")
+
+
+def _group(call: ApiCall) -> None:
+    if "GroupName" in call.parameters:
+        raise AwsError("InvalidParameterValue", "Shoal's emulator deletes security groups by GroupId only, not by GroupName")
+
+
+def _image(call: ApiCall) -> None:
+    name = call.parameters["repositoryName"]
+    if name not in ecr_backends[call.account][call.region].repositories:
+        where = f"in the registry with id '{call.account}'"
+        raise AwsError("RepositoryNotFoundException", f"The repository with name '{name}' does not exist {where}")
+    try:
+        manifest = json.loads(call.parameters["imageManifest"])
+    except (ValueError, RecursionError):
+        manifest = None
+    if not isinstance(manifest, dict):
+        said = "Invalid parameter at 'ImageManifest' failed to satisfy constraint: 'Invalid JSON syntax'"
+        raise AwsError("InvalidParameterException", said)
+    digest = hashlib.sha256(call.parameters["imageManifest"].encode(errors="surrogatepass")).hexdigest()
+    if call.parameters.get("imageDigest") not in {None, f"sha256:{digest}"}:
+        said = "The specified image digest does not match the digest that Amazon ECR calculated for the image."
+        raise AwsError("ImageDigestDoesNotMatchException", said)
+
+
+def _registries(call: ApiCall) -> None:
+    for id_ in call.parameters.get("registryIds") or []:
+        if not re.fullmatch(r"[0-9]{12}", id_):
+            raise AwsError("InvalidParameterException", "Invalid parameter at 'registryIds' failed to satisfy constraint: '[0-9]{12}'")
+
+
+def _marker(call: ApiCall) -> None:
+    """moto's markers are numbers."""
+    if not (call.parameters.get("Marker") or "0").isdecimal():
+        raise AwsError("ValidationError", "Invalid Marker.")
+
+
+def _topic(call: ApiCall) -> None:
+    for name in ("TopicArn", "TargetArn"):
+        if call.parameters.get(name, ":::::").count(":") != 5:
+            raise AwsError("InvalidParameter", f"Invalid parameter: {name}")
+    if call.operation == "Publish" and not {"TopicArn", "TargetArn", "PhoneNumber"} & set(call.parameters):
+        raise AwsError("InvalidParameter", "Invalid parameter: TopicArn or TargetArn Reason: no value for required parameter")
+    _page_of_topics(call)
+
+
+def _page_of_topics(call: ApiCall) -> None:
+    """moto's tokens are numbers."""
+    if not (call.parameters.get("NextToken") or "0").isdecimal():
+        raise AwsError("InvalidParameter", "Invalid parameter: NextToken")
+
+
+def _queries(call: ApiCall) -> None:
+    for query in [*(call.parameters.get("MetricDataQueries") or []), *(call.parameters.get("Metrics") or [])]:
+        if "MetricStat" in query:
+            _require(query["MetricStat"].get("Metric", {}), "Namespace", "MetricName")
+
+
+def _alarm(call: ApiCall) -> None:
+    """On a metric, or on expressions of several."""
+    _queries(call)
+    given = call.parameters
+    _require(given, *(("Namespace", "Period") if "MetricName" in given else ("Metrics",)))
+    if "ThresholdMetricId" not in given:
+        _require(given, "Threshold")
+
+
+def _require(given: Mapping[str, Any], *names: str) -> None:
+    for name in names:
+        if given.get(name) is None:
+            raise AwsError("ValidationError", f"The parameter {name} is required.")
+
+
+_OF_A_KEY = "Decrypt DescribeKey DisableKey DisableKeyRotation EnableKey EnableKeyRotation Encrypt GenerateDataKey"
+_OF_A_TOPIC = "AddPermission DeleteTopic GetTopicAttributes ListSubscriptionsByTopic Publish RemovePermission SetTopicAttributes"
+_LISTED = """AccessKeys AccountAliases AttachedRolePolicies AttachedUserPolicies EntitiesForPolicy InstanceProfilesForRole Policies
+PolicyVersions RolePolicies RoleTags Roles UserPolicies Users"""
+GUARDS: Mapping[str, Mapping[str, Guard]] = {
+    "kms": dict.fromkeys(f"{_OF_A_KEY} GetKeyPolicy GetKeyRotationStatus PutKeyPolicy ScheduleKeyDeletion".split(), alias)
+    | dict.fromkeys(("CreateGrant", "ListGrants", "RetireGrant", "RevokeGrant"), _key),
+    "s3": {
+        "PutBucketPolicy": _policy,
+        "PutBucketAcl": _acl,
+        "PutBucketOwnershipControls": _ownership,
+        "PutBucketLifecycleConfiguration": _lifecycle,
+    }
+    | dict.fromkeys(("AbortMultipartUpload", "CompleteMultipartUpload", "ListParts", "UploadPart"), _upload),
+    "ec2": {"DeleteNatGateway": _nat_gateway, "DeleteSecurityGroup": _group},
+    "ecr": {"GetAuthorizationToken": _registries, "PutImage": _image},
+    "iam": dict.fromkeys((f"List{what}" for what in _LISTED.split()), _marker),
+    "sns": dict.fromkeys(_OF_A_TOPIC.split(), _topic) | dict.fromkeys(("ListSubscriptions", "ListTopics"), _page_of_topics),
+    "cloudwatch": {"GetMetricData": _queries, "PutMetricAlarm": _alarm},
+}

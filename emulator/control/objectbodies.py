@@ -1,0 +1,189 @@
+"""Objects of S3 that are too large for memory: what comes in goes to disk, and what goes out comes from there, a block at a time.
+
+moto keeps an object above 5 MiB in a temporary file, and yet reads it whole wherever it touches it. Here its value is a `Body`, which has
+what moto does with it: a length, slices (ranges), and blocks. Smaller objects are bytes, as ever.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import io
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO, Any
+
+from moto.s3.exceptions import EntityTooSmall, InvalidPart, MalformedXML
+from moto.s3.models import FakeKey, FakeMultipart, S3Backend
+from moto.s3.responses import S3Response
+from moto.settings import S3_UPLOAD_PART_MIN_SIZE, get_s3_default_key_buffer_size
+from werkzeug.datastructures import ImmutableMultiDict
+
+BLOCK = 1024 * 1024
+Checksum = tuple[str, str, int]
+"""FULL_OBJECT or COMPOSITE, the checksum in base64, and of how many parts."""
+
+_value_of_moto = FakeKey.value
+_set_up_by_moto = S3Response.setup_class
+_complete_by_moto = S3Backend.complete_multipart_upload
+
+
+class Body:
+    """A part of a file, read by position: many may read at once, and it stays readable when the object is overwritten or deleted."""
+
+    def __init__(self, file: io.FileIO, start: int, length: int) -> None:
+        self._file, self._start, self._length = file, start, length
+
+    @classmethod
+    def of(cls, file: Any, length: int) -> Body:
+        """The first `length` bytes of an open file, whoever closes that."""
+        file.flush()
+        return cls(io.FileIO(os.dup(file.fileno()), "rb"), 0, length)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Body:
+        """Itself, as it never changes: moto copies whole objects to list their versions."""
+        return self
+
+    def __getitem__(self, part: slice) -> Body:
+        start, stop, _ = part.indices(self._length)
+        return Body(self._file, self._start + start, max(0, stop - start))
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Blocks; OSError when the file has become shorter, which must not look like the end."""
+        done = 0
+        while done < self._length:
+            block = os.pread(self._file.fileno(), min(BLOCK, self._length - done), self._start + done)
+            if not block:
+                raise OSError(f"an object of {self._length} bytes ends after {done}")
+            done += len(block)
+            yield block
+
+
+class Joined:
+    """Several values, one behind the other."""
+
+    def __init__(self, values: Sequence[bytes | Body]) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return sum(len(value) for value in self._values)
+
+    def __iter__(self) -> Iterator[bytes]:
+        for value in self._values:
+            yield from blocks_of(value)
+
+
+def blocks_of(value: bytes | Body | Joined) -> Iterable[bytes]:
+    return (value,) if isinstance(value, bytes) else value
+
+
+def stream_objects() -> None:
+    """Make moto's S3 keep large objects out of memory."""
+    FakeKey.value = property(value_of, keep)  # type: ignore[assignment]
+    FakeMultipart.complete = complete  # type: ignore[method-assign,assignment]
+    S3Backend.complete_multipart_upload = complete_and_forget_parts  # type: ignore[method-assign,assignment]
+    S3Response.setup_class = set_up  # type: ignore[method-assign,assignment]
+
+
+def value_of(key: FakeKey) -> bytes | Body:
+    """What an object consists of."""
+    if key.contentsize <= key._max_buffer_size:
+        return bytes(_value_of_moto.fget(key))  # type: ignore[attr-defined]
+    with key.lock:
+        return Body.of(key._value_buffer, key.contentsize)
+
+
+def keep(key: FakeKey, value: str | bytes | Body | Joined) -> None:
+    """Make it consist of that."""
+    if not isinstance(value, Body | Joined):
+        _value_of_moto.fset(key, value)  # type: ignore[attr-defined]
+        return
+    key._value_buffer.seek(0)
+    key._value_buffer.truncate()
+    for block in value:
+        key._value_buffer.write(block)
+    key.contentsize = len(value)
+
+
+def complete(upload: FakeMultipart, chosen: Iterator[tuple[int, str]]) -> tuple[Joined, str, Checksum | None]:
+    """The object, its ETag and its checksum. Source of the errors: S3 API reference, CompleteMultipartUpload."""
+    parts: list[FakeKey] = []
+    for number, etag in chosen:
+        part = upload.parts.get(number)
+        if part is None or part.etag.strip('"') != etag.strip('"'):
+            raise InvalidPart
+        if parts and parts[-1].contentsize < S3_UPLOAD_PART_MIN_SIZE:
+            raise EntityTooSmall
+        parts.append(part)
+    if not parts:
+        raise MalformedXML
+    digests = b"".join(bytes.fromhex(part.etag.strip('"')) for part in parts)
+    etag = f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(parts)}"
+    values = [value_of(part) for part in parts]
+    algorithm, kind = (upload.metadata.get(f"x-amz-checksum-{name}") for name in ("algorithm", "type"))
+    return Joined(values), etag, _checksum(values, algorithm or "", kind or "COMPOSITE")
+
+
+def _checksum(values: Sequence[bytes | Body], algorithm: str, kind: str) -> Checksum | None:
+    """None for an algorithm that Python does not have, where moto would answer with another one's result."""
+    compute = _ALGORITHMS.get(algorithm)
+    if compute is None:
+        return None
+    if kind == "FULL_OBJECT":
+        return kind, base64.b64encode(compute(Joined(values))).decode(), 1
+    of_parts = b"".join(compute(blocks_of(value)) for value in values)
+    return kind, base64.b64encode(compute([of_parts])).decode(), len(values)
+
+
+def _crc32(blocks: Iterable[bytes]) -> bytes:
+    found = 0
+    for block in blocks:
+        found = binascii.crc32(block, found)
+    return found.to_bytes(4, "big")
+
+
+def _sha(name: str) -> Callable[[Iterable[bytes]], bytes]:
+    def digest(blocks: Iterable[bytes]) -> bytes:
+        found = hashlib.new(name, usedforsecurity=False)
+        for block in blocks:
+            found.update(block)
+        return found.digest()
+
+    return digest
+
+
+_ALGORITHMS: dict[str, Callable[[Iterable[bytes]], bytes]] = {"CRC32": _crc32, "SHA1": _sha("sha1"), "SHA256": _sha("sha256")}
+
+
+def complete_and_forget_parts(backend: S3Backend, bucket: str, upload: str, chosen: Iterator[tuple[int, str]]) -> FakeKey | None:
+    """The object has its own copy; moto would keep the parts beside it for as long as it is there."""
+    key = _complete_by_moto(backend, bucket, upload, chosen)
+    if key is not None and key.multipart is not None:
+        key.multipart.dispose()
+    return key
+
+
+def set_up(response: S3Response, request: Any, full_url: str | None = None, headers: Any = None) -> None:
+    """A large upload goes to a file before moto asks for the request's bytes."""
+    if request.method == "PUT" and (request.content_length or 0) > get_s3_default_key_buffer_size():
+        request._cached_data = _spooled(request.stream, request.content_length)
+        # No form: werkzeug would look for one in the bytes where a Content-Type says so.
+        request.__dict__.update(form=ImmutableMultiDict(), files=ImmutableMultiDict())
+    _set_up_by_moto(response, request, full_url, headers)
+
+
+def _spooled(source: IO[bytes], length: int) -> Body:
+    """OSError when less comes than was announced."""
+    with tempfile.TemporaryFile() as file:
+        left = length
+        while left and (block := source.read(min(BLOCK, left))):
+            file.write(block)
+            left -= len(block)
+        if left:
+            raise OSError(f"of {length} announced bytes {left} did not come")
+        return Body.of(file, length)

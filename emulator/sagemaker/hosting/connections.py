@@ -1,0 +1,72 @@
+"""Connections into one container, kept open between requests: opening one goes through the process that holds the container."""
+
+from __future__ import annotations
+
+import http.client
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class Connections:
+    """As many as were ever used at once. `close()` ends those that wait; others end with their request."""
+
+    def __init__(self, dial: Callable[[], socket.socket]) -> None:
+        self._dial = dial
+        self._idle: list[http.client.HTTPConnection] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @contextmanager
+    def one(self, timeout_s: float) -> Iterator[http.client.HTTPConnection]:
+        """A connection for one request, whose answer must be read whole. Raises what `dial` raises."""
+        connection = self._waiting() or self._new()
+        connection.sock.settimeout(timeout_s)
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        self._keep(connection)
+
+    def _waiting(self) -> http.client.HTTPConnection | None:
+        """The one that was used last, unless the container has closed it."""
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                connection = self._idle.pop()
+            if not _has_ended(connection.sock):
+                return connection
+            connection.close()
+
+    def _new(self) -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection("localhost")
+        connection.auto_open = 0  # it leads into the container or nowhere
+        connection.sock = self._dial()
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+    def _keep(self, connection: http.client.HTTPConnection) -> None:
+        """For the next request, unless the container said that it closes it."""
+        with self._lock:
+            if connection.sock is not None and not self._closed:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def close(self) -> None:
+        """End those that wait, and keep none from now on."""
+        with self._lock:
+            self._closed, idle, self._idle = True, self._idle, []
+        for connection in idle:
+            connection.close()
+
+
+def _has_ended(waiting: socket.socket) -> bool:
+    """Whether the other side closed a connection on which nothing is awaited: its end is all that can be read of it."""
+    poll = select.poll()
+    poll.register(waiting, select.POLLIN)
+    return bool(poll.poll(0))
