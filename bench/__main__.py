@@ -15,7 +15,7 @@ from bench import bandwidth, time_to_accuracy, training
 from bench.interleave import Result, interleave
 from bench.machine import REPOSITORY
 from bench.noise import Gauge, TooNoisyError, cores
-from bench.processes import RunFailedError
+from bench.processes import RunFailedError, end_on_sigterm
 from bench.report import Column, Comparison
 
 PARTS = ("training", "accuracy", "bandwidth")
@@ -41,6 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     if len(cores()) < training.RANKS:
         print(f"bench: needs {training.RANKS} cores, this process may use {len(cores())}", file=sys.stderr)
         return 2
+    end_on_sigterm()
     try:
         _run(QUICK if options.plan == "quick" else FULL, options)
     except TooNoisyError as noisy:

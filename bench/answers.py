@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import shlex
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from bench.interleave import Contender, Metrics, interleave
 from bench.noise import Gauge
-from bench.processes import plain_environment, run
+from bench.processes import end_on_sigterm, plain_environment, run
 from bench.report import Column, Comparison
 from lifecycle.cdk import cli, node
 from pipelines.definition import build
@@ -34,7 +35,7 @@ for number in range(int(sys.argv[1])):
     cdk.CfnResource(stack, "Nothing", type="AWS::CloudFormation::WaitConditionHandle")
 app.synth()
 """
-WALL = "process_s"
+WALL, CPU = "process_s", "cpu_s"
 REPEATS = 200
 
 
@@ -44,10 +45,16 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--output", type=Path, default=ROOT / "bench-out")
     parser.add_argument("--despite-noise", action="store_true", help="measure on a busy machine too; the table says so")
     options = parser.parse_args(arguments)
+    end_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
         contenders = contenders_in(Path(folder))
         result = interleave(contenders, options.rounds, Gauge(), despite_noise=options.despite_noise)
-    columns = (Column("seconds", WALL, digits=2), Column("to an empty app", WALL, peer=EMPTY, digits=2))
+    columns = (
+        Column("seconds", WALL, digits=2),
+        Column("to an empty app", WALL, peer=EMPTY, digits=2),
+        Column("CPU, s", CPU, digits=2),
+        Column("to an empty app", CPU, peer=EMPTY, digits=2),
+    )
     comparison = Comparison("answers", "How soon commands answer", result, [each.name for each in contenders], columns)
     comparison.write(options.output, {"definition_ms": definition_ms()})
     print(f"{comparison.table()}\n\nbuilding the definition of dev's pipeline: {definition_ms():.2f} ms")
@@ -93,10 +100,17 @@ def _command(verb: str) -> Callable[[], Metrics]:
 
 def _timed(command: list[str], **environ: str) -> Callable[[], Metrics]:
     def measure() -> Metrics:
-        on = frozenset({0, 1})
-        return {WALL: run(command, on=on, environ=plain_environment(**environ), folder=ROOT).wall_s}
+        before = _children_s()
+        wall_s = run(command, on=frozenset({0, 1}), environ=plain_environment(**environ), folder=ROOT).wall_s
+        return {WALL: wall_s, CPU: _children_s() - before}
 
     return measure
+
+
+def _children_s() -> float:
+    """CPU seconds of all processes that ended below this one."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

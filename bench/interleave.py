@@ -1,6 +1,6 @@
 """Contenders come in, and are run in turn: A B A B after a warm-up of each; the runs that count go out.
 
-A run during which the machine was disturbed is repeated; with too few quiet rounds there is no result but an error.
+A run during which the machine was disturbed is repeated at once; with too few quiet rounds there is no result but an error.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from bench.noise import Gauge, Noise, TooNoisyError
 
+TRIES = 4
+"""Of one run, in its turn: a round of eight contenders is longer than the quiet spells of a machine that is shared."""
 Metrics = dict[str, float]
 """What one run measured, by name with the unit in it (`images_per_s`, `process_s`)."""
 
@@ -54,8 +56,10 @@ class Result:
     """All runs of one comparison."""
 
     samples: list[Sample] = field(default_factory=list)
+    repeated: int = 0
+    """Runs that were disturbed, and so measured again in their turn."""
     skipped: int = 0
-    """Rounds that were disturbed and repeated."""
+    """Rounds that were thrown away, because a run of theirs was disturbed however often it was repeated."""
 
     def of(self, contender: str, metric: str) -> list[float]:
         """The values by round."""
@@ -91,8 +95,9 @@ def interleave(
 ) -> Result:
     """Run every contender once per round, `rounds` times, after `warm_up` uncounted rounds.
 
-    A disturbed round is thrown away whole, so that ratios stay within a round; after as many of those as rounds were
-    asked for (at least 3) TooNoisyError is raised, unless `despite_noise`, which takes every round and says so.
+    A disturbed run is repeated in its turn, whatever it measured, `TRIES` times in all. A round with one that stays disturbed is
+    thrown away whole, so that ratios stay within a round; after more of those than rounds were asked for (at least 3)
+    TooNoisyError is raised, unless `despite_noise`, which takes every run and says so.
     """
     if not despite_noise:
         gauge.wait_until_quiet()
@@ -102,7 +107,7 @@ def interleave(
     result = Result()
     counted = 0
     while counted < rounds:
-        samples = [_sample(contender, counted, gauge) for contender in contenders]
+        samples = [_sample(contender, counted, gauge, result, 1 if despite_noise else TRIES) for contender in contenders]
         noisiest = max((sample.noise for sample in samples), key=lambda noise: (not noise.is_quiet, noise.kernel_ratio))
         if noisiest.is_quiet or despite_noise:
             result.samples += samples
@@ -116,10 +121,14 @@ def interleave(
     return result
 
 
-def _sample(contender: Contender, round_number: int, gauge: Gauge) -> Sample:
+def _sample(contender: Contender, round_number: int, gauge: Gauge, result: Result, tries: int) -> Sample:
     before = gauge.read()
     metrics = contender.run()
-    return Sample(contender.name, round_number, metrics, gauge.between(before, gauge.read()))
+    sample = Sample(contender.name, round_number, metrics, gauge.between(before, gauge.read()))
+    if sample.noise.is_quiet or tries == 1:
+        return sample
+    result.repeated += 1
+    return _sample(contender, round_number, gauge, result, tries - 1)
 
 
 def _brief(sample: Sample) -> str:

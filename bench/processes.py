@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -63,6 +64,11 @@ def run(
         last = "\n".join((stdout + stderr).strip().splitlines()[-TAIL_LINES:])
         raise RunFailedError(f"{_words(command)} ended with exit code {process.returncode}:\n{last}")
     return Finished(wall_s, stdout, _last_json(stdout))
+
+
+def end_on_sigterm() -> None:
+    """Let SIGTERM unwind the program, so that what it started is ended; exit code 143."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def plain_environment(**more: str) -> dict[str, str]:

@@ -58,6 +58,7 @@ class Comparison:
             "title": self.title,
             "machine": describe(),
             "quiet": self.result.is_quiet,
+            "runs_repeated": self.result.repeated,
             "rounds_not_counted": self.result.skipped,
             **(more or {}),
             "runs": [dataclasses.asdict(sample) for sample in self.result.samples],

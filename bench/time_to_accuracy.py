@@ -13,7 +13,7 @@ from bench.training import CODE, DATA, DDP, RANKS, SCRIPTS, mpirun, start, torch
 
 NAME = "Shoal, shipped script"
 TARGET = 0.99
-EPOCHS = "1.5"
+EPOCHS = "1.1"
 _TESTED = re.compile(r"test_accuracy=(\d\.\d+)")
 
 
@@ -33,9 +33,8 @@ def run_shipped(python: Path, seed: int) -> Metrics:
     """One run with two ranks under mpirun."""
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
         folders: list[str | Path] = ["--train-dir", DATA, "--test-dir", DATA, "--model-dir", f"{folder}/model"]
-        finished = start(
-            [*mpirun(python), CODE / "train.py", *folders, "--seed", str(seed), "--epochs", EPOCHS, "--log-every", "1000"], RANKS, {}
-        )
+        settings = ["--seed", str(seed), "--epochs", EPOCHS, "--log-every", "1000"]
+        finished = start([*mpirun(python), CODE / "train.py", *folders, *settings], RANKS, {})
         found = json.loads(Path(folder, "model", "model.json").read_text())
     accuracy = float(_TESTED.findall(finished.stdout)[-1])
     return {"process_s": finished.wall_s, "accuracy": accuracy, "reached": float(accuracy >= TARGET), "world_size": found["world_size"]}
