@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.loader import environment_names, load_environment
-from config.names import Names
+from config.names import SERVING_PROOF, Names
 from config.settings import Environment
 
 
@@ -23,6 +23,8 @@ class Consumer:
     account: str
     serving_role_arn: str
     """The roles that read archives when containers start there, as a pattern."""
+    proof_role_arn: str
+    """The role that reads the pinned archive when a deployment is proven there."""
 
 
 def consumers_of(environment: Environment, root: Path) -> tuple[Consumer, ...]:
@@ -35,7 +37,7 @@ def consumers_of(environment: Environment, root: Path) -> tuple[Consumer, ...]:
     known = {name: load_environment(name, root) for name in environment_names(root) if name != environment.name}
     known[environment.name] = environment
     return tuple(
-        Consumer(each.name, each.account, Names(each).serving_role_arn)
+        Consumer(each.name, each.account, Names(each).serving_role_arn, Names(each).role_arn(SERVING_PROOF))
         for name, each in sorted(known.items())
         if each.account != environment.account and environment.name in _sources(name, known)
     )

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from config.settings import Environment
 
 SERVED_CHARACTERS = 6
+SERVING_PROOF = "serving-proof"
+"""The actor that proves a deployment of the serving endpoint."""
 
 
 @dataclass(frozen=True)

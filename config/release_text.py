@@ -31,6 +31,12 @@ def with_release(text: str, release: Release, file: str) -> str:
     return written
 
 
+def release_in(text: str) -> object:
+    """What the section says, as plain YAML; None where there is none."""
+    parsed = yaml.safe_load(text)
+    return parsed.get(SECTION) if isinstance(parsed, dict) else None
+
+
 def _lines(release: Release) -> list[str]:
     """The section in block style; JSON's scalars are YAML's too."""
     lines = [_HEADER, f"{SECTION}:"]

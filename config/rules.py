@@ -20,6 +20,7 @@ MAX_ROLE_NAME = 64  # botocore, iam RoleName
 MAX_FUNCTION_NAME = 64  # https://docs.aws.amazon.com/lambda/latest/api/API_CreateFunction.html
 LONGEST_ACTOR = "empty-on-delete"  # of the roles and functions that the stacks make
 EXECUTION_ID_SUFFIX = 13  # "-" and the twelve characters of a pipeline execution id, appended to endpoint names
+FIRST_THAT_MAY_FOLLOW = 3  # words of a name before it are `shoal`, and at least one each of another's project and environment
 
 MAX_HYPERPARAMETERS = 100  # botocore, sagemaker HyperParameters
 MAX_TOOLKIT_HYPERPARAMETERS = 10  # at most that many of them are written by the launch contract
@@ -44,6 +45,7 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
     rules = (
         _region,
         _name_lengths,
+        _execution_ids,
         *network_rules.RULES,
         *file_system_rules.RULES,
         *region_rules.RULES,
@@ -82,6 +84,17 @@ def _name_lengths(environment: Environment) -> Iterator[Problem]:
             message = f"the {kind} name {name} would have {len(name)} characters; at most {limit} are allowed"
             advice = f"shorten `project` or `name` by {len(name) - limit}"
             yield Problem("project", message, advice, environment.project, related=("name", "region", "account"))
+
+
+def _execution_ids(environment: Environment) -> Iterator[Problem]:
+    """`shoal-mnist-dev-experimental` reads like what execution `experimental` of `shoal-mnist-dev` left; its sweeper would delete it."""
+    words = Names(environment).prefix.split("-")
+    of_the_name = len(words) - len(environment.name.split("-"))
+    for position in range(FIRST_THAT_MAY_FOLLOW, len(words)):
+        if len(words[position]) == EXECUTION_ID_SUFFIX - 1:
+            other, key = "-".join(words[:position]), "name" if position >= of_the_name else "project"
+            message = f"has the word {words[position]} of 12 characters: a pipeline {other} would take it for an execution's id, and sweep"
+            yield Problem(key, message, "make that word shorter or longer", getattr(environment, key), related=("name", "project"))
 
 
 def _alerts(environment: Environment) -> Iterator[Problem]:

@@ -5,9 +5,12 @@ Source: Amazon EventBridge user guide, "Setting a schedule pattern"; EventBridge
 
 from __future__ import annotations
 
+import calendar
 import re
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Iterable, Iterator
+from datetime import date, datetime
+from functools import cache
+from itertools import pairwise, product
 
 _MONTHS = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
 _DAYS = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
@@ -22,10 +25,11 @@ _FIELDS: tuple[tuple[str, int, int, list[str]], ...] = (
 _RATE = re.compile(r"rate\((\d+) (minute|hour|day)(s?)\)")
 _CALL = re.compile(r"(cron|at)\(([^()]*)\)")
 _MINUTES = {"minute": 1, "hour": 60, "day": 1440}
-_WEEK_MINUTES = 7 * 1440
+_CYCLE = range(2001, 2029)
+"""From 1901 to 2099 dates and weekdays begin anew every 28 years."""
+_CYCLE_DAYS = 28 * 365 + 7
 _MAX_RATE_DAYS = 3650
 """Shoal's own limit: AWS's pages give none, and more is a slip."""
-_DAYS_OF_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def mistakes_in(expression: str, *, takes_at: bool) -> Iterator[str]:
@@ -42,26 +46,64 @@ def mistakes_in(expression: str, *, takes_at: bool) -> Iterator[str]:
         yield from _cron_mistakes(call[2].split())
 
 
+@cache
 def longest_gap_minutes(expression: str) -> int | None:
-    """The longest time between two starts of a right expression, at clocks that nobody changes.
+    """The longest time between two starts of a right expression, at clocks that nobody changes; None where it names years.
 
-    None where that is more than a week, where the year ends it, and for days of the month and months, which nobody needs to the minute.
+    Up to a year it is exact, whenever that is: such a gap lies in three years, and the cycle has every row of three that there is. Longer
+    ones may be longer still around 2100, which is no leap year.
     """
     if rate := _RATE.fullmatch(expression):
         return int(rate[1]) * _MINUTES[rate[2]]
     minutes, hours, day_of_month, month, day_of_week, year = expression.removeprefix("cron(").removesuffix(")").split()
-    if day_of_month not in "*?" or (month, year) != ("*", "*") or re.search(r"[#L]", day_of_week):
+    days = sorted(_days(day_of_month, month, day_of_week, _CYCLE))
+    if year != "*" or not days:
         return None
-    days = range(7) if day_of_week in "*?" else [day - 1 for day in _values(day_of_week, 1, 7, _DAYS)]
-    times = sorted(
-        day * 1440 + hour * 60 + minute for day in days for hour in _values(hours, 0, 23, []) for minute in _values(minutes, 0, 59, [])
-    )
-    return max(later - earlier for earlier, later in zip(times, [*times[1:], times[0] + _WEEK_MINUTES], strict=True))
+    times = sorted(60 * hour + minute for hour, minute in product(_values(hours, 0, 23, []), _values(minutes, 0, 59, [])))
+    days_apart = max(later - earlier for earlier, later in pairwise([*days, days[0] + _CYCLE_DAYS]))
+    return max(days_apart * 1440 - times[-1] + times[0], *(later - earlier for earlier, later in pairwise(times)), 0)
 
 
 def last_year(expression: str) -> int | None:
     """The last year in which a right cron expression names a time; None for a rate."""
     return max(_values(expression.removesuffix(")").split()[5], 1970, 2199, [])) if expression.startswith("cron(") else None
+
+
+def _days(day_of_month: str, months: str, day_of_week: str, years: Iterable[int]) -> Iterator[int]:
+    """All days of the years that right fields mean, as ordinals."""
+    for year, month in product(years, _values(months, 1, 12, _MONTHS)):
+        first, length = date(year, month, 1), calendar.monthrange(year, month)[1]
+        found = _in_weeks(day_of_week, first, length) if day_of_month == "?" else _in_month(day_of_month, first, length)
+        yield from {first.toordinal() + day - 1 for day in found}
+
+
+def _in_month(text: str, first: date, length: int) -> Iterator[int]:
+    """Days of one month. A month that lacks the day of `31W` is taken to have none; AWS's pages do not say."""
+    for part in text.split(","):
+        if part.endswith("W"):
+            wanted = length if part == "LW" else int(part[:-1])
+            yield from [_working_day(wanted, first, length)] if wanted <= length else []
+        else:
+            yield from [length] if part == "L" else [day for day in _values(part, 1, 31, []) if day <= length]
+
+
+def _working_day(wanted: int, first: date, length: int) -> int:
+    """The one next to a day, in the same month."""
+    weekday = (first.weekday() + wanted - 1) % 7
+    if weekday == calendar.SATURDAY:
+        return wanted - 1 if wanted > 1 else wanted + 2
+    if weekday == calendar.SUNDAY:
+        return wanted + 1 if wanted < length else wanted - 2
+    return wanted
+
+
+def _in_weeks(text: str, first: date, length: int) -> Iterator[int]:
+    """Days of one month by their day of the week; L alone is every week's last, Saturday."""
+    for part in text.split(","):
+        name, _, which = part.partition("#")
+        for weekday in {7} if part == "L" else _values(name.removesuffix("L"), 1, 7, _DAYS):
+            days = [day for day in range(1, length + 1) if (first.weekday() + day) % 7 + 1 == weekday]
+            yield from days[int(which) - 1 : int(which)] if which else days[-1:] if part[:-1] and part.endswith("L") else days
 
 
 def _rate_mistakes(value: int, unit: str, plural: bool) -> Iterator[str]:
@@ -84,24 +126,18 @@ def _cron_mistakes(fields: list[str]) -> Iterator[str]:
     if len(fields) != len(_FIELDS):
         yield f"has {len(fields)} fields; six are needed: {', '.join(name for name, *_ in _FIELDS)}"
         return
-    if (fields[2] == "?") == (fields[4] == "?"):
+    right = (fields[2] == "?") != (fields[4] == "?")
+    if not right:
         yield "exactly one of day of month and day of week must be ?"
-    right = True
     for text, (name, low, high, words) in zip(fields, _FIELDS, strict=True):
         wrong = [part for part in text.split(",") if not _is_part(part, name, low, high, words)]
         if wrong:
             right = False
             yield f"{name} {wrong[0]!r} is not in {low} to {high}{' or ' + words[0] + ' to ' + words[-1] if words else ''}"
-    if right and not _has_days(fields[2], fields[3]):
-        yield f"no month in {fields[3]} has a day in {fields[2]}, so it would never start"
-
-
-def _has_days(days: str, months: str) -> bool:
-    """Whether a day of the month is there in any of the months; with L and W, and where the week decides, always."""
-    if re.search(r"[?LW]", days):
-        return True
-    first = min(_values(days, 1, 31, []))
-    return any(first <= _DAYS_OF_MONTHS[month - 1] for month in _values(months, 1, 12, _MONTHS))
+    _, _, days, months, weekdays, years = fields
+    if right and not any(_days(days, months, weekdays, _values(years, 1970, 2199, []))):
+        of_years = "" if years == "*" else f" of {years}"
+        yield f"no month in {months}{of_years} has a day in {weekdays if days == '?' else days}, so it would never start"
 
 
 def _is_part(part: str, name: str, low: int, high: int, words: list[str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
@@ -17,6 +18,8 @@ DELIVERY_MINUTES = 60
 """For so long EventBridge Scheduler tries to deliver a start."""
 MAX_ALARM_HOURS = 168
 """An alarm looks back a week at most (CloudWatch user guide, "Evaluating an alarm": evaluation periods times period)."""
+MAX_SILENT_DAYS = 400
+"""CloudWatch keeps values of an hour for 455 days (API reference, GetMetricData); a year's schedule needs 366 and some hours."""
 
 
 class Schedule(Settings):
@@ -37,11 +40,17 @@ class Schedule(Settings):
 
 
 def silent_hours(schedule: Schedule) -> int | None:
-    """Hours without a sign of the schedule after which it has missed a time; None where no alarm can look back that far."""
+    """Hours without a sign of the schedule after which it has missed a time; None where its years are named, or it is too rare."""
     gap = longest_gap_minutes(schedule.expression)
     if gap is None:
         return None
     clocks_change = 0 if schedule.time_zone == "UTC" else 60
     # One more, because an alarm's periods begin at full hours.
     hours = math.ceil((gap + schedule.window_minutes + DELIVERY_MINUTES + clocks_change) / 60) + 1
-    return hours if hours <= MAX_ALARM_HOURS else None
+    return hours if hours <= MAX_SILENT_DAYS * 24 else None
+
+
+def rare(schedules: Iterable[Schedule]) -> dict[str, int]:
+    """Name -> silent hours, of the schedules that no alarm can look back far enough for: a function does (functions/overdue)."""
+    silent = {schedule.name: silent_hours(schedule) or 0 for schedule in schedules}
+    return {name: hours for name, hours in silent.items() if hours > MAX_ALARM_HOURS}

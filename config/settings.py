@@ -232,3 +232,8 @@ class Environment(Settings):
     """The model that this environment serves, pinned; `shoal promote` writes it."""
     serving: Serving | None = None
     """How the pinned release is served; without this section, or without a release, nothing is."""
+
+    @property
+    def serves(self) -> bool:
+        """Whether it has a serving stack: there is a release, and a word on how to serve it."""
+        return self.serving is not None and self.release is not None

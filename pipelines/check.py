@@ -57,7 +57,8 @@ def check(environment: Environment, root: Path | None = None, strategy: str | No
     except DefinitionError as error:
         advice = "correct the value it came from"
         raise ConfigError(file, [Problem("", f"SageMaker would refuse {mistake}", advice) for mistake in error.mistakes]) from error
-    if wrong := list(schedules.problems(environment, definition)):
+    options = script_options.parameters_of(environment.training, launch.entry_point, root)
+    if wrong := list(schedules.problems(environment, definition, options)):
         raise ConfigError(file, wrong, where)
     if environment.pipeline is None and (others := list(other_types.problems(environment, definition, _checked))):
         raise ConfigError(file, others, where)

@@ -103,22 +103,24 @@ def render(value: Any) -> Any:
         return value
     if isinstance(value, Expression):
         return value.to_json()
-    if isinstance(value, dict | Mapping):
-        return {key: render(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [render(inner) for inner in value]
+    if isinstance(value, dict | Mapping):
+        return {key: render(inner) for key, inner in value.items()}
     return value
 
 
 def expressions_in(value: Any) -> Iterator[Expression]:
-    """Every expression in `value`, at any depth."""
-    if isinstance(value, _PLAIN):
-        return
-    if isinstance(value, Expression):
-        yield value
-        value = list(value.parts())
-    elif isinstance(value, dict | Mapping):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        for inner in value:
-            yield from expressions_in(inner)
+    """Every expression in `value`, at any depth, outer ones first."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, _PLAIN):
+            continue
+        if isinstance(each, Expression):
+            yield each
+            waiting.extend(reversed(list(each.parts())))
+        elif isinstance(each, list | tuple):
+            waiting.extend(reversed(each))
+        elif isinstance(each, dict | Mapping):
+            waiting.extend(reversed(list(each.values())))

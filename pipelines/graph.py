@@ -13,7 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from pipelines.errors import GraphError
-from pipelines.expressions import Parameter, Property, PropertyFile, expressions_in
+from pipelines.expressions import Expression, Parameter, Property, PropertyFile, expressions_in
 from pipelines.steps import Condition, Processing, RetryScope, Step
 
 VERSION = "2020-12-01"
@@ -21,6 +21,8 @@ _STEP_NAME = re.compile(r"^[A-Za-z0-9\-_]{1,64}$")  # botocore, sagemaker StepNa
 _PARAMETER_NAME = re.compile(r"^[A-Za-z0-9\-_]{1,256}$")
 MAX_PARAMETERS = 200  # botocore, sagemaker ParameterList
 MAX_DEFAULT = 4096
+Placed = tuple[Step, tuple[str, ...]]
+"""A step and the branches around it, outermost first, as in `("AccuracyGate/0",)`."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ class Pipeline:
         }
 
 
-def walk(steps: Sequence[Step], path: tuple[str, ...] = ()) -> Iterator[tuple[Step, tuple[str, ...]]]:
-    """Every step with the branches around it, outermost first, as in `("AccuracyGate/0",)`."""
+def walk(steps: Sequence[Step], path: tuple[str, ...] = ()) -> Iterator[Placed]:
+    """Every step, wherever it stands."""
     for step in steps:
         yield step, path
         for index, branch in enumerate(step.branches()):
@@ -56,11 +58,15 @@ def mistakes_in(pipeline: Pipeline) -> Iterator[str]:
     placed = list(walk(pipeline.steps))
     yield from _parameter_mistakes(pipeline.parameters)
     yield from _name_mistakes([step for step, _ in placed])
-    needed = [(step, needed_steps(step)) for step, _ in placed]
-    for step, names in needed:
-        yield from _reference_mistakes(step, placed, names, {parameter.name for parameter in pipeline.parameters})
+    by_name, parameters = {step.name: (step, path) for step, path in placed}, {parameter.name for parameter in pipeline.parameters}
+    needed: dict[str, set[str]] = {}
+    for step, _ in placed:
+        read = list(expressions_in(step.values()))
+        needed[step.name] = _needed_steps(step, read)
+        yield from _order_mistakes(step, by_name, needed[step.name])
+        yield from _value_mistakes(step, by_name, read, parameters)
         yield from _retry_mistakes(step)
-    yield from _cycle_mistakes(placed, {step.name: names for step, names in needed})
+    yield from _cycle_mistakes(placed, needed)
 
 
 def _parameter_mistakes(parameters: Sequence[Parameter]) -> Iterator[str]:
@@ -88,16 +94,12 @@ def _name_mistakes(steps: Sequence[Step]) -> Iterator[str]:
             yield f"step {name!r}: a name is 1 to 64 letters, digits, - and _"
 
 
-def needed_steps(step: Step) -> set[str]:
+def _needed_steps(step: Step, read: Sequence[Expression]) -> set[str]:
     """Names of the steps that must have ended before `step`: named ones and those whose results it reads."""
-    read = {value.step for value in expressions_in(list(step.values())) if isinstance(value, Property | PropertyFile)}
-    return read | {dependency.step for dependency in step.dependencies()}
+    return {value.step for value in read if isinstance(value, Property | PropertyFile)} | {each.step for each in step.dependencies()}
 
 
-def _reference_mistakes(
-    step: Step, placed: Sequence[tuple[Step, tuple[str, ...]]], needed: set[str], parameters: set[str]
-) -> Iterator[str]:
-    by_name = {other.name: (other, path) for other, path in placed}
+def _order_mistakes(step: Step, by_name: Mapping[str, Placed], needed: set[str]) -> Iterator[str]:
     own_path = by_name[step.name][1]
     for name in sorted(needed):
         if name not in by_name:
@@ -106,7 +108,10 @@ def _reference_mistakes(
             yield f"step {step.name}: may not depend on condition {name}; put it into one of its branches"
         elif own_path[: len(by_name[name][1])] != by_name[name][1]:
             yield f"step {step.name}: {name} runs only in another branch"
-    for value in expressions_in(list(step.values())):
+
+
+def _value_mistakes(step: Step, by_name: Mapping[str, Placed], read: Sequence[Expression], parameters: set[str]) -> Iterator[str]:
+    for value in read:
         if isinstance(value, Parameter) and value.name not in parameters:
             yield f"step {step.name}: there is no parameter {value.name}"
         if isinstance(value, PropertyFile):
@@ -125,7 +130,7 @@ def _retry_mistakes(step: Step) -> Iterator[str]:
     yield from (f"step {step.name}: {kind} is in more than one retry policy" for kind, count in Counter(kinds).items() if count > 1)
 
 
-def _cycle_mistakes(placed: Sequence[tuple[Step, tuple[str, ...]]], needed: Mapping[str, set[str]]) -> Iterator[str]:
+def _cycle_mistakes(placed: Sequence[Placed], needed: Mapping[str, set[str]]) -> Iterator[str]:
     """A step inside a branch waits for the condition, and so for everything the condition waits for."""
     around = {step.name: {place.rsplit("/", 1)[0] for place in path} for step, path in placed}
     graph = {step.name: needed[step.name] | around[step.name] for step, _ in placed}

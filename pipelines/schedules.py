@@ -11,9 +11,10 @@ from config.hyperparameters import as_text
 from config.manifest import MANIFEST_PARAMETER
 from config.schedule_expressions import last_year
 from config.schedule_rules import given_parameters
-from config.schedules import MAX_ALARM_HOURS, silent_hours
+from config.schedules import MAX_SILENT_DAYS, silent_hours
 from config.section import Settings
 from config.settings import Environment, Evaluation, Training
+from pipelines.script_options import Option
 
 _LIMITED: dict[str, tuple[type[Settings], str]] = {
     "InstanceCount": (Training, "instance_count"),
@@ -23,8 +24,11 @@ _LIMITED: dict[str, tuple[type[Settings], str]] = {
 _CONVERSIONS = {"Integer": int, "Float": float}
 
 
-def problems(environment: Environment, definition: Mapping[str, Any]) -> Iterator[Problem]:
-    """Parameters that an execution which starts by itself would refuse, every time."""
+def problems(environment: Environment, definition: Mapping[str, Any], options: Mapping[str, Option] | None = None) -> Iterator[Problem]:
+    """Parameters that an execution which starts by itself would refuse, every time.
+
+    `options`: parameter -> the training script's option that gets it, as `script_options.parameters_of` finds them.
+    """
     declared = {parameter["Name"]: parameter for parameter in definition.get("Parameters", [])}
     if environment.data.on_manifest and MANIFEST_PARAMETER not in declared:
         message = f"needs a pipeline with the parameter {MANIFEST_PARAMETER}, which gets the manifest's URI"
@@ -35,7 +39,7 @@ def problems(environment: Environment, definition: Mapping[str, Any]) -> Iterato
             if name not in declared:
                 known = ", ".join(sorted(declared)) or "none"
                 yield Problem(key, f"is no parameter of the pipeline; it declares: {known}", "name one of them", value)
-            elif mistake := _mistake(as_text(value), declared[name]) or _beyond(as_text(value), name, environment):
+            elif mistake := _mistake(as_text(value), declared[name]) or _beyond(as_text(value), name, environment, options or {}):
                 yield Problem(key, mistake, "give such a value", value)
 
 
@@ -53,14 +57,19 @@ def _mistake(text: str, declared: Mapping[str, Any]) -> str:
     return ""
 
 
-def _beyond(text: str, name: str, environment: Environment) -> str:
-    """What Shoal's own pipeline cannot do although the type is right. Parameters of a pipeline of one's own mean what they mean there."""
+def _beyond(text: str, name: str, environment: Environment, options: Mapping[str, Option]) -> str:
+    """What Shoal's own pipeline, or its training script, cannot do although the type is right.
+
+    Parameters of a pipeline of one's own mean what they mean there.
+    """
     if environment.pipeline is not None:
         return ""
     if name == "InstanceType":
         training = environment.training
         allowed = (training.instance_type, *training.other_instance_types)
         return "" if text in allowed else f"is none that the pipeline's role starts: {', '.join(allowed)} (training.other_instance_types)"
+    if name in options:
+        return options[name].mistake_in(text) or ""
     if name not in _LIMITED:
         return ""
     section, setting = _LIMITED[name]
@@ -79,8 +88,8 @@ def notices(environment: Environment) -> Iterator[str]:
             yield f"schedule {schedule.name}: {schedule.expression} starts its first execution as soon as it is deployed"
         if silent_hours(schedule) is None:
             yield (
-                f"schedule {schedule.name}: {schedule.expression} is too rare for an alarm that waits for its signs, {MAX_ALARM_HOURS} h "
-                "at most; a start that fails rings, one that nobody tries does not"
+                f"schedule {schedule.name}: {schedule.expression} names its years, or is rarer than every {MAX_SILENT_DAYS} days, so no "
+                "alarm waits for its signs; a start that fails rings, one that nobody tries does not"
             )
 
 

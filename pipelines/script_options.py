@@ -10,10 +10,11 @@ import ast
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from config.errors import Problem
-from config.hyperparameters import as_text
+from config.hyperparameters import as_text, parameter_name
 from config.settings import Training
 
 FOLDER = "training_code"
@@ -58,7 +59,13 @@ def options_of(source_dir: str, entry_point: str, root: Path | None) -> Mapping[
     source = Path(source_dir)
     if root is None or source.parts[:1] != (FOLDER,):
         return {}
-    return {option.name: option for path in _files(root / source, entry_point) for option in _in_file(path)}
+    return {option.name: option for text in _texts_of(root / source, entry_point) for option in _options_in(text)}
+
+
+def parameters_of(training: Training, entry_point: str, root: Path | None) -> Mapping[str, Option]:
+    """Parameter of Shoal's pipeline -> the script's option that gets its value; only of hyperparameters that the script has."""
+    options = options_of(training.source_dir, entry_point, root)
+    return {parameter_name(name): options[name] for name in training.hyperparameters if name in options}
 
 
 def problems_of(training: Training, entry_point: str, root: Path | None) -> Iterator[Problem]:
@@ -73,35 +80,38 @@ def problems_of(training: Training, entry_point: str, root: Path | None) -> Iter
             yield Problem(key, mistake, f"give what {entry_point} takes", value)
 
 
-def _files(folder: Path, entry_point: str) -> Iterator[Path]:
-    """The script and the modules beside it that it imports by name."""
+def _texts_of(folder: Path, entry_point: str) -> Iterator[str]:
+    """Of the script and the modules beside it that it imports by name."""
     script = folder / entry_point
     if not script.is_file():
         return
-    yield script
-    for node in ast.walk(_tree(script)):
-        modules = (
-            [node.module]
-            if isinstance(node, ast.ImportFrom)
-            else [each.name for each in node.names]
-            if isinstance(node, ast.Import)
-            else []
-        )
-        yield from (folder / f"{module}.py" for module in modules if (folder / f"{module}.py").is_file())
+    text = script.read_text(encoding="utf-8")
+    yield text
+    modules = (folder / f"{module}.py" for module in _imported_by(text))
+    yield from (module.read_text(encoding="utf-8") for module in modules if module.is_file())
 
 
-def _in_file(path: Path) -> Iterator[Option]:
-    for call in ast.walk(_tree(path)):
+@cache
+def _imported_by(text: str) -> tuple[str | None, ...]:
+    nodes = list(ast.walk(ast.parse(text)))
+    named = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
+    return (*named, *(node.module for node in nodes if isinstance(node, ast.ImportFrom)))
+
+
+@cache
+def _options_in(text: str) -> tuple[Option, ...]:
+    """By text, not by file: environments share scripts, each is asked twice, and parsing was a third of `shoal check`."""
+    return tuple(_options(ast.parse(text)))
+
+
+def _options(tree: ast.Module) -> Iterator[Option]:
+    for call in ast.walk(tree):
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument" and call.args):
             continue
         name = call.args[0]
         if isinstance(name, ast.Constant) and str(name.value).startswith("--"):
             given = {keyword.arg: keyword.value for keyword in call.keywords}
             yield Option(str(name.value).removeprefix("--"), _name(given.get("type")), _texts(given.get("choices")))
-
-
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def _name(node: ast.expr | None) -> str:

@@ -16,8 +16,6 @@ from config.consumers import Consumer
 from config.settings import Environment
 from pipelines.check import check
 from stacks.constructs.acknowledge import RAW_FINDINGS
-from stacks.delivery_stack import DeliveryStack
-from stacks.release_pipeline_stack import ReleasePipelineStack
 from stacks.stage import EnvironmentStage
 from stacks.validation.plugin import OwnRules
 
@@ -49,6 +47,10 @@ class ShoalApp(cdk.App):
     def add_delivery(self, environments: Iterable[Environment]) -> None:
         """Add the stack that lets workflows deploy, for each account in which an environment wants one."""
         wanted = [environment for environment in environments if environment.delivery]
+        if not wanted:
+            return
+        from stacks.delivery_stack import DeliveryStack  # imports parts of the CDK that most apps do not need
+
         for account in sorted({environment.account for environment in wanted}):
             there = [environment for environment in wanted if environment.account == account]
             place = cdk.Environment(account=account, region=there[0].region)
@@ -60,11 +62,15 @@ class ShoalApp(cdk.App):
         All of them must have been added before.
         """
         known = {environment.name: environment for environment in environments}
-        for environment in known.values():
-            if environment.delivery and environment.delivery.connection_arn:
-                place = cdk.Environment(account=environment.account, region=environment.region)
-                way = [(each, self._stage(each)) for each in _way_from(environment, known)]
-                ReleasePipelineStack(self, f"release-pipeline-{environment.name}", environments=way, env=place)
+        wanted = [environment for environment in known.values() if environment.delivery and environment.delivery.connection_arn]
+        if not wanted:
+            return
+        from stacks.release_pipeline_stack import ReleasePipelineStack  # half a second of imports
+
+        for environment in wanted:
+            place = cdk.Environment(account=environment.account, region=environment.region)
+            way = [(each, self._stage(each)) for each in _way_from(environment, known)]
+            ReleasePipelineStack(self, f"release-pipeline-{environment.name}", environments=way, env=place)
 
     def _stage(self, environment: Environment) -> cdk.Stage:
         found = self.node.find_child(environment.name)

@@ -16,6 +16,8 @@ from config.settings import Environment
 from stacks.constructs.github_role import AUDIENCE, HOST, GitHubRole
 
 DEPLOY, LOOK, PROMOTE = "deliver", "look", "promote"
+_SESSION_HOURS = {DEPLOY: 2, LOOK: 1, PROMOTE: 1}
+"""As long as the actor's job in .github/workflows may run: whoever takes the bootstrap's roles needs the first session to the end."""
 _BOOTSTRAP_ROLES = ("deploy", "file-publishing", "image-publishing", "lookup")
 _QUALIFIER = cdk.DefaultStackSynthesizer.DEFAULT_QUALIFIER
 
@@ -53,7 +55,15 @@ class DeliveryStack(cdk.Stack):
     def _assuming(self, names: Names, provider: str, actor: str, workflow_environment: str, kinds: Sequence[str]) -> None:
         environment = names.environment
         construct_id = f"{'Deploy' if actor == DEPLOY else 'Look'}-{environment.name}"
-        role = GitHubRole(self, construct_id, names=names, actor=actor, workflow_environment=workflow_environment, provider_arn=provider)
+        role = GitHubRole(
+            self,
+            construct_id,
+            names=names,
+            actor=actor,
+            workflow_environment=workflow_environment,
+            provider_arn=provider,
+            session_hours=_SESSION_HOURS[actor],
+        )
         place = f"{environment.account}-{environment.region}"
         roles = [f"arn:aws:iam::{environment.account}:role/cdk-{_QUALIFIER}-{kind}-role-{place}" for kind in kinds]
         role.allow("AssumeBootstrapRoles", ["sts:AssumeRole"], roles)
@@ -70,6 +80,7 @@ class DeliveryStack(cdk.Stack):
             actor=PROMOTE,
             workflow_environment=f"{environment.name}-promotion",
             provider_arn=provider,
+            session_hours=_SESSION_HOURS[PROMOTE],
         )
         self._allow_registry(role, names)
         self._allow_files(role, names)

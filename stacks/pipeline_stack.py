@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_lambda as lambda_
@@ -24,9 +24,11 @@ from stacks.constructs.smoke_test import SmokeTest
 from stacks.constructs.teardown_guard import TeardownGuard
 from stacks.constructs.training_pipeline import TrainingPipeline, images, step_names
 from stacks.data_stack import DataStack
-from stacks.file_system_stack import FileSystemStack
-from stacks.image_stack import ImageStack
 from stacks.network_stack import NetworkStack
+
+if TYPE_CHECKING:  # see stacks.stage
+    from stacks.file_system_stack import FileSystemStack
+    from stacks.image_stack import ImageStack
 
 
 class PipelineStack(cdk.Stack):

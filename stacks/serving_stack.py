@@ -53,7 +53,7 @@ class ServingStack(cdk.Stack):
         self.serving = ServingEndpoint(self, "Serving", names=names, settings=settings, config_name=config_name, alarms=self.alarms.names)
         # UpdateEndpoint refuses a deployment whose alarms do not exist.
         self.serving.endpoint.node.add_dependency(self.alarms, self._role)
-        self.proof = ServingProof(self, "Proof", names=names, functions=functions, release=release, served=self.served)
+        self.proof = ServingProof(self, "Proof", names=names, functions=functions, release=release, served=self.served, key=data.key)
         self.proof.resource.node.add_dependency(self.serving.endpoint)
         for made in (self.served.model, self.served.config, self.serving.endpoint):
             cdk.Tags.of(made).add("shoal:release", release.version)

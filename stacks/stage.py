@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import aws_cdk as cdk
 from constructs import Construct
@@ -18,12 +19,14 @@ from config.names import Names
 from config.settings import Environment
 from stacks.constructs.log_settings import keep_logs
 from stacks.data_stack import DataStack
-from stacks.file_system_stack import FileSystemStack
-from stacks.image_stack import ImageStack
 from stacks.monitoring_stack import MonitoringStack
 from stacks.network_stack import NetworkStack
 from stacks.pipeline_stack import PipelineStack
-from stacks.serving_stack import ServingStack
+
+if TYPE_CHECKING:  # what few environments have is imported where it is made: each brings parts of the CDK that take long to import
+    from stacks.file_system_stack import FileSystemStack
+    from stacks.image_stack import ImageStack
+    from stacks.serving_stack import ServingStack
 
 
 class EnvironmentStage(cdk.Stage):
@@ -39,14 +42,8 @@ class EnvironmentStage(cdk.Stage):
         env = cdk.Environment(account=environment.account, region=environment.region)
         self.network = NetworkStack(self, "network", names=names, env=env)
         self.data = DataStack(self, "data", names=names, functions=root / "functions", env=env, consumers=consumers)
-        settings = environment.file_system
-        self.file_system = (
-            FileSystemStack(self, "file-system", names=names, settings=settings, network=self.network, data=self.data, env=env)
-            if settings
-            else None
-        )
-        recipe = environment.training.build_image
-        self.image = ImageStack(self, "image", names=names, image=recipe, root=root, env=env) if recipe else None
+        self.file_system = self._file_system(names, env)
+        self.image = self._image(names, root, env)
         self.pipeline = PipelineStack(
             self,
             "pipeline",
@@ -67,11 +64,29 @@ class EnvironmentStage(cdk.Stage):
         cdk.Tags.of(self).add("shoal:project", environment.project)
         cdk.Tags.of(self).add("shoal:environment", environment.name)
 
+    def _file_system(self, names: Names, env: cdk.Environment) -> FileSystemStack | None:
+        settings = names.environment.file_system
+        if settings is None:
+            return None
+        from stacks.file_system_stack import FileSystemStack
+
+        return FileSystemStack(self, "file-system", names=names, settings=settings, network=self.network, data=self.data, env=env)
+
+    def _image(self, names: Names, root: Path, env: cdk.Environment) -> ImageStack | None:
+        recipe = names.environment.training.build_image
+        if recipe is None:
+            return None
+        from stacks.image_stack import ImageStack
+
+        return ImageStack(self, "image", names=names, image=recipe, root=root, env=env)
+
     def _serving(self, names: Names, functions: Path, env: cdk.Environment) -> ServingStack | None:
         """Only where there is something to serve, and it is said how."""
         settings, release = names.environment.serving, names.environment.release
         if settings is None or release is None:
             return None
+        from stacks.serving_stack import ServingStack
+
         return ServingStack(
             self,
             "serving",

@@ -1,12 +1,14 @@
 """CloudFormation custom resource: proves that a deployment of the serving endpoint took, and fails it where it did not.
 
-In: a custom resource request with `EndpointName`, `EndpointConfigName`, `ModelName`, `ModelPackageArn` and, where the release pins it,
-`WeightsSha256`. Out: the answer that CloudFormation waits for; the reason of a failure begins with "rolled back:". Delete proves
-nothing, nor does a stack that rolls back already: what it goes back to was proven when it was deployed.
+In: a custom resource request with `EndpointName`, `EndpointConfigName`, `ModelName`, `ModelPackageArn`, `ImageDigest`, `ModelDataUrl`,
+`ModelDataSha256` and, where the release pins it, `WeightsSha256`. Out: the answer that CloudFormation waits for; the reason of a failure
+begins with "rolled back:". Delete proves nothing, nor does a stack that rolls back already: what it goes back to was proven when it was
+deployed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import time
@@ -15,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import boto3
+from botocore.exceptions import ClientError
 from digits import CLIENT, SmokeTestError, ask_all, wrong_digits
 
 _IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack")
@@ -22,6 +25,7 @@ _POLL_S = 1.0
 _SPARE_S = 90.0
 """For ten digits and the answer."""
 _MAX_REASON = 1000
+_BLOCK_BYTES = 1024 * 1024
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
@@ -41,16 +45,22 @@ def prove(expected: dict[str, str], context: Any) -> list[str]:
     """What is not as it was to be. The container is asked last, and only if it is the right one."""
     deadline = time.monotonic() + float(context.get_remaining_time_in_millis()) / 1000 - _SPARE_S
     sagemaker = boto3.client("sagemaker")
-    problems = list(_wrong_configuration(sagemaker, expected, deadline)) or list(_wrong_model(sagemaker, expected))
+    live = _settled(sagemaker, expected["EndpointName"], deadline)
+    problems = list(_wrong_configuration(live, expected)) or [*_wrong_model(sagemaker, expected), *_wrong_image(live, expected)]
+    problems = problems or list(_wrong_archive(boto3.client("s3"), expected, deadline))
     return problems or list(_wrong_answers(boto3.client("sagemaker-runtime", config=CLIENT), expected))
 
 
-def _wrong_configuration(sagemaker: Any, expected: dict[str, str], deadline: float) -> Iterator[str]:
-    name = expected["EndpointName"]
-    live = sagemaker.describe_endpoint(EndpointName=name)
+def _settled(sagemaker: Any, name: str, deadline: float) -> dict[str, Any]:
+    live: dict[str, Any] = sagemaker.describe_endpoint(EndpointName=name)
     while live["EndpointStatus"] in _IN_PROGRESS and time.monotonic() < deadline:
         time.sleep(_POLL_S)
         live = sagemaker.describe_endpoint(EndpointName=name)
+    return live
+
+
+def _wrong_configuration(live: dict[str, Any], expected: dict[str, str]) -> Iterator[str]:
+    name = expected["EndpointName"]
     because = f" ({live['FailureReason']})" if live.get("FailureReason") else ""
     if live["EndpointStatus"] != "InService":
         yield f"endpoint {name} is {live['EndpointStatus']}{because}"
@@ -71,8 +81,41 @@ def _wrong_model(sagemaker: Any, expected: dict[str, str]) -> Iterator[str]:
         yield f"{expected['ModelName']} is made of {', '.join(packages) or 'no package'}, not of {expected['ModelPackageArn']}"
 
 
+def _wrong_image(live: dict[str, Any], expected: dict[str, str]) -> Iterator[str]:
+    """A tag may name another image since it was pinned: SageMaker resolves it when it deploys, for as long as that fleet lives.
+
+    What it does not resolve to a digest is not compared (API reference, DeployedImage: "registry/repository[@digest]").
+    """
+    images = [image for variant in live["ProductionVariants"] for image in variant.get("DeployedImages", [])]
+    for image in images:
+        digest, pinned = image.get("ResolvedImage", "").partition("@")[2], expected["ImageDigest"]
+        if digest and digest != pinned:
+            specified = str(image.get("SpecifiedImage"))
+            why = "" if "@" in specified else ": its tag was moved after it was pinned"
+            yield f"the image {specified} runs as {digest}, pinned is {pinned}{why}"
+
+
+def _wrong_archive(s3: Any, expected: dict[str, str], deadline: float) -> Iterator[str]:
+    """The package names an URL without a version, so the newest object is what SageMaker loads: code and all, not the weights alone."""
+    url, pinned = expected["ModelDataUrl"], expected["ModelDataSha256"]
+    bucket, _, key = url.removeprefix("s3://").partition("/")
+    try:
+        body = s3.get_object(Bucket=bucket, Key=key)["Body"]
+    except ClientError as error:
+        yield f"the model data {url} cannot be read: {error}"
+        return
+    digest = hashlib.sha256()
+    for block in body.iter_chunks(_BLOCK_BYTES):
+        if time.monotonic() > deadline:
+            yield f"the model data {url} is too large to be hashed in the time that the proof has"
+            return
+        digest.update(block)
+    if digest.hexdigest() != pinned:
+        yield f"the sha256 of the model data {url} is {digest.hexdigest()}, pinned is {pinned}: it was written again after it was pinned"
+
+
 def _wrong_answers(runtime: Any, expected: dict[str, str]) -> Iterator[str]:
-    """The archive in S3 may have been written anew under the same URL: only the container knows what it has loaded."""
+    """The archive may have been another one when the container started: only the container knows what it has loaded."""
     try:
         answers = ask_all(runtime, expected["EndpointName"])
     except SmokeTestError as error:

@@ -1,4 +1,4 @@
-"""Deletes what one pipeline execution put behind its endpoint: the endpoint, its configuration, its model.
+"""Deletes what one pipeline execution put behind its endpoint: its scalable targets, the endpoint, its configuration, its model.
 
 The execution's ARN and a SageMaker client go in; whether nothing is left, and what was deleted, come out. Safe to run twice.
 """
@@ -11,11 +11,16 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+import boto3
+from botocore.config import Config
 from botocore.exceptions import ClientError
+from scaling import stop_scaling
 
 # In these states SageMaker refuses DeleteEndpoint, or is deleting already.
 _IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
 _POLL_S = 1.0
+CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 8})
+"""Said here, because how often a client tries by default depends on the boto3 that the runtime brings: 3 or 5 times."""
 _RUNNING = ("Executing", "Stopping")
 
 log = logging.getLogger()
@@ -37,13 +42,15 @@ class Owned:
 
 
 def tear_down(sagemaker: Any, execution_arn: str, deadline: float) -> tuple[bool, list[str]]:
-    """Delete endpoints, then configurations, then models; an endpoint that is not gone keeps what it uses.
+    """Deregister scalable targets, delete endpoints, then configurations, then models; an endpoint that is not gone keeps what it uses.
 
     Returns whether nothing is left, and what was deleted now, as kind/name. `deadline` is a time.monotonic() value.
     """
     owned = find_owned(sagemaker, execution_arn)
     log.info("%s owns %s", execution_arn, owned)
     deleted: list[str] = []
+    scaling = boto3.client("application-autoscaling", config=CLIENT)
+    unscaled = not owned.endpoints or stop_scaling(scaling, owned.endpoints, deleted)
     # No short circuit: every endpoint gets its DeleteEndpoint before the first one is waited for again.
     gone = [_delete_endpoint(sagemaker, name, deadline, deleted) for name in sorted(owned.endpoints)]
     if not all(gone):
@@ -55,7 +62,7 @@ def tear_down(sagemaker: Any, execution_arn: str, deadline: float) -> tuple[bool
         # Looked at first: a model that is gone has no tags, and by them alone its deletion is allowed.
         if _unless_gone(sagemaker.describe_model, ModelName=name) and _unless_gone(sagemaker.delete_model, ModelName=name) is not None:
             deleted.append(f"model/{name}")
-    return True, deleted
+    return unscaled, deleted
 
 
 def is_running(sagemaker: Any, execution_arn: str) -> bool:

@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 import boto3
-from deletion import is_running, tear_down
+from deletion import CLIENT, is_running, tear_down
 
 _SPARE_S = 15.0
 _LONGEST_PAUSE_S = 900
@@ -30,7 +30,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     if "Records" in event:
         unfinished = [record["messageId"] for record in event["Records"] if not _finish(record, context)]
         return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in unfinished]}
-    finished, deleted = tear_down(boto3.client("sagemaker"), event["pipeline_execution_arn"], _deadline(context))
+    finished, deleted = tear_down(boto3.client("sagemaker", config=CLIENT), event["pipeline_execution_arn"], _deadline(context))
     return {"status": "deleted" if finished else "pending", "deleted": json.dumps(deleted)}
 
 
@@ -38,7 +38,7 @@ def _finish(record: dict[str, Any], context: Any) -> bool:
     """Whether the message is done with; if not, it comes back after a pause that doubles every time."""
     execution_arn = json.loads(record["body"])["detail"]["pipelineExecutionArn"]
     received = int(record["attributes"]["ApproximateReceiveCount"])
-    sagemaker = boto3.client("sagemaker")
+    sagemaker = boto3.client("sagemaker", config=CLIENT)
     if is_running(sagemaker, execution_arn):
         log.info("%s is running: the event came early, or an execution that had ended was started again", execution_arn)
         finished = received >= _LOOKS

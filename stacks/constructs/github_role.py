@@ -16,15 +16,23 @@ from stacks.constructs.stated_role import StatedRole
 
 HOST = "token.actions.githubusercontent.com"
 AUDIENCE = "sts.amazonaws.com"
-_LONGEST_SESSION = cdk.Duration.hours(1)
 
 
 class GitHubRole(StatedRole):
     """A role with the physical name `Names.role(actor)`. `workflow_environment` is the environment on GitHub."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, names: Names, actor: str, workflow_environment: str, provider_arn: str
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        actor: str,
+        workflow_environment: str,
+        provider_arn: str,
+        session_hours: int,
     ) -> None:
+        """`session_hours`: how long a session may last that a workflow asks for, from 1 to 12."""
         delivery, boundary = names.environment.delivery, names.environment.permissions_boundary
         if delivery is None:
             raise ValueError(f"environment {names.environment.name} has no section delivery")
@@ -36,7 +44,7 @@ class GitHubRole(StatedRole):
             role_name=names.role(actor),
             description=f"Workflows of {delivery.repository} in the environment {workflow_environment}",
             assumed_by=iam.WebIdentityPrincipal(provider_arn, conditions),
-            max_session_duration=_LONGEST_SESSION,
+            max_session_duration=cdk.Duration.hours(session_hours),
             permissions_boundary=iam.ManagedPolicy.from_managed_policy_name(scope, f"{construct_id}Boundary", boundary)
             if boundary
             else None,

@@ -30,6 +30,7 @@ class PythonFunction(Construct):
         timeout: cdk.Duration,
         environment: Mapping[str, str] | None = None,
         module: str = "handler",
+        memory_mb: int = 256,
     ) -> None:
         super().__init__(scope, construct_id)
         self.role = ActorRole(self, "Role", names=names, actor=purpose, service="lambda", description=description)
@@ -57,7 +58,7 @@ class PythonFunction(Construct):
             role=self.role,
             log_group=log_group,
             timeout=timeout,
-            memory_size=256,
+            memory_size=memory_mb,
             environment=dict(environment or {}),
         )
         acknowledge(self.function, {"AwsSolutions-L1": "Python 3.12 is the newest version that the tests and the local emulator run, too."})

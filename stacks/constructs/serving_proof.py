@@ -9,36 +9,50 @@ from __future__ import annotations
 from pathlib import Path
 
 import aws_cdk as cdk
+from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from config.names import Names
+from config.names import SERVING_PROOF, Names
 from config.release import Release
 from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.served_model import ServedModel
+from stacks.constructs.serving_role import allow_archive
 
-PURPOSE = "serving-proof"
 _TIMEOUT = cdk.Duration.minutes(10)
+_MEMORY_MB = 1769
+"""One whole CPU, for hashing the archive. Source: Lambda developer guide, "Configure Lambda function memory"."""
 
 
 class ServingProof(Construct):
     """`resource`; it has the release among its properties, so that it runs again for every one."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, names: Names, functions: Path, release: Release, served: ServedModel
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        functions: Path,
+        release: Release,
+        served: ServedModel,
+        key: kms.IKey,
     ) -> None:
+        """`key`: of the environment itself."""
         super().__init__(scope, construct_id)
         self._names = names
         self.prover = PythonFunction(
             self,
             "Prover",
             names=names,
-            purpose=PURPOSE,
+            purpose=SERVING_PROOF,
             folder=functions / "smoke_test",
             module="serving_proof",
             description=f"Proves that the endpoint {names.serving_endpoint} serves the pinned release",
             timeout=_TIMEOUT,
+            memory_mb=_MEMORY_MB,
         )
         self._allow()
+        allow_archive(self.prover.role, names, release, key)
         weights = {"WeightsSha256": release.weights_sha256} if release.weights_sha256 else {}
         self.resource = cdk.CustomResource(
             self,
@@ -51,6 +65,8 @@ class ServingProof(Construct):
                 "EndpointConfigName": served.config.attr_endpoint_config_name,
                 "ModelName": served.model.attr_model_name,
                 "ModelPackageArn": release.model_package_arn,
+                "ImageDigest": release.image_digest,
+                "ModelDataUrl": release.model_data_url,
                 "ModelDataSha256": release.model_data_sha256,
                 **weights,
             },

@@ -17,6 +17,7 @@ from constructs import Construct
 
 from config.names import SERVED_CHARACTERS, Names
 from config.release import Release
+from stacks.constructs.actor_role import ActorRole
 from stacks.constructs.guard_rails import Place
 from stacks.constructs.sagemaker_role import SageMakerRole
 
@@ -41,27 +42,7 @@ class ServingRole(SageMakerRole):
             description=f"Serves the pinned release of {names.prefix}",
         )
         self.allow_pull([release.image_uri])
-        self._allow_archive(names, release, key)
-
-    def _allow_archive(self, names: Names, release: Release, own: kms.IKey) -> None:
-        bucket, _, path = release.model_data_url.removeprefix("s3://").partition("/")
-        archive = f"arn:aws:s3:::{bucket}"
-        self.allow("ReadArchive", ["s3:GetObject"], on=[f"{archive}/{path}"])
-        is_own = bucket == names.bucket("artifacts")
-        unknown = "The id of the key of the environment that trained it is not known here; the conditions name the archive."
-        self.allow(
-            "DecryptArchive",
-            ["kms:Decrypt"],
-            on=[own.key_arn if is_own else f"arn:aws:kms:{release.region}:{release.account}:key/*"],
-            when={
-                "StringEquals": {
-                    "kms:ViaService": f"s3.{release.region}.amazonaws.com",
-                    # S3 names the bucket where bucket keys are on, else the object.
-                    "kms:EncryptionContext:aws:s3:arn": [archive, f"{archive}/{path}"],
-                }
-            },
-            because="" if is_own else unknown,
-        )
+        allow_archive(self, names, release, key)
 
     def allow_place(self, place: Place) -> None:
         """Serve from the VPC."""
@@ -82,6 +63,28 @@ class ServingRole(SageMakerRole):
             because="SageMaker names what it captures after endpoint, variant and time.",
         )
         self.allow("EncryptCaptured", ["kms:Decrypt", "kms:GenerateDataKey"], on=[key.key_arn])
+
+
+def allow_archive(role: ActorRole, names: Names, release: Release, own: kms.IKey) -> None:
+    """Let it read the release's one archive; `own` is the key of the environment itself."""
+    bucket, _, path = release.model_data_url.removeprefix("s3://").partition("/")
+    archive = f"arn:aws:s3:::{bucket}"
+    role.allow("ReadArchive", ["s3:GetObject"], on=[f"{archive}/{path}"])
+    is_own = bucket == names.bucket("artifacts")
+    unknown = "The id of the key of the environment that trained it is not known here; the conditions name the archive."
+    role.allow(
+        "DecryptArchive",
+        ["kms:Decrypt"],
+        on=[own.key_arn if is_own else f"arn:aws:kms:{release.region}:{release.account}:key/*"],
+        when={
+            "StringEquals": {
+                "kms:ViaService": f"s3.{release.region}.amazonaws.com",
+                # S3 names the bucket where bucket keys are on, else the object.
+                "kms:EncryptionContext:aws:s3:arn": [archive, f"{archive}/{path}"],
+            }
+        },
+        because="" if is_own else unknown,
+    )
 
 
 def _digest(release: Release) -> str:

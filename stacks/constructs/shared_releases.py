@@ -1,8 +1,9 @@
 """Consumers in other accounts go in; what their policies need on this side comes out: statements for registry, bucket and key.
 
-A consumer reads versions of the registry and makes models of them, and its serving role reads the archives of models. Nothing else: no
-other object, no list, no write, no approval. A version has to stay readable after the next is pinned, because a rollback goes back to it;
-so it is every version's archive, not the pinned one's, and SageMaker refuses models of versions that are not approved.
+A consumer reads versions of the registry and makes models of them; its serving role and the proof of its deployments read the archives
+of models. Nothing else: no other object, no list, no write, no approval. A version has to stay readable after the next is pinned, because a
+rollback goes back to it; so it is every version's archive, not the pinned one's, and SageMaker refuses models of versions that are not
+approved.
 Source: SageMaker developer guide, "Deploy a model version from a different account".
 """
 
@@ -37,7 +38,7 @@ def registry_policy(names: Names, consumers: Sequence[Consumer]) -> dict[str, An
 
 
 def bucket_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.PolicyStatement]:
-    """For the artifact bucket: whoever a consumer's own policies let may ask for an archive; only its serving role can decrypt it."""
+    """For the artifact bucket: whoever a consumer's own policies let may ask for an archive; only those two roles can decrypt it."""
     archives = f"arn:aws:s3:::{names.bucket('artifacts')}/{_archives(names)}"
     return [_statement("ReadModelArchives", consumers, ["s3:GetObject", "s3:GetObjectVersion"], archives)] if consumers else []
 
@@ -48,7 +49,7 @@ def key_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.Poli
     conditions = {
         "StringEquals": {"kms:ViaService": f"s3.{names.environment.region}.amazonaws.com"},
         "StringLike": {"kms:EncryptionContext:aws:s3:arn": [bucket, f"{bucket}/{_archives(names)}"]},
-        "ArnLike": {"aws:PrincipalArn": [each.serving_role_arn for each in consumers]},
+        "ArnLike": {"aws:PrincipalArn": [arn for each in consumers for arn in (each.serving_role_arn, each.proof_role_arn)]},
     }
     return [_statement("DecryptModelArchives", consumers, ["kms:Decrypt"], "*", conditions)] if consumers else []
 

@@ -28,6 +28,8 @@ _VISIBILITY_TIMEOUT = cdk.Duration.seconds(120)
 _RETRY_AFTER = cdk.Duration.seconds(30)
 # An endpoint whose container fails stays Creating, undeletable, for up to an hour. 30, 60, 120, 240, 480 and seven times 900 s: two hours.
 _TRIES = 12
+SCALED = ("sagemaker:variant:DesiredInstanceCount", "sagemaker:variant:DesiredProvisionedConcurrency")
+"""What Application Auto Scaling scales of an endpoint's variant: instances, or what a serverless variant keeps warm."""
 
 
 class TeardownGuard(Construct):
@@ -94,6 +96,7 @@ def allow_deletion(role: ActorRole, names: Names) -> None:
     why = "SageMaker makes up the name of a Model step's model, with this documented prefix."
     role.allow("SeeModels", ["sagemaker:DescribeModel"], on=models, when=ours_or_gone(names), because=why)
     role.allow("DeleteModels", ["sagemaker:DeleteModel"], on=models, when=ours(names), because=why)
+    _allow_unscaling(role, names)
     role.allow(
         "ListSteps",
         ["sagemaker:ListPipelineExecutionSteps"],
@@ -111,4 +114,24 @@ def allow_deletion(role: ActorRole, names: Names) -> None:
         ["sagemaker:ListEndpointConfigs", "sagemaker:ListEndpoints", "sagemaker:ListModels"],
         on=["*"],
         because="SageMaker's List actions have no resource type in IAM.",
+    )
+
+
+def _allow_unscaling(role: ActorRole, names: Names) -> None:
+    role.allow(
+        "SeeScalableTargets",
+        ["application-autoscaling:DescribeScalableTargets"],
+        on=["*"],
+        because="Application Auto Scaling's Describe actions have no resource type in IAM.",
+    )
+    only_variants = {
+        "application-autoscaling:service-namespace": "sagemaker",
+        "application-autoscaling:scalable-dimension": [*SCALED],
+    }
+    role.allow(
+        "StopScaling",
+        ["application-autoscaling:DeregisterScalableTarget"],
+        on=[names.arn("application-autoscaling", "scalable-target/*")],
+        when={"StringEquals": only_variants},
+        because="A target's ARN ends in an id that AWS makes up, and no condition key names its endpoint; it is of an endpoint's variant.",
     )

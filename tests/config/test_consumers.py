@@ -30,6 +30,7 @@ def test_who_is_promoted_to_in_several_steps_consumes_what_the_first_trains(tmp_
     found = consumers(tmp_path, {"dev": None, "staging": "dev", "prod": "staging"})
     assert [(each.environment, each.account) for each in found] == [("prod", ACCOUNTS["prod"]), ("staging", ACCOUNTS["staging"])]
     assert found[0].serving_role_arn == "arn:aws:iam::333344445555:role/shoal-mnist-prod-us-east-1-serving-??????"
+    assert found[0].proof_role_arn == "arn:aws:iam::333344445555:role/shoal-mnist-prod-us-east-1-serving-proof"
 
 
 def test_an_environment_of_the_same_account_needs_no_policy(tmp_path: Path) -> None:

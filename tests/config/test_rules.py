@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from config.rules import is_placeholder_account
+from config.rules import is_placeholder_account, problems_between
+from config.settings import Environment
 from tests.config.environment_file import lines_of, lines_with
 
 BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"name": "other"}, 'name = "other": must equal the file\'s name without .yaml, test'),
     ({"region": "us-gov-west-1"}, "is not a region of the partition `aws` that this project knows"),
     ({"project": "a" * 24}, "bucket name shoal-aaaaaaaaaaaaaaaaaaaaaaaa-test-artifacts-111122223333-us-east-1 would have 68 characters"),
+    ({"project": "a-b-experimental"}, "has the word experimental of 12 characters: a pipeline shoal-a-b would take it for an"),
     ({"training": {"spot": True}}, "training.max_wait_s: spot training needs it; add max_wait_s, at least max_runtime_s (3600)"),
     ({"training": {"max_wait_s": 7200}}, "training.max_wait_s = 7200: is only read with `spot: true`"),
     ({"training": {"spot": True, "max_wait_s": 60}}, "is less than max_runtime_s (3600), which it includes; use at least 3600"),
@@ -48,6 +50,17 @@ def test_a_broken_rule_is_one_line(tmp_path: Path, changes: dict[str, Any], line
 def test_name_lengths_that_just_fit_are_accepted(tmp_path: Path) -> None:
     assert lines_with(tmp_path, {"project": "a" * 19}) == []
     assert len(lines_with(tmp_path, {"project": "a" * 20})) == 1
+
+
+@pytest.mark.parametrize(("name", "accepted"), [("dev-experimental", False), ("dev-b-experimental", False), ("dev-experiment", True)])
+def test_no_environments_name_goes_on_behind_anothers_like_an_executions_endpoint(name: str, accepted: bool) -> None:
+    """Of the project mnist there may be an environment dev, too: what its sweeper looks for is `shoal-mnist-dev-` and twelve characters."""
+    environment = Environment(name=name, account="111122223333")
+    assert [problem.key for problem in problems_between(environment, name)] == ([] if accepted else ["name"])
+
+
+def test_a_name_that_nobodys_goes_on_to_may_be_of_twelve_characters(tmp_path: Path) -> None:
+    assert lines_with(tmp_path, {"project": "experimental"}) == []
 
 
 def test_in_a_region_with_a_long_name_the_role_is_measured_too(tmp_path: Path) -> None:

@@ -15,6 +15,11 @@ GOOD = [
     "cron(0 9 15W * ? *)",
     "cron(0 9 29-31 FEB ? *)",
     "cron(0 9 31 2,3 ? *)",
+    "cron(0 3 29 2 ? 2027-2028)",
+    "cron(0 3 29,L 2 ? 2027)",
+    "cron(0 3 ? FEB TUE#5 2028)",
+    "cron(0 3 ? FEB MON#5,MON#4 2027)",
+    "cron(0 3 ? 4 FRI#5 2027)",
     "cron(*/59 9 * * ? *)",
     "rate(1 hour)",
     "rate(3650 days)",
@@ -33,6 +38,12 @@ BAD = [
     ("cron(0/0 10 * * ? *)", "minutes '0/0'"),
     ("cron(*/60 10 * * ? *)", "minutes '*/60'"),
     ("cron(0 10 31 2,4 ? *)", "no month in 2,4 has a day in 31, so it would never start"),
+    ("cron(0 3 31W FEB ? *)", "no month in FEB has a day in 31W, so it would never start"),
+    ("cron(0 3 29 2 ? 2027)", "no month in 2 of 2027 has a day in 29, so it would never start"),
+    ("cron(0 3 29-31 FEB ? 2097-2103)", "no month in FEB of 2097-2103 has a day in 29-31"),
+    ("cron(0 3 ? FEB MON#5 2027)", "no month in FEB of 2027 has a day in MON#5"),
+    ("cron(0 3 ? FEB 2#5,4#5 2028)", "no month in FEB of 2028 has a day in 2#5,4#5"),
+    ("cron(0 3 ? 4 SAT#5 2027)", "no month in 4 of 2027 has a day in SAT#5"),
     ("rate(3651 days)", "is more than 3650 days"),
     ("rate(1 hours)", "write one unit without s"),
     ("rate(5 minute)", "write several units with s"),
@@ -70,11 +81,11 @@ def test_only_the_scheduler_takes_one_time() -> None:
         ("cron(0/15 8-17 ? * MON-FRI *)", 3735),  # from Friday 17:45 to Monday 8:00
         ("cron(30 22 ? * SAT,SUN *)", 8640),
         ("cron(0 3 ? * MON *)", 10080),
-        ("cron(0 3 1 * ? *)", None),
-        ("cron(0 3 ? * 2#1 *)", None),
+        ("cron(0 3 1 * ? *)", 31 * 1440),
+        ("cron(0 3 ? * 2#1 *)", 35 * 1440),
+        ("cron(0 3,4 * JAN ? *)", 335 * 1440 - 60 + 1440),  # 11 months, 29 February among them, from 4:00 on the 31st
         ("cron(0 3 * * ? 2030)", None),
-        ("cron(0 3 * JAN ? *)", None),
     ],
 )
-def test_the_longest_time_between_two_starts_is_known_where_days_of_the_week_decide(expression: str, minutes: int | None) -> None:
+def test_the_longest_time_between_two_starts_is_known_unless_it_names_years(expression: str, minutes: int | None) -> None:
     assert longest_gap_minutes(expression) == minutes

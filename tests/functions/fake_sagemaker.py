@@ -37,6 +37,12 @@ class FakeSageMaker:
     steps: list[dict[str, Any]] = field(default_factory=list)
     status: str = "Stopped"
     """Of the execution."""
+    targets: set[str] = field(default_factory=set)
+    """Ids of what Application Auto Scaling scales."""
+    lost_targets: set[str] = field(default_factory=set)
+    """Those that are listed, and gone when they are to be deregistered."""
+    refused: tuple[str, ...] = ()
+    """Operations that the role may not do."""
     gone_after: int = 0
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
@@ -54,6 +60,8 @@ class FakeSageMaker:
             "ListEndpoints": lambda **given: self._list("Endpoint", self.endpoints, given),
             "ListEndpointConfigs": lambda **given: self._list("EndpointConfig", self.configs, given),
             "ListModels": lambda **given: self._list("Model", self.models, given),
+            "DescribeScalableTargets": self._describe_targets,
+            "DeregisterScalableTarget": self._deregister,
             "DescribeEndpoint": self._describe_endpoint,
             "DescribeEndpointConfig": self._describe_config,
             "DescribeModel": self._describe_model,
@@ -61,6 +69,7 @@ class FakeSageMaker:
             "DeleteEndpointConfig": self._delete_config,
             "DeleteModel": self._delete_model,
         }
+        actions |= dict.fromkeys(self.refused, self._refuse)
         try:
             content = json.dumps(actions[operation](**arguments)).encode()
         except RefusedError as error:
@@ -83,6 +92,21 @@ class FakeSageMaker:
     def _list(self, kind: str, names: Any, given: dict[str, Any]) -> dict[str, Any]:
         found = [name for name in sorted(names) if given["NameContains"] in name]
         return {f"{kind}s": [{f"{kind}Name": name, f"{kind}Arn": f"{ARN}x/{name}", "CreationTime": EPOCH} for name in found]}
+
+    def _refuse(self, **_: Any) -> dict[str, Any]:
+        raise RefusedError("AccessDeniedException", "not authorized to perform it")
+
+    def _describe_targets(self, ServiceNamespace: str, **_: Any) -> dict[str, Any]:  # noqa: N803
+        known = {"ServiceNamespace": ServiceNamespace, "ScalableDimension": "sagemaker:variant:DesiredInstanceCount"}
+        about = {"MinCapacity": 1, "MaxCapacity": 2, "RoleARN": "arn:aws:iam::111122223333:role/scaling", "CreationTime": EPOCH}
+        return {"ScalableTargets": [{"ResourceId": each, **known, **about} for each in sorted(self.targets | self.lost_targets)]}
+
+    def _deregister(self, ResourceId: str, **_: Any) -> dict[str, Any]:  # noqa: N803
+        if ResourceId not in self.targets:
+            raise RefusedError("ObjectNotFoundException", f"No scalable target registered for resource ID: {ResourceId}")
+        self.targets.remove(ResourceId)
+        self.deleted.append(f"scalable-target/{ResourceId}")
+        return {}
 
     def _describe_endpoint(self, EndpointName: str) -> dict[str, Any]:  # noqa: N803
         status = self._known(EndpointName, self.endpoints, "endpoint")[EndpointName]

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import tarfile
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,12 +15,14 @@ import pytest
 
 from emulator.runtimes.build import build
 from emulator.runtimes.catalog import runtimes
-from tests.emulator.control.account import Account, eventually, running
-from tests.functions.invocation import invoke
+from tests.emulator.control.account import ACCOUNT_ID, Account, eventually, running
+from tests.functions.invocation import FUNCTIONS, invoke
 from tests.functions.loopback import Request, serving
 from tests.functions.make_digits import TARGET
 
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"
+OWN_REPOSITORY = f"{ACCOUNT_ID}.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference"
+MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 ENDPOINT = "shoal-mnist-live"
 BUCKET = "models-of-the-proof"
 WEIGHTS = b"knows ten digits by heart"
@@ -59,7 +62,7 @@ class Live:
     def client(self, service: str) -> Any:
         return self.account.client(service)
 
-    def model(self, name: str, wrong: tuple[int, ...] = ()) -> str:
+    def model(self, name: str, wrong: tuple[int, ...] = (), image: str = IMAGE) -> str:
         """A model of a new, approved package; returns the package's ARN."""
         self.client("s3").put_object(Bucket=BUCKET, Key=f"{name}.tar.gz", Body=archive(wrong))
         package = self.client("sagemaker").create_model_package(
@@ -68,7 +71,7 @@ class Live:
             InferenceSpecification={
                 "Containers": [
                     {
-                        "Image": IMAGE,
+                        "Image": image,
                         "ModelDataUrl": f"s3://{BUCKET}/{name}.tar.gz",
                         "Environment": {"SAGEMAKER_PROGRAM": "inference.py", "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code"},
                     }
@@ -80,12 +83,30 @@ class Live:
         self.client("sagemaker").create_model(ModelName=name, Containers=[{"ModelPackageName": package}], ExecutionRoleArn=self.role)
         return str(package)
 
+    def digest(self, image: str = IMAGE) -> str:
+        """What ECR has below its tag now, as `shoal promote` asks for it."""
+        host, _, path = image.partition("/")
+        repository, _, tag = path.partition(":")
+        wanted = {"registryId": host.split(".")[0], "repositoryName": repository, "imageIds": [{"imageTag": tag}]}
+        (found,) = self.client("ecr").batch_get_image(**wanted)["images"]
+        return str(found["imageId"]["imageDigest"])
+
+    def push(self, tag: str, content: str) -> None:
+        """An image of that content gets the tag in the account's own repository, whichever image had it."""
+        manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "layers": [{"digest": content}]}
+        self.client("ecr").put_image(repositoryName="pytorch-inference", imageManifest=json.dumps(manifest), imageTag=tag)
+
+    def stored(self, name: str) -> str:
+        """Hash of what lies below the model's URL now."""
+        return hashlib.sha256(self.client("s3").get_object(Bucket=BUCKET, Key=f"{name}.tar.gz")["Body"].read()).hexdigest()
+
     @property
     def role(self) -> str:
         return "arn:aws:iam::111122223333:role/serving"
 
-    def config(self, name: str, model: str) -> None:
-        variant = {"VariantName": "AllTraffic", "ModelName": model, "InstanceType": "ml.m5.xlarge", "InitialInstanceCount": 1}
+    def config(self, name: str, model: str, **on: Any) -> None:
+        """On one instance, or on what is given."""
+        variant = {"VariantName": "AllTraffic", "ModelName": model, **(on or {"InstanceType": "ml.m5.xlarge", "InitialInstanceCount": 1})}
         self.client("sagemaker").create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
 
     def stack(self, name: str, resource: dict[str, Any]) -> str:
@@ -119,12 +140,13 @@ class Live:
         return dict(json.loads(answer.body))
 
 
-def archive(wrong: tuple[int, ...]) -> bytes:
+def archive(wrong: tuple[int, ...], **more: bytes) -> bytes:
     files = {
         "model.pt": WEIGHTS,
         "wrong.json": json.dumps(wrong).encode(),
         "digits.json": TARGET.read_bytes(),
         "code/inference.py": CODE.encode(),
+        **more,
     }
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
@@ -140,10 +162,15 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     build(runtimes()["pytorch"], None, print)
     with running(tmp_path_factory.mktemp("emulator")) as account:
         live = Live(account)
-        trust = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
+        trust = {
+            "Effect": "Allow",
+            "Principal": {"Service": ["sagemaker.amazonaws.com", "lambda.amazonaws.com"]},
+            "Action": "sts:AssumeRole",
+        }
         document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
         live.client("iam").create_role(RoleName="serving", AssumeRolePolicyDocument=document)
         live.client("s3").create_bucket(Bucket=BUCKET)
+        live.client("ecr").create_repository(repositoryName="pytorch-inference")
         live.client("sagemaker").create_model_package_group(ModelPackageGroupName="proof")
         package = live.model("good")
         live.config("first", "good")
@@ -155,6 +182,9 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
             "EndpointConfigName": "first",
             "ModelName": "good",
             "ModelPackageArn": package,
+            "ImageDigest": live.digest(),
+            "ModelDataUrl": f"s3://{BUCKET}/good.tar.gz",
+            "ModelDataSha256": live.stored("good"),
             "WeightsSha256": SHA256,
             "StackId": live.stack("served", PARAMETER),
         }
@@ -194,9 +224,39 @@ def test_a_model_of_another_package_is_not_the_pinned_one(live: Live) -> None:
     assert f"good is made of {live.expected['ModelPackageArn']}, not of {other}" in reason(live.prove(ModelPackageArn=other))
 
 
+def test_an_image_of_another_digest_is_not_the_pinned_one(live: Live) -> None:
+    said, pinned = reason(live.prove(ImageDigest=f"sha256:{'0' * 64}")), f"sha256:{'0' * 64}"
+    assert said == f"rolled back: the image {IMAGE} runs as {live.digest()}, pinned is {pinned}: its tag was moved after it was pinned"
+
+
+def test_an_image_that_is_told_without_a_digest_is_not_compared(live: Live) -> None:
+    """And it is a serverless variant, which is described in other words."""
+    package = live.model("untold", image=f"{OWN_REPOSITORY}:never-pushed-sagemaker")
+    live.config("untold", "untold", ServerlessConfig={"MemorySizeInMB": 1024, "MaxConcurrency": 2})
+    live.client("sagemaker").create_endpoint(EndpointName="untold", EndpointConfigName="untold")
+    archived = {"ModelDataUrl": f"s3://{BUCKET}/untold.tar.gz", "ModelDataSha256": live.stored("untold")}
+    proven = live.prove(EndpointName="untold", EndpointConfigName="untold", ModelName="untold", ModelPackageArn=package, **archived)
+    assert proven["Status"] == "SUCCESS", proven
+
+
 def test_weights_that_are_not_the_pinned_ones_are_told_by_the_container(live: Live) -> None:
     said = reason(live.prove(WeightsSha256="0" * 64))
     assert f"the weights that answer are {SHA256}, pinned are {'0' * 64}" in said
+
+
+def test_an_archive_that_was_written_again_is_not_proven_though_its_weights_are_the_pinned_ones(live: Live) -> None:
+    before, s3 = live.expected["ModelDataSha256"], live.client("s3")
+    kept = s3.get_object(Bucket=BUCKET, Key="good.tar.gz")["Body"].read()
+    s3.put_object(Bucket=BUCKET, Key="good.tar.gz", Body=archive((), **{"code/more.py": b"nobody reviewed this"}))
+    said, now = reason(live.prove()), live.stored("good")
+    s3.put_object(Bucket=BUCKET, Key="good.tar.gz", Body=kept)
+    url = f"s3://{BUCKET}/good.tar.gz"
+    assert said == f"rolled back: the sha256 of the model data {url} is {now}, pinned is {before}: it was written again after it was pinned"
+    assert live.prove()["Status"] == "SUCCESS"
+
+
+def test_an_archive_that_is_gone_is_named(live: Live) -> None:
+    assert f"the model data s3://{BUCKET}/gone.tar.gz cannot be read" in reason(live.prove(ModelDataUrl=f"s3://{BUCKET}/gone.tar.gz"))
 
 
 def test_a_release_that_pins_no_weights_is_proven_without_them(live: Live) -> None:
@@ -209,7 +269,8 @@ def test_a_model_with_wrong_answers_is_not_proven_whatever_its_hash(live: Live) 
     live.config("wrong", "wrong")
     sagemaker.create_endpoint(EndpointName="wrong", EndpointConfigName="wrong")
     # Not waited for: the proof waits.
-    said = reason(live.prove(EndpointName="wrong", EndpointConfigName="wrong", ModelName="wrong", ModelPackageArn=package))
+    archived = {"ModelDataUrl": f"s3://{BUCKET}/wrong.tar.gz", "ModelDataSha256": live.stored("wrong")}
+    said = reason(live.prove(EndpointName="wrong", EndpointConfigName="wrong", ModelName="wrong", ModelPackageArn=package, **archived))
     assert said == "rolled back: 8 of 10 digits right, 9 needed (took 3 as 4, 5 as 6)"
 
 
@@ -224,3 +285,106 @@ def test_a_stack_that_rolls_back_is_not_stopped_by_the_proof(live: Live) -> None
 
 def test_deletion_proves_nothing(live: Live) -> None:
     assert live.prove("Delete", EndpointName="none")["Status"] == "SUCCESS"
+
+
+def template(package: str, name: str, sha256: str, image_digest: str) -> str:
+    """A serving stack in short: model, configuration, endpoint, and the proof as the function that a custom resource calls."""
+    config, model = {"Fn::GetAtt": ["Config", "EndpointConfigName"]}, {"Fn::GetAtt": ["Model", "ModelName"]}
+    variant = {"VariantName": "AllTraffic", "ModelName": model, "InstanceType": "ml.m5.xlarge", "InitialInstanceCount": 1}
+    role = "arn:aws:iam::111122223333:role/serving"
+    function = {
+        "Runtime": "python3.12",
+        "Handler": "serving_proof.handler",
+        "Role": role,
+        "Timeout": 300,
+        "Code": {"S3Bucket": BUCKET, "S3Key": "proof.zip"},
+    }
+    expected = {
+        "EndpointName": "of-a-stack",
+        "EndpointConfigName": config,
+        "ModelName": model,
+        "ModelPackageArn": package,
+        "ImageDigest": image_digest,
+        "ModelDataUrl": f"s3://{BUCKET}/{name}.tar.gz",
+        "ModelDataSha256": sha256,
+    }
+    made = {
+        "Model": ("AWS::SageMaker::Model", {"Containers": [{"ModelPackageName": package}], "ExecutionRoleArn": role}),
+        "Config": ("AWS::SageMaker::EndpointConfig", {"ProductionVariants": [variant]}),
+        "Endpoint": ("AWS::SageMaker::Endpoint", {"EndpointName": "of-a-stack", "EndpointConfigName": config}),
+        "Prover": ("AWS::Lambda::Function", function),
+        "Proof": ("Custom::ServingProof", {"ServiceToken": {"Fn::GetAtt": ["Prover", "Arn"]}, **expected}),
+    }
+    resources: dict[str, Any] = {key: {"Type": kind, "Properties": properties} for key, (kind, properties) in made.items()}
+    resources["Proof"]["DependsOn"] = "Endpoint"
+    return json.dumps({"Resources": resources})
+
+
+@dataclass
+class Proven:
+    """A stack that serves a good model, and can be updated."""
+
+    live: Live
+    name: str = "proven"
+
+    @property
+    def _cloudformation(self) -> Any:
+        return self.live.client("cloudformation")
+
+    def made(self) -> None:
+        self._cloudformation.create_stack(StackName=self.name, TemplateBody=self.body("stack-good", self.live.digest()))
+        assert eventually(self._ended, 120) == "CREATE_COMPLETE"
+
+    def body(self, name: str, image_digest: str, wrong: tuple[int, ...] = (), image: str = IMAGE) -> str:
+        """The stack's template with a new package that pins this digest."""
+        return template(self.live.model(name, wrong, image), name, self.live.stored(name), image_digest)
+
+    def rolled_back(self, body: str) -> list[tuple[str, str]]:
+        """Resources that failed in an update that is taken back, with their reasons; the endpoint serves what it served before."""
+        before, known = self._endpoint(), {each["EventId"] for each in self._events()}
+        self._cloudformation.update_stack(StackName=self.name, TemplateBody=body)
+        assert eventually(self._ended, 180) == "UPDATE_ROLLBACK_COMPLETE"
+        after = self._endpoint()
+        assert (after["EndpointStatus"], after["EndpointConfigName"]) == ("InService", before["EndpointConfigName"])
+        failed = [each for each in self._events() if each["ResourceStatus"] == "UPDATE_FAILED" and each["EventId"] not in known]
+        return [(each["LogicalResourceId"], each["ResourceStatusReason"]) for each in failed]
+
+    def _ended(self) -> str | None:
+        status = str(self._cloudformation.describe_stacks(StackName=self.name)["Stacks"][0]["StackStatus"])
+        return None if status.endswith("_IN_PROGRESS") else status
+
+    def _events(self) -> list[dict[str, Any]]:
+        return list(self._cloudformation.describe_stack_events(StackName=self.name)["StackEvents"])
+
+    def _endpoint(self) -> dict[str, Any]:
+        return dict(self.live.client("sagemaker").describe_endpoint(EndpointName="of-a-stack"))
+
+
+@pytest.fixture(scope="module")
+def proven(live: Live) -> Proven:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        for path in sorted((FUNCTIONS / "smoke_test").glob("*.*")):
+            file.write(path, path.name)
+    live.client("s3").put_object(Bucket=BUCKET, Key="proof.zip", Body=buffer.getvalue())
+    made = Proven(live)
+    made.made()
+    return made
+
+
+def test_a_stack_whose_new_model_answers_wrongly_is_rolled_back_by_its_proof(live: Live, proven: Proven) -> None:
+    ((resource, why),) = proven.rolled_back(proven.body("stack-wrong", live.digest(), wrong=(3, 5)))
+    assert resource == "Proof"
+    assert "rolled back: 8 of 10 digits right, 9 needed (took 3 as 4, 5 as 6)" in why
+
+
+def test_a_stack_whose_image_was_moved_between_promotion_and_deployment_is_rolled_back_by_its_proof(live: Live, proven: Proven) -> None:
+    image = f"{OWN_REPOSITORY}:moved-sagemaker"
+    live.push("moved-sagemaker", "reviewed")
+    pinned = live.digest(image)
+    body = proven.body("stack-moved", pinned, image=image)
+    live.push("moved-sagemaker", "not reviewed")
+    ((resource, why),) = proven.rolled_back(body)
+    assert resource == "Proof"
+    said = f"the image {image} runs as {live.digest(image)}, pinned is {pinned}: its tag was moved after it was pinned"
+    assert f"rolled back: {said}" in why

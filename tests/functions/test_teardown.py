@@ -18,6 +18,7 @@ EXECUTION = f"{ARN}pipeline/shoal-mnist-dev/execution/{EXECUTION_ID}"
 ENDPOINT = f"shoal-mnist-dev-{EXECUTION_ID}"
 CONFIG = "shoal-mnist-dev-x7k2m9"
 MODEL = f"pipelines-{EXECUTION_ID}-CreateModel-h3Xq8W"
+TARGET = f"endpoint/{ENDPOINT}/variant/AllTraffic"
 DELETED = [f"endpoint/{ENDPOINT}", f"endpoint-config/{CONFIG}", f"model/{MODEL}"]
 
 
@@ -81,6 +82,32 @@ def test_the_step_deletes_endpoint_then_configuration_then_model(account: Accoun
 
 def test_the_queue_deletes_the_same_and_is_done(account: Account) -> None:
     assert account.queue() == {"batchItemFailures": []}
+    assert account.sagemaker.deleted == DELETED
+
+
+def test_scalable_targets_are_deregistered_before_their_endpoint_goes(account: Account) -> None:
+    account.sagemaker.targets = {TARGET, "endpoint/shoal-mnist-dev/variant/AllTraffic"}
+    assert json.loads(account.step().result["deleted"]) == [f"scalable-target/{TARGET}", *DELETED]
+    assert account.sagemaker.deleted == [f"scalable-target/{TARGET}", *DELETED]
+    assert account.sagemaker.targets == {"endpoint/shoal-mnist-dev/variant/AllTraffic"}
+
+
+def test_a_scalable_target_that_is_gone_meanwhile_is_no_trouble(account: Account) -> None:
+    account.sagemaker.lost_targets = {TARGET}
+    assert account.queue() == {"batchItemFailures": []}
+    assert account.sagemaker.deleted == DELETED
+
+
+def test_an_endpoint_that_is_being_scaled_is_scaled_no_more(account: Account) -> None:
+    account.sagemaker.targets, account.sagemaker.endpoints[ENDPOINT] = {TARGET}, "Updating"
+    assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
+    assert account.sagemaker.deleted == [f"scalable-target/{TARGET}"]
+
+
+@pytest.mark.parametrize("operation", ["DescribeScalableTargets", "DeregisterScalableTarget"])
+def test_a_role_that_may_not_deregister_deletes_the_endpoint_and_the_message_comes_back(account: Account, operation: str) -> None:
+    account.sagemaker.targets, account.sagemaker.refused = {TARGET}, (operation,)
+    assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
     assert account.sagemaker.deleted == DELETED
 
 

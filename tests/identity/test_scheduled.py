@@ -1,4 +1,4 @@
-"""What the two roles of schedules must not do, asked of the evaluator: each question is one that is allowed, with one thing changed."""
+"""What the three roles of schedules must not do, asked of the evaluator: each question is one that is allowed, with one thing changed."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ START = Question("sagemaker:StartPipelineExecution", arn("sagemaker", "pipeline/
 LOOK = replace(START, action="sagemaker:ListPipelineExecutions")
 STOP = Question("sagemaker:StopPipelineExecution", f"{START.resource}/execution/abcdefghijkl")
 MEASURE = Question("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "Shoal"})
+SEE = Question("scheduler:GetSchedule", arn("scheduler", "schedule/shoal-mnist-dev/weekly"))
+READ = Question("cloudwatch:GetMetricData", "*")
 CALL = Question("lambda:InvokeFunction", arn("lambda", "function:shoal-mnist-dev-start"))
 
 CASES: dict[str, tuple[str, Question, Question]] = {
@@ -37,6 +39,15 @@ CASES: dict[str, tuple[str, Question, Question]] = {
     "start a training": ("start", START, Question("sagemaker:CreateTrainingJob", arn("sagemaker", "training-job/x"))),
     "hand over a role": ("start", START, Question("iam:PassRole", f"arn:aws:iam::111122223333:role/{PREFIX}training")),
     "measure in AWS's name": ("start", MEASURE, replace(MEASURE, context={"cloudwatch:namespace": "AWS/Scheduler"})),
+    "look at another environment's schedule": (
+        "overdue",
+        SEE,
+        replace(SEE, resource=arn("scheduler", "schedule/shoal-mnist-prod/weekly")),
+    ),
+    "change a schedule": ("overdue", SEE, replace(SEE, action="scheduler:UpdateSchedule")),
+    "start what is overdue": ("overdue", SEE, START),
+    "silence an alarm": ("overdue", READ, Question("cloudwatch:DisableAlarmActions", arn("cloudwatch", "alarm:shoal-mnist-dev-x"))),
+    "measure for AWS": ("overdue", MEASURE, replace(MEASURE, context={"cloudwatch:namespace": "AWS/Scheduler"})),
     "start without looking": ("scheduler", CALL, START),
     "call another function": ("scheduler", CALL, replace(CALL, resource=arn("lambda", "function:shoal-mnist-dev-teardown"))),
     "change the function": ("scheduler", CALL, replace(CALL, action="lambda:UpdateFunctionCode")),
@@ -45,17 +56,24 @@ CASES: dict[str, tuple[str, Question, Question]] = {
 
 
 QUEUE = arn("sqs", "SchedulesDeadLettersE738B711")
-STREAM = arn("logs", "log-group:/aws/lambda/shoal-mnist-dev-start:log-stream:1")
+
+
+def log_of(function: str) -> list[Question]:
+    stream = arn("logs", f"log-group:/aws/lambda/shoal-mnist-dev-{function}:log-stream:1")
+    return [Question("logs:CreateLogStream", stream), Question("logs:PutLogEvents", stream)]
+
+
 NEEDED = {
     "scheduler": {"CallStarter": [CALL], "LeaveDeadLetters": [Question("sqs:SendMessage", QUEUE)]},
     "start": {
         "StartOneAtATime": [START, LOOK],
         "StopTheSecondOfTwo": [STOP],
         "Measure": [MEASURE],
-        "WriteOwnLog": [Question("logs:CreateLogStream", STREAM), Question("logs:PutLogEvents", STREAM)],
+        "WriteOwnLog": log_of("start"),
     },
+    "overdue": {"SeeSchedules": [SEE], "SeeSigns": [READ], "Measure": [MEASURE], "WriteOwnLog": log_of("overdue")},
 }
-"""Actor -> statement -> what it is for. tests/e2e/test_schedules.py sees all of it done with policies enforced, but for the stopping."""
+"""Actor -> statement -> what it is for. tests/e2e/test_schedules.py, test_overdue.py see it done under the policies, not the stopping."""
 
 
 @pytest.fixture(scope="module")

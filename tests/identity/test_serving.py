@@ -74,6 +74,13 @@ CASES: dict[str, tuple[str, Question, Question]] = {
         SEE,
         replace(SEE, context={**OURS, "aws:ResourceTag/shoal:environment": "prod"}),
     ),
+    "prove another archive": ("serving-proof", READ, replace(READ, resource=f"{BUCKET}/training/other/output/model.tar.gz")),
+    "write into the archive that it proves": ("serving-proof", READ, replace(READ, action="s3:PutObject")),
+    "decrypt for the proof past S3": (
+        "serving-proof",
+        DECRYPT,
+        replace(DECRYPT, context={**THROUGH_S3, "kms:ViaService": "ssm.us-east-1.amazonaws.com"}),
+    ),
     "delete the model that it proves": ("serving-proof", SEE, replace(SEE, action="sagemaker:DeleteModel")),
     "look at another stack": ("serving-proof", STACK, replace(STACK, resource=arn("cloudformation", "stack/shoal-mnist-dev-data/1"))),
 }

@@ -25,6 +25,7 @@ CPU = {"instance_type": "ml.m5.xlarge"}
 IMAGE = {"build_image": "pytorch-smddp", "framework_version": "2.3.0"}
 WATCHED = {"alert_emails": ["ml@example.com", "ops@example.com"], "monthly_budget_usd": 5000, "log_retention_days": 365}
 NIGHTLY = {"name": "nightly", "expression": "cron(0 3 ? * MON-FRI *)", "time_zone": "Europe/Berlin", "parameters": {"MinAccuracy": 0.99}}
+MONTHLY = {"name": "monthly", "expression": "cron(0 0 1 * ? *)", "window_minutes": 60}
 SCALING = {"min": 2, "max": 6, "invocations_per_instance": 600}
 ALL: dict[str, Any] = {
     "network": {"nat": True, "interface_endpoints": ["sagemaker.api", "sts", "logs", "kms"]},
@@ -33,7 +34,7 @@ ALL: dict[str, Any] = {
     "training": IMAGE | {"instance_count": 2, "spot": True, "max_wait_s": 7200},
     "permissions_boundary": "team-boundary",
     "observability": WATCHED,
-    "schedules": [NIGHTLY],
+    "schedules": [NIGHTLY, MONTHLY],
     "serving": {"autoscaling": SCALING, "data_capture": {"percent": 10}},
 }
 
@@ -95,7 +96,7 @@ CASES: dict[str, dict[str, Any]] = {
     "retention": {"observability": {"log_retention_days": 7}},
     "on-manifest": {"data": {"on_manifest": {"parameters": {"InstanceCount": 2}}}},
     "schedule": {"schedules": [{"name": "often", "expression": "rate(12 hours)"}]},
-    "schedules": {"schedules": [NIGHTLY, {"name": "monthly", "expression": "cron(0 0 1 * ? *)", "window_minutes": 60, "paused": True}]},
+    "schedules": {"schedules": [NIGHTLY, MONTHLY | {"paused": True}]},
     # what serves a release; `environment` pins one
     "serving": {"serving": {}},
     "serving-linear": {"serving": {"traffic": {"type": "linear", "percent": 25}, "instance_type": "ml.c5.large", "instance_count": 4}},

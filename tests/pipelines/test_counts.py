@@ -14,8 +14,8 @@ from tests.counting import calls_of
 from tests.pipelines.inputs import environment, infrastructure
 from tests.pipelines.test_own_pipeline import TINY, module
 
-CALLS_OF_A_DEFINITION = 2520 * 5 // 4
-"""Once the tables are read. It takes about a millisecond."""
+CALLS_OF_A_DEFINITION = 1390 * 5 // 4
+"""Once the tables are read. It takes half a millisecond."""
 
 
 def test_building_a_definition_makes_about_as_many_calls_as_it_did() -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from config.errors import ConfigError
+from config.loader import load_environment
 from config.schedules import Schedule
 from config.settings import Environment
+from pipelines.check import check
 from pipelines.schedules import notices, outdated, problems
 
+ROOT = Path(__file__).resolve().parents[2]
 DEFINITION = {
     "Parameters": [
         {"Name": "Epochs", "Type": "Integer"},
@@ -43,6 +48,14 @@ def test_a_parameter_that_executions_would_refuse_is_one_problem(parameters: dic
     assert said in problem.message
 
 
+@pytest.mark.parametrize("epochs", [0, -5, "0"])
+def test_a_parameter_that_the_training_script_would_refuse_is_a_problem_of_the_file(epochs: int | str) -> None:
+    schedule = Schedule.model_validate({"name": "nightly", "expression": "cron(0 3 * * ? *)", "parameters": {"Epochs": epochs}})
+    dev = load_environment("dev", ROOT).model_copy(update={"schedules": (schedule,)})
+    with pytest.raises(ConfigError, match=r"schedules\[0\]\.parameters\.Epochs.* is not a number above 0"):
+        check(dev, ROOT)
+
+
 def test_parameters_of_a_pipeline_of_one_s_own_mean_what_they_mean_there() -> None:
     own = environment(parameters={"InstanceCount": 500}).model_copy(update={"pipeline": "mine:build"})
     assert list(problems(own, {"Parameters": [{"Name": "InstanceCount", "Type": "Integer"}]})) == []
@@ -58,12 +71,18 @@ def test_parameters_that_fit_are_none() -> None:
     [
         ({"paused": True}, "is paused"),
         ({"expression": "rate(1 day)"}, "starts its first execution as soon as it is deployed"),
-        ({"expression": "cron(0 3 1 * ? *)"}, "is too rare for an alarm that waits for its signs, 168 h at most; a start that fails rings"),
+        ({"expression": "cron(0 3 1 * ? 2027-2099)"}, "names its years, or is rarer than every 400 days, so no alarm waits for its signs"),
+        ({"expression": "cron(0 3 29 FEB ? *)"}, "names its years, or is rarer than every 400 days, so no alarm waits for its signs"),
     ],
 )
 def test_what_nobody_may_expect_is_said(changes: dict[str, Any], said: str) -> None:
     (notice,) = notices(environment(**changes))
     assert said in notice
+
+
+@pytest.mark.parametrize("expression", ["cron(0 3 ? * MON *)", "cron(0 3 L * ? *)", "cron(0 3 ? JAN,JUL FRI#1 *)", "cron(0 3 1 JAN ? *)"])
+def test_nothing_is_said_of_a_rare_schedule_for_which_an_alarm_waits(expression: str) -> None:
+    assert list(notices(environment(expression=expression))) == []
 
 
 @pytest.mark.parametrize(("expression", "said"), [("cron(0 3 * * ? 2027)", 0), ("cron(0 3 * * ? 2025)", 1), ("rate(1 day)", 0)])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from aws_cdk.assertions import Template
 
 from config.delivery import Delivery
@@ -69,6 +70,15 @@ def test_a_role_is_for_one_repository_in_one_environment(template: Template, act
             "token.actions.githubusercontent.com:sub": f"repo:{REPOSITORY}:environment:{workflow_environment}",
         }
     }
+
+
+@pytest.mark.parametrize(("file", "actor"), [("deploy-environment", "deliver"), ("drift", "look"), ("promote", "promote")])
+def test_a_session_may_last_as_long_as_the_job_that_takes_it(template: Template, file: str, actor: str) -> None:
+    (job,) = yaml.safe_load((ROOT / f".github/workflows/{file}.yml").read_text(encoding="utf-8"))["jobs"].values()
+    given = [step["with"] for step in job["steps"] if "role-to-assume" in step.get("with", {})]
+    (asked,) = [int(each.get("role-duration-seconds", 3600)) for each in given if not each.get("role-chaining")]
+    longest = role(template, f"shoal-mnist-dev-us-east-1-{actor}")[1]["MaxSessionDuration"]
+    assert job["timeout-minutes"] * 60 <= asked <= longest
 
 
 def test_who_deploys_may_assume_the_bootstrap_roles_and_nothing_else(template: Template) -> None:

@@ -23,6 +23,8 @@ SCHEDULES = (
     Schedule(name="nightly", expression="cron(0 3 * * ? *)", time_zone="Europe/Berlin", parameters={"Epochs": 3}, window_minutes=15),
     Schedule(name="often", expression="rate(6 hours)", paused=True),
     Schedule(name="monthly", expression="cron(0 3 1 * ? *)"),
+    Schedule(name="yearly", expression="cron(0 3 1 JAN ? *)", paused=True),
+    Schedule(name="ending", expression="cron(0 3 * * ? 2026-2030)"),
 )
 
 
@@ -128,8 +130,39 @@ def test_an_alarm_tells_the_topic_and_a_paused_schedules_tells_nobody(watched: T
     assert [found[f"schedule-{name}-missed"]["ActionsEnabled"] for name in ("nightly", "often")] == [True, False]
 
 
-def test_a_schedule_too_rare_for_an_alarm_has_none(watched: Template) -> None:
-    assert "schedule-monthly-missed" not in alarms(watched)
+def test_of_a_schedule_that_is_rarer_than_an_alarm_looks_back_a_function_says_whether_it_is_overdue(watched: Template) -> None:
+    found = alarms(watched)["schedule-monthly-missed"]
+    assert (found["Namespace"], found["MetricName"], found["Statistic"]) == ("Shoal", "ScheduleOverdue", "Maximum")
+    assert found["Dimensions"] == [{"Name": "Pipeline", "Value": PREFIX}, {"Name": "Schedule", "Value": "monthly"}]
+    assert (found["Threshold"], found["ComparisonOperator"]) == (1, "GreaterThanOrEqualToThreshold")
+
+
+def test_such_an_alarm_rings_as_well_when_nothing_has_been_said_for_three_looks(watched: Template) -> None:
+    found = alarms(watched)["schedule-monthly-missed"]
+    assert (found["Period"], found["EvaluationPeriods"], found["TreatMissingData"]) == (3 * 3600, 1, "breaching")
+    assert [each["ScheduleExpression"] for each in properties(watched, "AWS::Events::Rule") if "overdue" in each["Description"]] == [
+        "rate(1 hour)"
+    ]
+    assert alarms(watched)["overdue-errors"]["MetricName"] == "Errors"
+
+
+def test_the_function_knows_the_rare_schedules_and_may_look_at_them_and_at_metrics_only(watched: Template) -> None:
+    (function,) = [each for each in properties(watched, "AWS::Lambda::Function") if each["FunctionName"] == f"{PREFIX}-overdue"]
+    assert json.loads(function["Environment"]["Variables"]["SILENT_HOURS"]) == {"monthly": 31 * 24 + 2, "yearly": 366 * 24 + 2}
+    found = statements(watched, f"{PREFIX}-us-east-1-overdue")
+    assert {key: entry["Action"] for key, entry in found.items() if key != "WriteOwnLog"} == {
+        "SeeSchedules": "scheduler:GetSchedule",
+        "SeeSigns": "cloudwatch:GetMetricData",
+        "Measure": "cloudwatch:PutMetricData",
+    }
+    assert found["SeeSchedules"]["Resource"] == [
+        f"arn:aws:scheduler:us-east-1:111122223333:schedule/{PREFIX}/{name}" for name in ("monthly", "yearly")
+    ]
+
+
+def test_a_paused_rare_schedule_tells_nobody_and_one_that_ends_has_no_alarm(watched: Template) -> None:
+    assert alarms(watched)["schedule-yearly-missed"]["ActionsEnabled"] is False
+    assert "schedule-ending-missed" not in alarms(watched)
 
 
 def test_a_call_that_was_given_up_rings_and_so_does_a_function_that_fails(watched: Template) -> None:
@@ -143,6 +176,11 @@ def test_the_function_measures_what_the_alarm_watches() -> None:
     source = (ROOT / "functions" / "start" / "start.py").read_text()
     assert 'Namespace="Shoal"' in source
     assert all(f'"{name}"' in source for name in ("ScheduledStarts", "SkippedOverlap", "Pipeline", "Schedule"))
+
+
+def test_without_a_rare_schedule_nothing_looks(told: EnvironmentStage) -> None:
+    functions = properties(Template.from_stack(told.monitoring), "AWS::Lambda::Function")
+    assert [each["FunctionName"] for each in functions] == [f"{PREFIX}-sweep"]
 
 
 def test_an_environment_without_schedules_has_nothing_of_them(pipeline: Template) -> None:

@@ -99,6 +99,13 @@ def test_nothing_is_served_without_a_release_or_without_the_section(tmp_path: Pa
     assert stage(tmp_path, **{left_out: None}).serving is None
 
 
+def test_what_the_other_stacks_export_stays_when_the_release_is_taken_back(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """CloudFormation would refuse to take away what a serving stack that is still there imports."""
+    pinned, reverted = (stage(tmp_path_factory.mktemp("exports"), release=release).synth().stacks for release in (RELEASE, None))
+    exported = {stack.stack_name: stack.template.get("Outputs", {}) for stack in pinned if not stack.stack_name.endswith("-serving")}
+    assert exported == {stack.stack_name: stack.template.get("Outputs", {}) for stack in reverted}
+
+
 def test_the_model_is_made_of_the_pinned_package(plain: Template) -> None:
     assert only(plain, "AWS::SageMaker::Model")["Containers"] == [{"ModelPackageName": RELEASE["model_package_arn"]}]
 
@@ -140,10 +147,12 @@ def _untagged(resource: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_proof_has_the_whole_release_and_comes_after_the_endpoint(plain: Template) -> None:
     (proof,) = resources(plain, "Custom::ServingProof").values()
-    pinned = {key: proof["Properties"][key] for key in ("EndpointName", "ModelPackageArn", "ModelDataSha256", "WeightsSha256")}
-    assert pinned == {
+    made_up = {"ServiceToken", "ServiceTimeout", "EndpointConfigName", "ModelName"}
+    assert {key: value for key, value in proof["Properties"].items() if key not in made_up} == {
         "EndpointName": ENDPOINT,
         "ModelPackageArn": RELEASE["model_package_arn"],
+        "ImageDigest": RELEASE["image_digest"],
+        "ModelDataUrl": RELEASE["model_data_url"],
         "ModelDataSha256": RELEASE["model_data_sha256"],
         "WeightsSha256": RELEASE["weights_sha256"],
     }
@@ -304,10 +313,16 @@ def test_the_role_pulls_the_one_image_and_looks_at_the_three_alarms(plain: Templ
 
 def test_the_proof_may_ask_this_endpoint_and_look_at_what_is_tagged_as_this_environments(plain: Template) -> None:
     allowed = statements(plain, f"{PREFIX}serving-proof")
-    assert allowed.keys() == {"WriteOwnLog", "AskEndpoint", "SeeWhatIsServed", "SeeWhetherItRollsBack"}
+    assert allowed.keys() == {"WriteOwnLog", "AskEndpoint", "SeeWhatIsServed", "SeeWhetherItRollsBack", "ReadArchive", "DecryptArchive"}
     assert allowed["AskEndpoint"]["Resource"] == f"arn:aws:sagemaker:us-east-1:111122223333:endpoint/{ENDPOINT}"
     tags = {"aws:ResourceTag/shoal:project": "mnist", "aws:ResourceTag/shoal:environment": "live"}
     assert allowed["SeeWhatIsServed"]["Condition"] == {"StringEquals": tags}
+
+
+@pytest.mark.parametrize("kind", ["plain", "elsewhere", "copied"])
+def test_the_proof_may_read_the_archive_that_the_container_may_read_and_nothing_else_of_s3(made: dict[str, Template], kind: str) -> None:
+    proof, container = statements(made[kind], f"{PREFIX}serving-proof"), allowed_to_serve(made[kind])
+    assert [proof[sid] for sid in ("ReadArchive", "DecryptArchive")] == [container[sid] for sid in ("ReadArchive", "DecryptArchive")]
 
 
 def test_what_is_served_says_which_release_it_is(plain: Template) -> None:

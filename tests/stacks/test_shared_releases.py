@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 
 from config.consumers import Consumer, consumers_of
 from config.loader import load_environment
-from config.names import Names
+from config.names import SERVING_PROOF, Names
 from emulator.server import Emulator, Options
 from stacks.constructs.shared_releases import bucket_statements
 from stacks.data_stack import DataStack
@@ -28,6 +28,7 @@ DEV, STAGING, PROD = (load_environment(name, ROOT) for name in ("dev", "staging"
 NAMES = Names(DEV)
 ARTIFACTS, DATA = NAMES.bucket("artifacts"), NAMES.bucket("data")
 ACTOR = Names(PROD).serving_role("0a1b2c")
+READERS = (ACTOR, SERVING_PROOF)
 ARCHIVE = "training/abcdefghijkl/pipelines-abcdefghijkl-Train-x/output/model.tar.gz"
 OTHERS = (
     "training/abcdefghijkl/pipelines-abcdefghijkl-Train-x/output/output.tar.gz",
@@ -91,7 +92,8 @@ def accounts(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, An
     found = Accounts(emulator.endpoint_url())
     deploy(found, data_template(folder / "cdk.out", cdk_context, consumers_of(DEV, ROOT)))
     for environment in (STAGING, PROD):
-        found.make_role(environment.account, Names(environment).role(ACTOR))
+        for actor in READERS:
+            found.make_role(environment.account, Names(environment).role(actor))
         found.make_role(environment.account, "admin")
     found.make_role("999900001111", "admin")
     register(found)
@@ -129,9 +131,10 @@ def refused(call: Callable[..., Any], **arguments: Any) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize("actor", READERS)
 @pytest.mark.parametrize("environment", [STAGING, PROD], ids=lambda each: each.name)
-def test_the_serving_role_reads_a_models_archive(accounts: Accounts, environment: Any) -> None:
-    s3 = accounts.role(environment.account, Names(environment).role(ACTOR), "s3")
+def test_the_serving_role_and_the_proof_read_a_models_archive(accounts: Accounts, environment: Any, actor: str) -> None:
+    s3 = accounts.role(environment.account, Names(environment).role(actor), "s3")
     assert s3.get_object(Bucket=ARTIFACTS, Key=ARCHIVE)["Body"].read() == b"model"
 
 
@@ -182,7 +185,8 @@ def test_an_account_that_takes_no_releases_sees_nothing(accounts: Accounts) -> N
 
 
 def test_an_environment_with_copies_shares_these_and_nothing_that_it_trained() -> None:
-    (shared,) = bucket_statements(Names(STAGING), (Consumer("prod", PROD.account, Names(PROD).serving_role_arn),))
+    (prod,) = consumers_of(DEV, ROOT)[:1]
+    (shared,) = bucket_statements(Names(STAGING), (prod,))
     assert shared.resources == [f"arn:aws:s3:::{Names(STAGING).bucket('artifacts')}/releases/*/model.tar.gz"]
 
 

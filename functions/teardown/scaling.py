@@ -1,0 +1,49 @@
+"""Names of endpoints go in; what Application Auto Scaling scales of them is deregistered, so that it neither changes nor keeps what goes.
+
+DeleteEndpoint does the same by itself for a caller who may, and asks for the permission (SageMaker developer guide, "Delete endpoints
+configured for auto scaling"). Here it is done first, and said: an endpoint that is being scaled is Updating, and cannot be deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+NAMESPACE = "sagemaker"
+_IDENTITY = ("ServiceNamespace", "ResourceId", "ScalableDimension")
+
+log = logging.getLogger()
+
+
+def stop_scaling(scaling: Any, endpoints: Collection[str], deregistered: list[str]) -> bool:
+    """Whether no variant of the endpoints is a scalable target any more; what was deregistered now is added, as scalable-target/ID.
+
+    `scaling` is a client of Application Auto Scaling. A refusal is logged and keeps nothing else from being deleted: endpoints cost
+    more than their targets.
+    """
+    try:
+        for target in _targets(scaling, endpoints):
+            _deregister(scaling, target, deregistered)
+    except ClientError:
+        log.exception("scalable targets of %s", sorted(endpoints))
+        return False
+    return True
+
+
+def _targets(scaling: Any, endpoints: Collection[str]) -> Iterator[Mapping[str, Any]]:
+    """Names come from metadata in lower case, too. All are listed: a target may outlive the variant that it is named after."""
+    ours = tuple(f"endpoint/{name}/variant/".lower() for name in endpoints)
+    for page in scaling.get_paginator("describe_scalable_targets").paginate(ServiceNamespace=NAMESPACE):
+        yield from (target for target in page["ScalableTargets"] if target["ResourceId"].lower().startswith(ours))
+
+
+def _deregister(scaling: Any, target: Mapping[str, Any], deregistered: list[str]) -> None:
+    """Its policies and scheduled actions go with it (API reference, DeregisterScalableTarget)."""
+    try:
+        scaling.deregister_scalable_target(**{key: target[key] for key in _IDENTITY})
+    except scaling.exceptions.ObjectNotFoundException:
+        return
+    deregistered.append(f"scalable-target/{target['ResourceId']}")

@@ -1,0 +1,140 @@
+"""The deleter's role with its own policy, enforced: it deregisters what scales an endpoint, and without either statement it may not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from config.loader import load_environment
+from config.names import Names
+from emulator.control.authorization.evaluator import Evaluator
+from emulator.control.authorization.question import Question
+from stacks.constructs.teardown_guard import SCALED
+from tests.emulator.control.account import allow, running, trust
+from tests.emulator.sagemaker.account import Account
+from tests.emulator.sagemaker.hosted import GOOD_MODEL, deploy, settled
+from tests.functions.invocation import Outcome, invoke
+from tests.identity.recorded import recorded
+from tests.identity.roles import ROOT, Roles
+from tests.identity.templates import Templates
+
+NAMES = Names(load_environment("dev", ROOT))
+ACCOUNT, REGION = NAMES.environment.account, NAMES.environment.region
+TARGETS = f"arn:aws:application-autoscaling:{REGION}:{ACCOUNT}:scalable-target/0ec4abcd"
+SCOPE = {"application-autoscaling:service-namespace": "sagemaker", "application-autoscaling:scalable-dimension": SCALED[0]}
+DEREGISTER = Question("application-autoscaling:DeregisterScalableTarget", TARGETS, {**SCOPE})
+SEE = Question("application-autoscaling:DescribeScalableTargets")
+
+
+@pytest.fixture(scope="module")
+def roles(evaluator: Evaluator, dev: Templates) -> Roles:
+    return Roles(evaluator, dev.identity_policies())
+
+
+@pytest.mark.parametrize("actor", ["teardown", "sweep"])
+@pytest.mark.parametrize(("sid", "question"), [("StopScaling", DEREGISTER), ("SeeScalableTargets", SEE)])
+def test_each_statement_allows_what_the_deleter_asks_and_nothing_else_does(roles: Roles, actor: str, sid: str, question: Question) -> None:
+    role = NAMES.role(actor)
+    assert roles.decide(role, question).allowed
+    assert not roles.decide(role, question, without=sid).allowed
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"application-autoscaling:service-namespace": "ecs"},
+        {"application-autoscaling:scalable-dimension": "sagemaker:inference-component:DesiredCopyCount"},
+    ],
+)
+def test_what_scales_anything_but_variants_stays_registered(roles: Roles, changed: dict[str, str]) -> None:
+    asked = Question(DEREGISTER.action, DEREGISTER.resource, {**SCOPE, **changed})
+    assert not roles.decide(NAMES.role("teardown"), asked).allowed
+
+
+@pytest.mark.parametrize("action", ["RegisterScalableTarget", "PutScalingPolicy"])
+def test_the_deleter_scales_nothing(roles: Roles, action: str) -> None:
+    asked = Question(f"application-autoscaling:{action}", TARGETS, {**SCOPE})
+    assert not roles.decide(NAMES.role("teardown"), asked).allowed
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """An emulator that applies policies, with the deleter's role as the stack makes it, and an endpoint of an execution that is scaled."""
+
+    account: Account
+    endpoint: str
+
+    def tear_down(self) -> Outcome:
+        """The function under a session of its role."""
+        arn = f"arn:aws:iam::{ACCOUNT}:role/{NAMES.role('teardown')}"
+        session = self.account.client("sts").assume_role(RoleArn=arn, RoleSessionName="deleter")["Credentials"]
+        environment = {
+            "PIPELINE_NAME": NAMES.pipeline,
+            "AWS_ACCESS_KEY_ID": session["AccessKeyId"],
+            "AWS_SECRET_ACCESS_KEY": session["SecretAccessKey"],
+            "AWS_SESSION_TOKEN": session["SessionToken"],
+        }
+        execution = f"{NAMES.pipeline_arn}/execution/{self.endpoint.rpartition('-')[2]}"
+        event = {"pipeline_execution_arn": execution}
+        return invoke("teardown", event, endpoint_url=self.account.endpoint, environment=environment)
+
+    def asked(self) -> set[str]:
+        """The actions for which the role was asked about."""
+        run = recorded(self.account.state_dir / "requests.jsonl", NAMES.role(""))
+        return {question.action for question in run.questions[NAMES.role("teardown")].values()}
+
+
+@pytest.fixture(scope="module")
+def scaled(tmp_path_factory: pytest.TempPathFactory, dev: Templates) -> Iterator[Scaled]:
+    with running(tmp_path_factory.mktemp("scaled"), None, "--enforce-iam") as found:
+        account = Account.at(found.endpoint, found.state_dir, ACCOUNT)
+        _let(account, "jobs", {"all": allow("*")})
+        account.client("iam").create_role(RoleName=NAMES.role("teardown"), AssumeRolePolicyDocument=trust({"AWS": ACCOUNT}))
+        _let(account, NAMES.role("teardown"), dev.identity_policies()[NAMES.role("teardown")])
+        yield Scaled(account, _endpoint(account))
+
+
+def _let(account: Account, role: str, policies: dict[str, Any]) -> None:
+    for name, document in policies.items():
+        account.client("iam").put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=json.dumps(document))
+
+
+def _endpoint(account: Account) -> str:
+    """With the tag that the definition puts on what an execution makes, and a target of somebody's."""
+    name, tags = f"{NAMES.pipeline}-abcdefghijkl", [{"Key": "shoal:pipeline", "Value": NAMES.pipeline}]
+    deploy(account, name, GOOD_MODEL)
+    for kind in ("model", "endpoint-config", "endpoint"):
+        account.sagemaker.add_tags(ResourceArn=f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:{kind}/{name}", Tags=tags)
+    settled(account, name)
+    scope = {"ServiceNamespace": "sagemaker", "ScalableDimension": SCALED[0]}
+    account.client("application-autoscaling").register_scalable_target(
+        **scope, ResourceId=f"endpoint/{name}/variant/AllTraffic", MinCapacity=1, MaxCapacity=2
+    )
+    return name
+
+
+def test_an_endpoint_that_is_scaled_is_not_deleted_for_who_may_not_deregister(scaled: Scaled, dev: Templates) -> None:
+    """And the deleter says so, instead of taking it for deleted."""
+    role = NAMES.role("teardown")
+    policies = dev.identity_policies()[role]
+    _let(scaled.account, role, {name: _without(document, "StopScaling") for name, document in policies.items()})
+    refused = scaled.tear_down()
+    _let(scaled.account, role, policies)
+    assert "application-autoscaling:DeregisterScalableTarget" in refused.error
+    assert scaled.account.sagemaker.describe_endpoint(EndpointName=scaled.endpoint)["EndpointStatus"] == "InService"
+
+
+def _without(document: dict[str, Any], sid: str) -> dict[str, Any]:
+    return {**document, "Statement": [each for each in document["Statement"] if each.get("Sid") != sid]}
+
+
+def test_with_its_own_policy_the_deleter_takes_down_the_target_and_everything_behind_it(scaled: Scaled) -> None:
+    done = scaled.tear_down()
+    assert not done.error, done.log
+    kinds = [entry.partition("/")[0] for entry in json.loads(done.result["deleted"])]
+    assert kinds == ["scalable-target", "endpoint", "endpoint-config", "model"]
+    assert {"application-autoscaling:DescribeScalableTargets", "application-autoscaling:DeregisterScalableTarget"} <= scaled.asked()
