@@ -12,7 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from lifecycle.errors import AWS_ERRORS, LifecycleError, refusal
+from cli import outcomes
+from lifecycle.errors import LifecycleError
 from lifecycle.execution import Execution
 from lifecycle.flow import Failure, Outcome
 from lifecycle.inventory import Resource
@@ -111,9 +112,7 @@ def status_of(outcome: Outcome) -> str:
 
 def message_of(failure: Failure) -> str:
     """What failed, for people."""
-    if isinstance(failure.error, KeyboardInterrupt):
-        return "interrupted"
-    return refusal(failure.error) if isinstance(failure.error, AWS_ERRORS) else str(failure.error)
+    return outcomes.message_of(failure.error) if isinstance(failure.error, Exception) else "interrupted"
 
 
 def print_result(console: Console, facts: dict[str, Any], output: Path) -> None:

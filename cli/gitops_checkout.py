@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,9 @@ class GitCheckout:
             made._write_environment(project, name)
         (made.root / ".shoal").mkdir()
         (made.root / ".shoal" / "local").symlink_to(emulator)
-        (made.root / ".shoal" / "jsii").symlink_to(project / ".shoal" / "jsii")
+        cache = project / ".shoal" / "jsii"
+        cache.mkdir(parents=True, exist_ok=True)  # the first synth of a checkout makes it, and this may be the first
+        (made.root / ".shoal" / "jsii").symlink_to(cache)
         for name in _SHARED:
             (made.root / name).symlink_to(project / name)
         (made.root / ".gitignore").write_text("".join(f"/{name}\n" for name in (".shoal", "cdk.out", *_SHARED)) + "__pycache__/\n")
@@ -89,6 +91,14 @@ class GitCheckout:
         """What a pull request's merge does: a merge commit on main, in the remote too. Returns its id."""
         self.git("fetch", "--quiet", "origin")
         self.git("merge", "--quiet", "--no-ff", "--message", f"Merge {branch}", f"origin/{branch}")
+        self.git("push", "--quiet", "origin", "main")
+        return self.head()
+
+    def change(self, file: str, edit: Callable[[bytes], bytes], message: str) -> str:
+        """A commit that changes one file, in the remote too. Returns its id."""
+        path = self.root / file
+        path.write_bytes(edit(path.read_bytes()))
+        self.git("commit", "--quiet", "--all", "--message", message)
         self.git("push", "--quiet", "origin", "main")
         return self.head()
 

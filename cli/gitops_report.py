@@ -48,12 +48,17 @@ class Facts:
     """What has been found out so far."""
 
     accounts: dict[str, str] = field(default_factory=dict)
+    enforces_iam: bool = False
+    """Whether the emulator applied the policies of roles, as it said itself."""
     commits: list[dict[str, str]] = field(default_factory=list)
+    promoted: list[dict[str, str]] = field(default_factory=list)
+    """Each release that an environment was given: environment, ARN of its version, hash of its weights."""
     served: list[dict[str, Any]] = field(default_factory=list)
     """Each time an endpoint was asked: environment, hash of the weights that answered, answer."""
     canary: Canary | None = None
-    broken: str | None = None
     rollback: Rollback | None = None
+    by_hand: dict[str, str] | None = None
+    """A version whose archive was changed by hand: its ARN, and with which words its promotion was refused."""
     without_drift: list[str] = field(default_factory=list)
     left_behind: list[str] | None = None
     """Of all accounts; None: it was not possible to look."""
@@ -100,16 +105,25 @@ def print_result(console: Console, summary: dict[str, Any], output: Path) -> Non
             f"rolled back     {rollback['failed_requests']} requests failed; {rollback['serving_weights'][:_SHOWN]} answers again: "
             f"{rollback['reason']}"
         )
+    if by_hand := summary["by_hand"]:
+        console.print(f"refused         {by_hand['refused']}")
     console.print(f"report          {output}/: {', '.join(sorted(path.name for path in output.iterdir()))}")
     console.print(last_line(summary))
 
 
 def last_line(summary: dict[str, Any]) -> str:
-    """What ran and what was left behind, of a summary."""
-    asked = len({each["weights_sha256"] for each in summary["served"]})
-    ran = f"{summary['status']}: {len(summary['commits'])} commits, {asked} releases served, {len(summary['accounts'])} accounts"
+    """What ran and what was left behind, of a summary; a release is counted once, by its weights."""
+    promoted = len({each["weights_sha256"] for each in summary["promoted"]})
+    served = [f"{_served_in(summary, name)} served in {name}" for name in ("staging", "prod")]
+    did = [f"{len(summary['commits'])} commits", f"{promoted} releases promoted", *served]
+    did += [f"{1 if summary['rollback'] else 0} rolled back", f"{1 if summary['by_hand'] else 0} changed by hand and refused"]
+    ran = f"{summary['status']}: {', '.join(did)}, {len(summary['accounts'])} accounts"
     left = [summary[place] for place in ("left_behind", "processes_left", "files_left")]
     if None in left:
         return f"{ran}; left behind: not known, nobody could look everywhere"
     found = [each for place in left for each in place]
     return f"{ran}; left behind in accounts, processes, ports and files: {', '.join(found) if found else 'nothing'}"
+
+
+def _served_in(summary: dict[str, Any], environment: str) -> int:
+    return len({each["weights_sha256"] for each in summary["served"] if each["environment"] == environment})

@@ -14,7 +14,6 @@ from lifecycle.errors import UsageError
 from lifecycle.flow import phase
 from lifecycle.image import Image
 from lifecycle.target import Target
-from lifecycle.teardown import is_bootstrapped
 from pipelines.launch import recipes
 
 
@@ -62,12 +61,7 @@ def refuse_built_image(environment: Environment) -> None:
 def _build(session: Session, wanted: Image) -> str:
     environment = session.environment.name
     with open_view() as view:
-        cdk = session.cdk(view)
-        if not is_bootstrapped(session.target):
-            with phase(f"bootstrap {session.target.description}", view):
-                cdk.bootstrap(session.target)
-        with phase(f"synth {environment}", view):
-            cdk.synth(environment)
+        cdk = session.prepared(view)
         with phase(f"deploy the image stack of {environment} to {session.target.description}", view):
             cdk.deploy(session.target, environment, stack="image")
         with phase(f"build images/{wanted.recipe}", view):

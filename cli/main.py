@@ -1,149 +1,93 @@
 """The entry of the `shoal` command: reads the arguments and the environment variables once, and turns every outcome into an exit code.
 
-0: it worked. 1: what was run failed. 2: wrong usage or configuration, nothing was changed. 130: interrupted, and cleaned up.
+0: it worked. 1: what was run failed. 2: wrong usage or configuration, nothing was changed. 3: there is
+nothing to promote. 130: interrupted, and cleaned up; a deployment says what goes on without it.
 """
 
 from __future__ import annotations
 
-import datetime
 import os
 import sys
 from pathlib import Path
 
 import click
-from rich.console import Console
 
-from cli import local, verbs
-from cli.dashboard import dashboard
-from cli.demo import Choice, run_demo
-from cli.demo_report import message_of, print_result, summary_of_file
-from cli.doctor import doctor
-from cli.drift import show_drift
-from cli.gitops_demo import run_gitops
-from cli.gitops_report import print_result as print_gitops_result
-from cli.image import image
+from cli.exit_codes import INTERRUPTED, OK
 from cli.interrupts import interrupted_once
-from cli.parameters import parse_parameters
-from cli.plan import show_plan
-from cli.promote import approve, promote, release
-from cli.schedule import schedule
-from cli.strategies import strategies
-from cli.sweep import sweep
-from cli.view import open_view
-from cli.workspace import Workspace
-from config.errors import ConfigError
-from config.loader import environment_file, environment_names, load_environment
-from lifecycle.errors import AWS_ERRORS, LifecycleError, UsageError, refusal
-from pipelines.check import check as check_environment
-from pipelines.launch.patching import warnings_of
-from pipelines.schedules import outdated
+from cli.lazy import Deferred, LazyGroup
 
-OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 _CHECKOUT = Path(__file__).resolve().parent.parent
+# Each with the first sentence of its own help, so that this group's help imports none of them; a test compares the two.
+_COMMANDS = (
+    Deferred(
+        "approve",
+        "cli.promote:approve",
+        "Approve a version of ENV's registry, as yourself: PACKAGE (an ARN, or a version's number), by default the newest.",
+    ),
+    Deferred("check", "cli.check:check", "Validate every environment file."),
+    Deferred("dashboard", "cli.dashboard:dashboard", "Draw what the CloudWatch dashboard of ENV shows."),
+    Deferred("data", "cli.verbs:data", "The dataset of an environment."),
+    Deferred(
+        "demo",
+        "cli.demo_command:demo",
+        "Run the whole of it on this machine: deploy ENV (dev), train on MNIST, evaluate, register, serve, and tear down.",
+    ),
+    Deferred("deploy", "cli.deployment:deploy", "Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI."),
+    Deferred("destroy", "cli.deployment:destroy", "Stop what runs in ENV, remove what executions left, and delete the stacks."),
+    Deferred("diff", "cli.deployment:diff", "Compare ENV as the checkout describes it with what is deployed; exit code 1 if they differ."),
+    Deferred("doctor", "cli.doctor:doctor", "Ask AWS what decides whether ENV can be deployed and can train."),
+    Deferred(
+        "drift",
+        "cli.drift:show_drift",
+        "Compare what is live in ENV with what the checkout says: pipeline, roles, schedules, rules, release and endpoint.",
+    ),
+    Deferred("image", "cli.image:image", "The container image that an environment builds for itself (training.build_image)."),
+    Deferred("invoke", "cli.verbs:invoke_endpoint", "Send test digit N to a running endpoint and print its answer as JSON."),
+    Deferred("local", "cli.local:local", "AWS on this machine: the emulator."),
+    Deferred("logs", "cli.verbs:logs", "Print what STEP of EXECUTION (an ARN, an id, or `latest`) has logged."),
+    Deferred(
+        "plan",
+        "cli.plan:show_plan",
+        "Show what ENV would consist of and what it would cost, at rest and per hour of training, before anything is created.",
+    ),
+    Deferred(
+        "promote",
+        "cli.promote:promote",
+        "Pin a model that passed in one environment in the file of the next, in a commit on a branch of its own.",
+    ),
+    Deferred("release", "cli.promote:release", "The models that environments pin."),
+    Deferred("run", "cli.verbs:run", "Start an execution of ENV's pipeline."),
+    Deferred("schedule", "cli.schedule:schedule", "When the pipeline of an environment starts by itself."),
+    Deferred(
+        "status", "cli.verbs:status", "Show the executions of ENV's pipeline, or the steps of EXECUTION (an ARN, an id, or `latest`)."
+    ),
+    Deferred("stop", "cli.verbs:stop", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."),
+    Deferred(
+        "strategies", "cli.strategies:strategies", "List the overlays in environments/strategies/ as they look when laid over ENV (dev)."
+    ),
+    Deferred(
+        "sweep",
+        "cli.sweep:sweep",
+        "Delete endpoints, configurations and models that executions of ENV left for longer than `endpoint.ttl_minutes`.",
+    ),
+    Deferred("synth", "cli.verbs:synth", "Write the CloudFormation templates of ENV, or of every environment, to cdk.out."),
+)
 
 
 @click.group(
+    cls=LazyGroup,
+    commands=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 it worked, 1 what was run failed, 2 wrong usage or configuration, 130 interrupted (and cleaned up).",
+    epilog="Exit codes: 0 it worked, 1 what was run failed, 2 wrong usage or configuration, 3 nothing to promote, "
+    "130 interrupted (and cleaned up).",
 )
 @click.option("--root", type=click.Path(path_type=Path, exists=True, file_okay=False), default=_CHECKOUT, help="The checkout to work in.")
 @click.pass_context
 def shoal(context: click.Context, root: Path) -> None:
     """Distributed training on SageMaker as code: deploy, run, watch and tear down, on AWS or on this machine."""
+    from cli.workspace import Workspace  # imports boto3, which help can do without
+
     context.obj = Workspace(root.resolve(), dict(os.environ))
-
-
-@shoal.command()
-@click.argument("environment", metavar="[ENV]", default="dev")
-@click.option("--strategy", metavar="NAME", help="Another way to distribute the training; `shoal strategies` lists them.")
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False), help="Where the report goes (demo-out).")
-@click.option("--parameter", "-p", "parameters", multiple=True, metavar="KEY=VALUE", help="A pipeline parameter; may be repeated.")
-@click.option("--enforce-iam", is_flag=True, help="Refuse what the policies of a caller's role do not allow, as AWS does.")
-@click.option("--gitops", is_flag=True, help="Three releases from commit to prod in three accounts: canary, rollback, revert.")
-@click.pass_obj
-def demo(
-    workspace: Workspace,
-    environment: str,
-    strategy: str | None,
-    output: Path | None,
-    parameters: tuple[str, ...],
-    enforce_iam: bool,
-    gitops: bool,
-) -> None:
-    """Run the whole of it on this machine: deploy ENV (dev), train on MNIST, evaluate, register, serve, and tear down."""
-    if gitops:
-        _demo_gitops(workspace, output, environment, strategy, parameters, enforce_iam=enforce_iam)
-        return
-    folder = (output or workspace.root / "demo-out").resolve()
-    choice = Choice(environment, strategy, parse_parameters(parameters), enforce_iam)
-    with open_view() as view, interrupted_once() as shield:
-        outcome = run_demo(workspace, choice, folder, view, shield)
-    print_result(Console(soft_wrap=True), summary_of_file(folder), folder)
-    for failure in outcome.failures:
-        click.echo(f"shoal demo: {failure.phase}: {message_of(failure)}", err=True)
-    if outcome.failures:
-        click.echo(f"all logs: {folder / 'logs'}", err=True)
-        raise click.exceptions.Exit(INTERRUPTED if outcome.interrupted else FAILED)
-
-
-def _demo_gitops(
-    workspace: Workspace, output: Path | None, environment: str, strategy: str | None, parameters: tuple[str, ...], *, enforce_iam: bool
-) -> None:
-    if environment != "dev" or strategy or parameters:
-        raise click.UsageError("--gitops goes from dev to staging to prod; it takes no ENV, --strategy or --parameter")
-    folder = (output or workspace.root / "demo-out" / "gitops").resolve()
-    with open_view() as view, interrupted_once() as shield:
-        outcome = run_gitops(workspace, folder, view, shield, enforce_iam=enforce_iam)
-    for failure in outcome.failures:
-        click.echo(f"shoal demo: {failure.phase}: {message_of(failure)}", err=True)
-    print_gitops_result(Console(soft_wrap=True), summary_of_file(folder), folder)
-    if outcome.failures:
-        raise click.exceptions.Exit(INTERRUPTED if outcome.interrupted else FAILED)
-
-
-@shoal.command()
-@click.pass_obj
-def check(workspace: Workspace) -> None:
-    """Validate every environment file."""
-    names = environment_names(workspace.root)
-    if not names:
-        raise UsageError(f"there are no environment files in {workspace.root / 'environments'}")
-    failed = [name for name in names if not _is_valid(workspace, name)]
-    if failed:
-        raise click.exceptions.Exit(USAGE)
-
-
-def _is_valid(workspace: Workspace, name: str) -> bool:
-    try:
-        environment = load_environment(name, workspace.root)
-        notices = check_environment(environment, root=workspace.root)
-    except ConfigError as error:
-        click.echo(str(error), err=True)
-        return False
-    training = environment.training
-    click.echo(f"{environment_file(name)}: ok ({training.strategy} on {training.instance_count} x {training.instance_type})")
-    for notice in notices:
-        click.echo(f"{environment_file(name)}: notice: {notice}")
-    today = datetime.datetime.now(tz=datetime.UTC).date()
-    for warning in (*warnings_of(training, today, workspace.root), *outdated(environment, today)):
-        click.echo(f"{environment_file(name)}: warning: {warning}")
-    return True
-
-
-for command in (local.local, verbs.synth, verbs.deploy, verbs.diff, verbs.data, verbs.run, verbs.status, verbs.stop, verbs.logs):
-    shoal.add_command(command)
-shoal.add_command(verbs.invoke_endpoint)
-shoal.add_command(verbs.destroy)
-shoal.add_command(image)
-shoal.add_command(strategies)
-shoal.add_command(show_plan)
-shoal.add_command(dashboard)
-shoal.add_command(doctor)
-shoal.add_command(show_drift)
-shoal.add_command(sweep)
-for command in (approve, promote, release):
-    shoal.add_command(command)
-shoal.add_command(schedule)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -157,15 +101,14 @@ def main(arguments: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("shoal: interrupted", err=True)
         return INTERRUPTED
-    except (ConfigError, UsageError) as error:
-        click.echo(f"shoal: {error}", err=True)
-        return USAGE
-    except LifecycleError as error:
-        click.echo(f"shoal: {error}", err=True)
-        return FAILED
-    except AWS_ERRORS as error:
-        click.echo(f"shoal: {refusal(error)}", err=True)
-        return FAILED
+    except Exception as error:
+        from cli.outcomes import exit_code_of, message_of  # imports botocore
+
+        code = exit_code_of(error)
+        if code is None:
+            raise
+        click.echo(f"shoal: {message_of(error)}", err=True)
+        return code
 
 
 if __name__ == "__main__":

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from config.hyperparameters import parameter_name
 from config.settings import Environment
 from lifecycle import execution
 from lifecycle.errors import ParameterError
 from pipelines.check import placeholder_infrastructure
 from pipelines.own_pipeline import definition_of
-from pipelines.script_options import options_of
+from pipelines.script_options import parameters_of
 
 _LIMITS = {"MinAccuracy": (0.0, 1.0), "InstanceCount": (1.0, float("inf"))}
 """Of parameters that Shoal's pipeline has; a definition can declare a type, and no limits."""
@@ -41,10 +40,9 @@ def check_values(environment: Environment, given: Mapping[str, str], root: Path)
     if environment.pipeline is not None:  # the user's, whose parameters mean what they mean there
         return
     _check_limits(given)
-    options = options_of(environment.training.source_dir, environment.training.entry_point, root)
-    for hyperparameter in environment.training.hyperparameters:
-        name, option = parameter_name(hyperparameter), options.get(hyperparameter)
-        if option and name in given and (mistake := option.mistake_in(given[name])):
+    training = environment.training
+    for name, option in parameters_of(training, training.entry_point, root).items():
+        if name in given and (mistake := option.mistake_in(given[name])):
             raise ParameterError(f"parameter {name!r}: {given[name]!r} {mistake}")
 
 

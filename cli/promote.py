@@ -12,12 +12,12 @@ from cli.workspace import Session, Workspace
 from config.loader import environment_file, environment_names, load_environment
 from config.names import Names
 from config.release import Release
-from config.release_text import with_release
+from config.release_text import release_in, with_release
 from config.settings import Environment
 from lifecycle import registry
-from lifecycle.errors import DisagreementError, NotFoundError, PromotionError, WrongAccountError
+from lifecycle.errors import DisagreementError, NotFoundError, NothingToPromoteError, PromotionError, WrongAccountError
 from lifecycle.promotion import Verification
-from lifecycle.registry import APPROVED, Package
+from lifecycle.registry import APPROVED, REJECTED, Package
 from lifecycle.release_copy import ReleaseCopy
 from lifecycle.release_status import Places, compare
 from lifecycle.repository import Repository
@@ -38,6 +38,9 @@ def approve(workspace: Workspace, environment: str, package: str | None, comment
     session = workspace.open(environment, local)
     arn = _arn(session, package) if package else _newest(session)
     before = registry.describe(session.target, arn)
+    if before.approval == REJECTED and not package:
+        message = f"the newest version, {before.version}, was rejected by {before.changed_by}; nothing was approved"
+        raise PromotionError(f"{message}; to approve it all the same, name it: `shoal approve {session.arguments} {before.version}`")
     if before.approval == APPROVED:
         click.echo(f"approved already: {arn}, by {before.changed_by}")
         return
@@ -49,7 +52,7 @@ def approve(workspace: Workspace, environment: str, package: str | None, comment
 @click.option("--from", "source", required=True, metavar="ENV", help="The environment that has the model: its registry, or its release.")
 @click.option("--to", "destination", required=True, metavar="ENV", help="The environment that gets it.")
 @click.option("--package", metavar="PACKAGE", help="An ARN, or a version's number; by default the newest version that is approved.")
-@click.option("--copy", is_flag=True, help="Copy the model to the environment's own bucket and registry, and pin that.")
+@click.option("--copy", is_flag=True, help="Copy the model, and an image of your own, to the environment's account, and pin that.")
 @click.option("--to-profile", metavar="PROFILE", help="With --copy: the AWS profile that writes there; without, the credentials in use.")
 @click.option("--pr", "as_pull_request", is_flag=True, help="Print the text of the pull request, its title first, and nothing else.")
 @click.option("--push", "remote", metavar="REMOTE", help="Push the branch to REMOTE.")
@@ -66,7 +69,10 @@ def promote(
     remote: str | None,
     local: bool,
 ) -> None:
-    """Pin a model that passed in one environment in the file of the next, in a commit on a branch of its own."""
+    """Pin a model that passed in one environment in the file of the next, in a commit on a branch of its own.
+
+    Exit code 3 where nothing is approved that could be promoted.
+    """
     step = Step.of(workspace, source, destination)
     step.repository.require_clean()
     session = workspace.open(step.holder.name, local)
@@ -147,7 +153,7 @@ class Step:
             return registry.describe(session.target, _arn(session, asked))
         pinned = self.source.release
         if pinned is None:
-            raise PromotionError(f"{self.source.name} pins no release that could be promoted; promote to {self.source.name} first")
+            raise NothingToPromoteError(f"{self.source.name} pins no release that could be promoted; promote to {self.source.name} first")
         if asked is not None and _arn(session, asked) != pinned.model_package_arn:
             message = f"{self.source.name} pins {pinned.model_package_arn}, not {_arn(session, asked)}; no environment may be skipped"
             raise PromotionError(f"{message}: promote that to {self.source.name} first")
@@ -168,14 +174,18 @@ class Step:
         return f"promote/{self.destination.name}/{pinned.model_package_arn.partition('model-package/')[2].replace('/', '-')}"
 
     def commit(self, pinned: Release, message: str) -> str:
-        """The commit that pins the release, made now or by an earlier call. Raises PromotionError when its branch is something else's."""
+        """The commit that pins the release, made now or by an earlier call. Raises PromotionError when its branch is something else's.
+
+        One that was merged is made anew: the file pins something else now, so it was reverted, and git would merge the old one no more.
+        Of one that was not, only what it pins has to be the same: the rest of the file may have changed since, which git merges.
+        """
         file, branch = environment_file(self.destination.name), self.branch(pinned)
         written = with_release((self.root / file).read_bytes().decode(), pinned, file)
         existing = self.repository.commit_of(branch)
-        if existing is None:
+        if existing is None or self.repository.has_merged(branch):
             return self.repository.commit(branch, file, written, message)
-        if self.repository.text(existing, file) != written:
-            raise PromotionError(f"branch {branch} is there with another content; delete it (git branch -D {branch}), or merge it")
+        if release_in(self.repository.text(existing, file)) != release_in(written):
+            raise PromotionError(f"branch {branch} is there and pins something else; delete it (git branch -D {branch}), or merge it")
         return existing
 
 
@@ -250,6 +260,10 @@ def places_of(workspace: Workspace, environment: Environment, local: bool) -> Pl
     return Places(
         registry=lambda: _reader(workspace, holder, environment, local),
         serving=lambda: workspace.open(environment.name, local).target,
+        pipeline_arn=Names(holder).pipeline_arn,
+        environment=environment.name,
+        serving_stack=Names(environment).stack("serving"),
+        serves=environment.serves,
     )
 
 

@@ -10,20 +10,16 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.demo import planned
-from cli.image import image_of
 from cli.parameters import check_values, parse_parameters
 from cli.view import open_view
 from cli.workspace import Session, Workspace
-from config.loader import load_environment, places
-from config.serving import timeout_s
+from config.loader import load_environment
 from lifecycle import dataset, invoke, serving
 from lifecycle.errors import NotFoundError, UsageError
 from lifecycle.execution import Execution
 from lifecycle.flow import phase
 from lifecycle.follow import Follower
 from lifecycle.logs import LogTail, location_of
-from lifecycle.network_check import require_fit
-from lifecycle.teardown import is_bootstrapped, refuse_if_protected
 
 _environment = click.argument("environment", metavar="ENV")
 _local = click.option("--local", is_flag=True, help="Use the emulator on this machine, whatever the environment's `target` says.")
@@ -40,65 +36,6 @@ def synth(workspace: Workspace, environment: str | None) -> None:
     with open_view() as view, phase("synth", view):
         workspace.cdk(assembly, folder, folder / "tmp", view).synth(environment)
     click.echo(f"written: {assembly}")
-
-
-@click.command()
-@_environment
-@_local
-@click.pass_obj
-def deploy(workspace: Workspace, environment: str, local: bool) -> None:
-    """Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI."""
-    session = workspace.open(environment, local)
-    if wanted := image_of(session):
-        wanted.require(session.arguments)
-    if notice := require_fit(session.target, session.environment, places(environment, workspace.root)):
-        click.echo(notice, err=True)
-    with open_view() as view:
-        cdk = session.cdk(view)
-        if not is_bootstrapped(session.target):
-            with phase(f"bootstrap {session.target.description}", view):
-                cdk.bootstrap(session.target)
-        with phase(f"synth {environment}", view):
-            cdk.synth(environment)
-        with phase(f"deploy {environment} to {session.target.description}", view):
-            cdk.deploy(session.target, environment, patience_s=_rollout_s(session))
-    click.echo(f"deployed: pipeline {session.names.pipeline}")
-    _tell_what_serves(session)
-
-
-def _rollout_s(session: Session) -> float:
-    """How much longer a deployment may take that moves traffic to a release, and back again."""
-    settings = session.environment.serving
-    return 2.0 * timeout_s(settings) if settings and session.environment.release else 0.0
-
-
-def _tell_what_serves(session: Session) -> None:
-    """The endpoint, or that one is left of a release that is pinned no more: the CLI deletes no stack that has left the checkout."""
-    served = serving.live(session.target, session.names.serving_endpoint)
-    if served is None:
-        return
-    click.echo(f"serving: {served}")
-    if not (session.environment.serving and session.environment.release):
-        stack = session.names.stack("serving")
-        click.echo(
-            f"{session.environment.name} pins nothing, and this goes on and costs money until the stack {stack} is deleted", err=True
-        )
-
-
-@click.command()
-@_environment
-@_local
-@click.pass_obj
-def diff(workspace: Workspace, environment: str, local: bool) -> None:
-    """Compare ENV as the checkout describes it with what is deployed; exit code 1 if they differ."""
-    session = workspace.open(environment, local)
-    with open_view() as view:
-        cdk = session.cdk(view)
-        with phase(f"synth {environment}", view):
-            cdk.synth(environment)
-        with phase(f"diff {environment} with {session.target.description}", view):
-            cdk.diff(session.target, environment)
-    click.echo("no differences")
 
 
 @click.group()
@@ -148,7 +85,7 @@ def status(workspace: Workspace, environment: str, execution: str | None, local:
         _print_execution(console, session.pipeline.look(session.pipeline.find(execution)))
         return
     if served := serving.live(session.target, session.names.serving_endpoint):
-        console.print(f"serving: {served}")
+        console.print(f"serving: {served}" + (f"; why a deployment of it failed: {served.failure}" if served.failure else ""))
     session.pipeline.definition()
     summaries = session.pipeline.executions()
     if not summaries:
@@ -210,26 +147,6 @@ def invoke_endpoint(workspace: Workspace, environment: str, local: bool, number:
     session = workspace.open(environment, local)
     name = endpoint or invoke.find_endpoint(session.target, f"{session.names.pipeline}-", session.names.serving_endpoint)
     click.echo(json.dumps(asdict(invoke.ask(session.target, name, digit)), indent=2))
-
-
-@click.command()
-@_environment
-@_local
-@click.pass_obj
-def destroy(workspace: Workspace, environment: str, local: bool) -> None:
-    """Stop what runs in ENV, remove what executions left, and delete the stacks. Refused where `protect: true`."""
-    session = workspace.open(environment, local)
-    refuse_if_protected(session.environment)
-    with open_view() as view:
-        cdk, teardown = session.cdk(view), session.teardown(view)
-        with phase(f"synth {environment}", view):
-            cdk.synth(environment)
-        with phase(f"destroy {environment} in {session.target.description}", view):
-            destroyed = teardown.destroy(cdk)
-    for line in destroyed.kept:
-        click.echo(f"kept on purpose: {line}")
-    destroyed.raise_if_left()
-    click.echo(f"destroyed: nothing named {session.names.prefix} is left")
 
 
 def _follow(session: Session, arn: str, parameters: dict[str, str]) -> None:

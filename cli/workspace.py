@@ -15,8 +15,11 @@ from lifecycle.cdk import Cdk
 from lifecycle.errors import WrongAccountError
 from lifecycle.events import Detail, Report
 from lifecycle.execution import Pipeline
+from lifecycle.flow import phase
+from lifecycle.serving_removal import ServingRemoval
+from lifecycle.stacks import Stacks
 from lifecycle.target import Target
-from lifecycle.teardown import Teardown
+from lifecycle.teardown import Teardown, is_bootstrapped
 
 LOCAL_POLL_S = 0.5
 AWS_POLL_S = 10.0
@@ -93,6 +96,16 @@ class Session:
         folder = self._folder
         return self.workspace.cdk(self.assembly, folder, folder / "tmp", report)
 
+    def prepared(self, report: Report) -> Cdk:
+        """The same in an account that is bootstrapped, with the environment synthesised."""
+        cdk = self.cdk(report)
+        if not is_bootstrapped(self.target):
+            with phase(f"bootstrap {self.target.description}", report):
+                cdk.bootstrap(self.target)
+        with phase(f"synth {self.environment.name}", report):
+            cdk.synth(self.environment.name)
+        return cdk
+
     @property
     def assembly(self) -> Path:
         """Where this environment's templates are, once they were synthesised."""
@@ -104,3 +117,9 @@ class Session:
 
     def teardown(self, report: Report) -> Teardown:
         return Teardown(self.target, self.names, report, self.poll_s)
+
+    def stacks(self, report: Report) -> Stacks:
+        return Stacks(self.target, self.names, report, self.poll_s)
+
+    def serving_removal(self, report: Report) -> ServingRemoval:
+        return ServingRemoval(self.target, self.names, report, self.poll_s)

@@ -87,7 +87,7 @@ class Cdk:
             "PATH": os.pathsep.join([str(node().parent), self.inherited.get("PATH", os.defpath)]),
             "CDK_DISABLE_CLI_TELEMETRY": "true",
             "CDK_DISABLE_VERSION_CHECK": "true",
-            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONDONTWRITEBYTECODE": "",  # what an app imports of the CDK for the first time would be compiled each time
             "TMPDIR": str(self.scratch),
         }
         self.scratch.mkdir(parents=True, exist_ok=True)

@@ -25,11 +25,30 @@ _ARNS = {
     "AWS::SQS::Queue": "arn:aws:sqs:{region}:{account}:{id}",
 }
 """`Fn::GetAtt X.Arn` by type; `id` is the last part of the physical id (a queue's is its URL). Source: CloudFormation's return values."""
+_NO_STACK = "ValidationError"
+"""CloudFormation's word for a stack that does not exist."""
 _SAME_AS_REF = frozenset({"GroupId", "ModelName", "EndpointConfigName", "EndpointName", "VpcId", "SubnetId"})
 
 
 class UnknownValueError(LifecycleError):
     """A part of a template that cannot be compared, because what it becomes is not known."""
+
+
+def describe_stack(target: Target, name: str) -> dict[str, Any] | None:
+    """As CloudFormation tells it; None where there is no such stack, or none any more."""
+    try:
+        (found,) = target.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
+    except ClientError as error:
+        if error_code(error) == _NO_STACK:
+            return None
+        raise
+    return None if found["StackStatus"] == "DELETE_COMPLETE" else dict(found)
+
+
+def status_of_stack(target: Target, name: str) -> str | None:
+    """StackStatus as CloudFormation says it; None where there is no such stack, or nothing of it yet."""
+    found = describe_stack(target, name)
+    return str(found["StackStatus"]) if found and found["StackStatus"] != "REVIEW_IN_PROGRESS" else None
 
 
 @dataclass(frozen=True)
@@ -50,7 +69,7 @@ class DeployedStack:
         try:
             found = [each for page in pages for each in page["StackResourceSummaries"]]
         except ClientError as error:
-            if error_code(error) == "ValidationError":  # CloudFormation's word for a stack that does not exist
+            if error_code(error) == _NO_STACK:
                 raise NotFoundError(f"there is no stack {self.name} in {self.target.description}") from error
             raise
         return {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found if each.get("PhysicalResourceId")}

@@ -17,7 +17,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from config.names import Names
-from lifecycle.deployed_stack import DeployedStack, UnknownValueError
+from lifecycle.deployed_stack import DeployedStack, UnknownValueError, status_of_stack
 from lifecycle.errors import AWS_ERRORS, NotFoundError, error_code, refusal
 from lifecycle.policies import canonical, of_role
 from lifecycle.target import Target
@@ -91,20 +91,10 @@ def _lines(value: Any) -> list[str]:
 
 def require_deployed(names: Names, target: Target, stacks: Sequence[str]) -> None:
     """Raises NotFoundError with the stacks that are not there."""
-    if missing := [stack for stack in stacks if not _is_deployed(target, stack)]:
+    if missing := [stack for stack in stacks if not status_of_stack(target, stack)]:
         environment = names.environment.name
         what = f"{environment} is not deployed in {target.description}: there is no stack {', '.join(missing)}"
         raise NotFoundError(f"{what}; run `shoal deploy {environment}`")
-
-
-def _is_deployed(target: Target, stack: str) -> bool:
-    try:
-        (found,) = target.client("cloudformation").describe_stacks(StackName=stack)["Stacks"]
-    except ClientError as error:
-        if error_code(error) == "ValidationError":  # CloudFormation's word for a stack that does not exist
-            return False
-        raise
-    return str(found["StackStatus"]) != "DELETE_COMPLETE"
 
 
 def _pipelines(stack: DeployedStack) -> Iterator[Item]:

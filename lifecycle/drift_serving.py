@@ -10,7 +10,8 @@ from typing import Any
 from config.release import Release
 from lifecycle.assembly import Json
 from lifecycle.deployed_stack import DeployedStack
-from lifecycle.drift import Item, Looked, item, unless_gone
+from lifecycle.drift import Item, Looked, differences, item, unless_gone
+from lifecycle.serving import image_digests, told_of
 
 _VARIANT = ("VariantName", "InstanceType", "InitialInstanceCount", "InitialVariantWeight", "ServerlessConfig", "RoutingConfig")
 _CAPTURE = ("EnableCapture", "InitialSamplingPercentage", "DestinationS3Uri", "KmsKeyId")
@@ -22,12 +23,12 @@ def compare(stack: DeployedStack, release: Release | None, ask: Ask | None) -> I
     """Every endpoint of the stack; `ask` is None where no endpoint is to be invoked."""
     for logical_id, properties in stack.of_type("AWS::SageMaker::Endpoint").items():
         name = str(properties.get("EndpointName") or stack.physical_ids.get(logical_id, logical_id)).rpartition("/")[2]
-        yield item("endpoint", name, partial(_endpoint, stack, logical_id, name))
+        yield item("endpoint", name, partial(_endpoint, stack, logical_id, name, release))
         if ask and release and release.weights_sha256:
             yield item("weights", name, partial(_weights, ask, name, release.weights_sha256))
 
 
-def _endpoint(stack: DeployedStack, logical_id: str, name: str) -> Looked:
+def _endpoint(stack: DeployedStack, logical_id: str, name: str, release: Release | None) -> Looked:
     said = stack.of_type("AWS::SageMaker::Endpoint")[logical_id]
     git = {"status": "InService", "config": _folded(stack.value(said["EndpointConfigName"])), **_said_config(stack)}
     client = stack.target.client("sagemaker")
@@ -39,7 +40,9 @@ def _endpoint(stack: DeployedStack, logical_id: str, name: str) -> Looked:
         "config": _folded(found["EndpointConfigName"]),
         **_live_config(client, found["EndpointConfigName"], git),
     }
-    return Looked(git, live, str(found.get("FailureReason", "")))
+    if release and (running := image_digests(found)):
+        git, live = git | {"image_digests": [release.image_digest]}, live | {"image_digests": list(running)}
+    return Looked(git, live, told_of(str(found.get("FailureReason", "")), as_pinned=not differences(git, live)))
 
 
 def _said_config(stack: DeployedStack) -> Json:

@@ -8,6 +8,7 @@
     │   ├── ParameterError         a parameter that the pipeline does not declare, or a value of another type
     │   ├── NotFoundError          no such pipeline, execution, step, endpoint
     │   ├── PromotionError         this release may not be promoted, or not so
+    │   │   └── NothingToPromoteError  nobody has approved anything yet
     │   └── ProtectedError         the environment is protected against what was asked
     ├── CommandError               a child process ended with an exit code, or at its deadline
     ├── AnswerError                a program that was asked something answered with an error
@@ -63,6 +64,10 @@ class PromotionError(UsageError):
     """This release may not be promoted, or not so; no branch and no commit was made."""
 
 
+class NothingToPromoteError(PromotionError):
+    """Nothing is approved, or pinned, that could go further; whoever asks by the clock need not mind."""
+
+
 class ProtectedError(UsageError):
     """The environment is protected against what was asked."""
 
@@ -73,7 +78,7 @@ class CommandError(LifecycleError):
     def __init__(self, what: str, exit_code: int | None, tail: Sequence[str], log: Path) -> None:
         ending = "did not end in time and was stopped" if exit_code is None else f"failed with exit code {exit_code}"
         super().__init__(_with_log(f"{what} {ending}", tail, str(log)))
-        self.exit_code = exit_code
+        self.exit_code, self.log = exit_code, log
 
 
 class AnswerError(LifecycleError):

@@ -205,6 +205,13 @@ def _mappings(target: Target, owner: Owner) -> Iterator[str]:
             yield mapping["UUID"]
 
 
+def _scalable_targets(target: Target, owner: Owner) -> Iterator[str]:
+    """Ids are endpoint/NAME/variant/NAME."""
+    found = _pages(target, "application-autoscaling", "describe_scalable_targets", "ScalableTargets", ServiceNamespace="sagemaker")
+    ids = (str(item["ResourceId"]) for item in found)
+    return (id_ for id_ in ids if id_.startswith("endpoint/") and owner.owns(id_.split("/")[1]))
+
+
 def _repositories(target: Target, owner: Owner) -> Iterator[str]:
     names = (item["repositoryName"] for item in _pages(target, "ecr", "describe_repositories", "repositories"))
     return (name for name in names if owner.owns(name))
@@ -249,9 +256,10 @@ LISTERS: dict[str, Lister] = {
     "model": _narrowed("list_models", "Models", "ModelName"),
     "endpoint config": _narrowed("list_endpoint_configs", "EndpointConfigs", "EndpointConfigName"),
     "endpoint": _narrowed("list_endpoints", "Endpoints", "EndpointName"),
+    "scalable target": _scalable_targets,
     "running training job": _running("Training"),
     "running processing job": _running("Processing"),
 }
 """One lister per kind of thing that the stacks or an execution make."""
-MADE_BY_EXECUTIONS = ("model", "endpoint config", "endpoint", "log group")
+MADE_BY_EXECUTIONS = ("model", "endpoint config", "endpoint", "scalable target", "log group")
 """Kinds that executions make and that can be deleted; jobs and model packages are told by the steps."""

@@ -1,7 +1,7 @@
 """What a version of the registry really consists of, looked at before it is promoted: a `Package` in, a `Release` out.
 
 Nothing is taken on trust that can be looked at: the archive's bytes are read and hashed, the image is asked for by its digest, the
-definition is the one that the execution ran, and the commit is the one whose files are those that trained.
+definition is the one that the execution ran, and the commit is the one whose files are those that trained and those that will serve.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from botocore.exceptions import ClientError
 
 from config.names import Names
 from config.release import Release
-from lifecycle.errors import PromotionError, error_code
+from lifecycle.errors import AnswerError, PromotionError, error_code
+from lifecycle.evaluation import Evaluation
+from lifecycle.model_data import written_again
 from lifecycle.registry import APPROVED, Package
 from lifecycle.repository import Repository, hash_as
+from lifecycle.served_code import Committed, elsewhere
 from lifecycle.target import Target
 
 _BLOCK_BYTES = 1024 * 1024
@@ -48,7 +51,7 @@ class Verification:
         commit = pinned.code_commit if pinned else self._commit()
         digest = self._image_digest(pinned)
         report = self._report()
-        sha256, version_id = self._model_data(report, pinned)
+        sha256, version_id = self._model_data(report, commit, pinned)
         weights = self._weights(report, pinned)
         package = self.package
         approved = (pinned.approved_by, pinned.approved_at) if pinned and pinned.copied_from else _approval(package)
@@ -63,7 +66,7 @@ class Verification:
             weights_sha256=weights,
             definition_sha256=definition,
             code_commit=commit,
-            metrics=pinned.metrics if pinned else _metrics(report),
+            metrics=pinned.metrics if pinned else dict(report.metrics),
             approved_by=approved[0],
             approved_at=approved[1],
             copied_from=pinned.copied_from if pinned else None,
@@ -117,11 +120,21 @@ class Verification:
             self._download(archive, None, file)
             trained = _each(file, lambda member: member.read())
         for commit in self.repository.commits_of(folder, _COMMITS):
-            known = {path: sha for path, sha in self.repository.files(commit, folder).items() if _is_archived(path)}
+            known = self._committed(commit).files
             if known.keys() == trained.keys() and all(hash_as(known[path], content) == known[path] for path, content in trained.items()):
                 return commit
         what = f"hash mismatch: no commit up to the one checked out has the files in {folder} that trained it ({archive})"
         raise self._refusal(what, "commit the code, deploy it and train again")
+
+    def _committed(self, commit: str) -> Committed:
+        """The files of source_dir that go into the code archive, as of a commit."""
+        folder = self.names.environment.training.source_dir.rstrip("/")
+        try:
+            files = self.repository.files(commit, folder)
+        except AnswerError as error:
+            what = f"its code cannot be compared: the commit {commit}, which is pinned, is not in this repository ({error})"
+            raise self._refusal(what, "fetch the whole history") from error
+        return Committed(folder, commit, {path: sha for path, sha in files.items() if _is_archived(path)})
 
     def _image_digest(self, pinned: Release | None) -> str:
         """The digest of the serving image, which its repository must still have."""
@@ -144,23 +157,27 @@ class Verification:
         except ecr.exceptions.RepositoryNotFoundException:
             return []
 
-    def _report(self) -> dict[str, Any]:
+    def _report(self) -> Evaluation:
         """What the evaluation wrote."""
         url = self.package.statistics_url
         if url is None:
             raise self._refusal("it has no report of an evaluation (ModelMetrics)", "register it with one")
         with tempfile.TemporaryFile() as file:
             self._download(url, None, file)
-            report: dict[str, Any] = json.load(file)
-        return report
+            try:
+                return Evaluation.of(file.read())
+            except ValueError as error:
+                raise self._refusal(f"its evaluation {url} {error}", "mend what wrote it, and train again") from error
 
-    def _model_data(self, report: dict[str, Any], pinned: Release | None) -> tuple[str, str]:
-        """Hash and S3 version of the archive, which must be the one that was registered, evaluated and pinned."""
+    def _model_data(self, report: Evaluation, commit: str, pinned: Release | None) -> tuple[str, str]:
+        """Hash and S3 version of the archive, which must be the one that was registered, evaluated and pinned, with the commit's code."""
         with tempfile.TemporaryFile() as file:
             etag, version_id = self._download(self.package.model_data_url, pinned.model_data_version_id if pinned else None, file)
             found = _sha256(file)
             file.seek(0)
             self._require_evaluated(file, report)
+            file.seek(0)
+            self._require_code(file, commit)
         if version_id is None:
             what = f"{self.package.model_data_url} has no versions, so its bytes cannot be pinned"
             raise self._refusal(what, "turn on the versions of its bucket, and train again")
@@ -171,24 +188,35 @@ class Verification:
         if pinned and found != pinned.model_data_sha256:
             what = f"hash mismatch: the sha256 of {self.package.model_data_url} is {found}, pinned is {pinned.model_data_sha256}"
             raise self._refusal(what, "find out who wrote it; promote another version")
+        if changed := written_again(self.target, self.package.model_data_url, version_id):
+            raise self._refusal(changed, "find out who wrote it; promote another version")
         return found, version_id
 
-    def _weights(self, report: dict[str, Any], pinned: Release | None) -> str | None:
+    def _weights(self, report: Evaluation, pinned: Release | None) -> str | None:
         """Hash of the weights that were evaluated; a release that pinned none may be followed by one that does."""
-        measured = _measured_weights(report)
+        measured = report.weights_sha256
         if pinned and pinned.weights_sha256 not in {None, measured}:
             what = f"hash mismatch: the evaluation now says that the weights are {measured}, pinned is {pinned.weights_sha256}"
             raise self._refusal(what, "find out who wrote its report; promote another version")
         return measured
 
-    def _require_evaluated(self, archive: IO[bytes], report: dict[str, Any]) -> None:
+    def _require_evaluated(self, archive: IO[bytes], report: Evaluation) -> None:
         """The evaluation notes the hash of the weights that it measured, a file of the archive; a report of your own need not."""
-        measured = _measured_weights(report)
+        measured = report.weights_sha256
         if measured is None:
             return
         if measured not in _each(archive, _sha256).values():
             what = f"hash mismatch: no file of {self.package.model_data_url} has the sha256 {measured} of the weights that were evaluated"
             raise self._refusal(what, "find out who wrote it; promote another version")
+
+    def _require_code(self, archive: IO[bytes], commit: str) -> None:
+        """What serves must be in the commit, as what trains must: both run with the project's rights, and only git was reviewed."""
+        if variable := elsewhere(self.package.environment):
+            what = f"its container takes its code from elsewhere than code/ of the archive: {variable}"
+            raise self._refusal(what, "register it as Shoal's pipeline does")
+        if how := self._committed(commit).difference(archive):
+            what = f"hash mismatch in {self.package.model_data_url}: {how}"
+            raise self._refusal(what, "find out who wrote it; promote a version whose train.py copied it from the commit")
 
     def _said(self, what: str) -> str:
         """What the pipeline told the registry when it registered the version."""
@@ -229,17 +257,6 @@ def _approval(package: Package) -> tuple[str, str]:
     return package.changed_by, f"{package.changed_at:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _measured_weights(report: dict[str, Any]) -> str | None:
-    measured = report.get("model", {}).get("weights_sha256")
-    return None if measured is None else str(measured)
-
-
-def _metrics(report: dict[str, Any]) -> dict[str, int | float]:
-    """Every number of the report's metrics."""
-    values = {name: metric.get("value") for name, metric in report.get("metrics", {}).items() if isinstance(metric, dict)}
-    return {name: value for name, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)}
-
-
 def _is_archived(path: str) -> bool:
     """Whether the code archive takes a file: what is hidden or compiled stays out (stacks/constructs/code_archive.py)."""
     parts = path.split("/")
@@ -247,12 +264,15 @@ def _is_archived(path: str) -> bool:
 
 
 def _each(archive: IO[bytes], read: Callable[[IO[bytes]], Found]) -> dict[str, Found]:
-    """Name of every file in a .tar.gz -> what `read` makes of it; nothing when it cannot be unpacked."""
+    """Name of every file in a .tar.gz -> what `read` makes of it; nothing when it cannot be unpacked.
+
+    Also of those behind an end or a damaged header, as in `served_code`: the last file of a name is the one that stays.
+    """
     try:
-        with tarfile.open(fileobj=archive, mode="r:gz") as tar:
+        with tarfile.open(fileobj=archive, mode="r:gz", ignore_zeros=True) as tar:
             opened = ((member.name.removeprefix("./"), tar.extractfile(member)) for member in tar)
             return {name: read(file) for name, file in opened if file is not None}
-    except (tarfile.TarError, EOFError, OSError, zlib.error):
+    except (tarfile.TarError, EOFError, OSError, KeyError, zlib.error):  # KeyError: a link to what is not there
         return {}
 
 

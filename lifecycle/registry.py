@@ -9,10 +9,10 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from lifecycle.errors import NotFoundError, PromotionError, error_code
+from lifecycle.errors import NotFoundError, NothingToPromoteError, error_code
 from lifecycle.target import Target
 
-APPROVED = "Approved"
+APPROVED, REJECTED = "Approved", "Rejected"
 UNNAMED = "somebody whom the registry does not name"
 _NO_SUCH = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
 
@@ -37,6 +37,8 @@ class Package:
     """Of the S3 object when it was registered, where the registry noted it."""
     statistics_url: str | None = None
     """The evaluation's report in S3."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The container's variables."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """What the pipeline said of it: execution_id, code_uri, training_job_name; and who copied it: copied_from and hashes."""
 
@@ -66,16 +68,16 @@ def versions(target: Target, group: str) -> list[tuple[str, str]]:
 
 
 def newest_approved(target: Target, group: str, arguments: str) -> Package:
-    """The approved version with the highest number. Raises NotFoundError; `arguments` name the environment on a command line."""
+    """The approved version with the highest number. Raises NothingToPromoteError; `arguments` name the environment on a command line."""
     known = versions(target, group)
     for arn, approval in known:
         if approval == APPROVED:
             return describe(target, arn)
     if not known:
-        raise NotFoundError(f"the registry has no version of {group} in {target.description}; train one: `shoal run {arguments}`")
+        raise NothingToPromoteError(f"the registry has no version of {group} in {target.description}; train one: `shoal run {arguments}`")
     arn, approval = known[0]
     message = f"no version of {group} is approved; the newest, {version_of(arn)}, is {approval}"
-    raise PromotionError(f"{message}; whoever may judge it runs `shoal approve {arguments} {version_of(arn)}`")
+    raise NothingToPromoteError(f"{message}; whoever may judge it runs `shoal approve {arguments} {version_of(arn)}`")
 
 
 def approve(target: Target, arn: str, comment: str | None) -> Package:
@@ -109,6 +111,7 @@ def _package(found: Mapping[str, Any]) -> Package:
         image_digest=digest or container.get("ImageDigest"),
         model_data_etag=container.get("ModelDataETag"),
         statistics_url=found.get("ModelMetrics", {}).get("ModelQuality", {}).get("Statistics", {}).get("S3Uri"),
+        environment=container.get("Environment", {}),
         metadata=found.get("CustomerMetadataProperties", {}),
         changed_by=changed_by.get("IamIdentity", {}).get("Arn") or changed_by.get("UserProfileName") or UNNAMED,
         changed_at=changed_at.astimezone(UTC),

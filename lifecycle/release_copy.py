@@ -1,4 +1,5 @@
-"""A verified release goes in; the same comes out, made of an archive, a report and a registry entry of the environment that serves it.
+"""A verified release goes in; the same comes out, made of an archive, a report, an image and a registry entry of the
+environment that serves it.
 
 Each part is made only where it is not there already, and the entry comes after what it names: a call that failed is simply repeated, and
 a call that is repeated makes nothing. Reading is done with the source's credentials, writing with the target's; neither needs the other's.
@@ -18,13 +19,14 @@ from config.names import Names
 from config.release import COPIES, Release
 from lifecycle import registry
 from lifecycle.errors import AWS_ERRORS, CopyError, LifecycleError, NotFoundError, PromotionError, error_code, refusal
-from lifecycle.registry import APPROVED, Package
+from lifecycle.image_copy import ImageCopy
+from lifecycle.registry import APPROVED, REJECTED, Package
 from lifecycle.target import Target
 
 _BLOCK_BYTES = 1024 * 1024
 _DESCRIPTION_CHARACTERS = 1024
 _VALUE_CHARACTERS = 256
-_ABSENT = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFoundException", "ValidationException", "RepositoryNotFoundException"})
+_ABSENT = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFoundException", "ValidationException"})
 _OF_AN_ARCHIVE = frozenset({"ModelDataUrl", "ModelDataSource", "ModelDataETag"})
 _NOTED = frozenset({"ModelDataSource", "ModelDataETag", "ImageDigest"})
 """What the registry may note by itself of a container."""
@@ -91,7 +93,7 @@ class ReleaseCopy:
             ) from error
 
     def _make(self, release: Release, package: Package, key_arn: str, made: list[str]) -> Release:
-        image = self._image(release)
+        image = self._image(release, made)
         origin = release.origin
         folder = f"{COPIES}/{origin.split(':')[4]}/{origin.partition('model-package/')[2]}/{release.model_data_sha256}"
         archive = self._object(
@@ -114,21 +116,14 @@ class ReleaseCopy:
         }
         return Release(**release.model_dump() | changes)
 
-    def _image(self, release: Release) -> str:
-        """The image to register: AWS's as it is; one of the source's account must be in the target's ECR, by name and digest."""
+    def _image(self, release: Release, made: list[str]) -> str:
+        """The image to register: AWS's as it is; one of the source's account as it is in the target's ECR then, by name and digest."""
         host, _, path = release.image_uri.partition("/")
         account, _, rest = host.partition(".")
         if account != self.source.account or account == self.target.account:
             return release.image_uri
         repository = path.partition(":")[0]
-        wanted = {"repositoryName": repository, "imageIds": [{"imageDigest": release.image_digest}]}
-        found = _unless_absent(lambda: self.target.client("ecr").batch_get_image(registryId=self.target.account, **wanted))
-        if not found or not found["images"]:
-            message = f"its image {release.image_uri}@{release.image_digest} is not in the ECR of {self.target.account}"
-            advice = (
-                "replicate the repository there (ECR does so by digest, under the same name), or push that digest to it; nothing was copied"
-            )
-            raise PromotionError(f"{message}, and Shoal copies no images; {advice}")
+        ImageCopy(self.source, self.target, repository, self.say, made).make(release.image_digest)
         return f"{self.target.account}.{rest}/{repository}"
 
     def _object(self, read: Callable[[], _Hashed], key: str, expected: str, key_arn: str, made: list[str]) -> Stored:
@@ -175,7 +170,7 @@ class ReleaseCopy:
             entry = self._register(release, package, archive, report, specification)
             made.append(entry.arn)
             self.say(f"registered: {entry.arn}")
-        if entry.approval == "Rejected":
+        if entry.approval == REJECTED:
             raise PromotionError(f"its copy {entry.arn} was rejected in {self._environment}; whoever may judge it approves it there")
         if entry.approval != APPROVED:
             said = f"Copy of {release.origin}, approved there by {release.approved_by} at {release.approved_at}"

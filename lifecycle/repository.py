@@ -31,7 +31,7 @@ class Repository:
     def require_clean(self) -> None:
         """Raises PromotionError when there is no repository, no commit, or a file that differs from the last commit."""
         try:
-            changed = [line[3:] for line in self._git("status", "--porcelain").splitlines()]
+            changed = [line[3:] for line in self._git("status", "--porcelain", "--untracked-files=all").splitlines()]
             self.head()
         except AnswerError as error:
             raise PromotionError(f"{self.root} is no git repository with a commit, so nothing can be promoted in it ({error})") from error
@@ -47,6 +47,10 @@ class Repository:
     def commit_of(self, branch: str) -> str | None:
         """Id of the commit that a local branch points at, or None when there is no such branch."""
         return self._git("for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}").strip() or None
+
+    def has_merged(self, branch: str) -> bool:
+        """Whether the commit checked out has all of a local branch's commits."""
+        return bool(self._git("for-each-ref", "--merged=HEAD", f"refs/heads/{branch}").strip())
 
     def commits_of(self, folder: str, limit: int) -> list[str]:
         """Ids of the newest commits up to the one checked out that changed something in `folder`, newest first."""
@@ -64,11 +68,12 @@ class Repository:
         return self._git("show", f"{commit}:{self._prefix()}{file}")
 
     def commit(self, branch: str, file: str, content: str, message: str) -> str:
-        """Makes `branch` from the commit checked out, with one commit in which `file` has `content`; returns the commit's id."""
+        """Points `branch`, new or moved, at one commit on the one checked out, in which `file` has `content`; returns the commit's id."""
+        before = self.commit_of(branch)
         with tempfile.TemporaryDirectory(prefix="shoal-promote-") as folder:
             tree = Path(folder, "tree")
             try:
-                self._git("worktree", "add", "--quiet", "-b", branch, str(tree), "HEAD")
+                self._git("worktree", "add", "--quiet", "-B", branch, str(tree), "HEAD")
                 path = tree / self._prefix() / file
                 path.write_bytes(content.encode())
                 self._git("add", "--", str(path), cwd=tree)
@@ -76,7 +81,8 @@ class Repository:
                 commit = self._git("rev-parse", "HEAD", cwd=tree).strip()
             except BaseException:
                 self._git("worktree", "remove", "--force", str(tree), may_fail=True)
-                self._git("branch", "--quiet", "-D", branch, may_fail=True)
+                back = ("--force", branch, before) if before else ("-D", branch)
+                self._git("branch", "--quiet", *back, may_fail=True)
                 raise
             self._git("worktree", "remove", "--force", str(tree))
         return commit

@@ -41,7 +41,7 @@ class Live:
     paused_in_file: bool | None
     """None: the environment file has no such schedule."""
     rings: bool | None
-    """Whether its alarm tells anybody; None: it has none, because it is too rare."""
+    """Whether its alarm tells anybody; None: it has none, because its years are named, or it is too rare."""
 
     @property
     def differs(self) -> bool:
@@ -76,7 +76,7 @@ class Schedules:
         return self._live(self._get(name))
 
     def _listen(self, name: str, on: bool) -> None:
-        """Where there is an alarm: none waits for the signs of a rare schedule."""
+        """Where there is an alarm: none waits for the signs of a schedule that names its years."""
         cloudwatch = self._target.client("cloudwatch")
         change = cloudwatch.enable_alarm_actions if on else cloudwatch.disable_alarm_actions
         if self._rings(name) is not None:

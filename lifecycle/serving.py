@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +25,26 @@ class Live:
     instances: int | None
     """As many as there are now; None where there are none to count, as with serverless inference."""
     failure: str = ""
-    """Why the last deployment failed; an endpoint may be in service, with what it had before."""
+    """Why a deployment failed; an endpoint may be in service, with what it had before."""
+    image_digests: tuple[str, ...] = ()
+    """Of the images that run, sorted; none where SageMaker does not tell them."""
 
     def __str__(self) -> str:
         serves = ", ".join(self.packages) or "models of no package"
         count = "" if self.instances is None else f" on {self.instances} instances"
-        return f"{self.name} is {self.status} and serves {serves}{count}" + (f"; last failure: {self.failure}" if self.failure else "")
+        return f"{self.name} is {self.status} and serves {serves}{count}"
+
+
+def told_of(failure: str, *, as_pinned: bool) -> str:
+    """What to say of an endpoint's FailureReason beside what the endpoint serves; nothing where there is none.
+
+    After a rollback it is told on and on (in the emulator; what AWS does is not documented), also when git serves the old release again.
+    """
+    if not failure:
+        return ""
+    if as_pinned:
+        return f"as pinned; SageMaker still tells why an earlier deployment failed: {failure}"
+    return f"a deployment failed: {failure}"
 
 
 def live(target: Target, endpoint: str) -> Live | None:
@@ -49,7 +64,19 @@ def live(target: Target, endpoint: str) -> Live | None:
         tuple(sorted(_packages(client, found["EndpointConfigName"]))),
         sum(counts) if counts else None,
         found.get("FailureReason", ""),
+        image_digests(found),
     )
+
+
+def image_digests(endpoint: Mapping[str, Any]) -> tuple[str, ...]:
+    """Digests of the images that run behind an endpoint as DescribeEndpoint describes it, each once, sorted.
+
+    SageMaker resolves a tag when it deploys; `ResolvedImage` is then `registry/repository@digest` (API reference, DeployedImage), also of
+    serverless variants. What is not resolved to a digest is left out.
+    """
+    images = [image for variant in endpoint.get("ProductionVariants", ()) for image in variant.get("DeployedImages", ())]
+    resolved = {str(image.get("ResolvedImage", "")).partition("@")[2] for image in images}
+    return tuple(sorted(resolved - {""}))
 
 
 def _packages(client: Any, config: str) -> set[str]:

@@ -16,7 +16,8 @@ from botocore.exceptions import ClientError
 from config.names import Names
 from lifecycle import inventory
 from lifecycle.cdk import TOOLKIT_STACK
-from lifecycle.errors import error_code
+from lifecycle.deployed_stack import describe_stack
+from lifecycle.errors import LeftBehindError, error_code
 from lifecycle.events import Note, Report
 from lifecycle.target import Target
 
@@ -24,6 +25,8 @@ ORDER = ("monitoring", "serving", "pipeline", "file-system", "image", "network",
 """Users before what they use; a part that is not named here uses others and is used by none."""
 _STAYS = {"Retain", "RetainExceptOnCreate", "Snapshot"}
 _DELETE_TIMEOUT_S = 3600.0
+_SETTLE_TIMEOUT_S = 2 * 14_400.0
+"""A release there and back. Source: API reference, BlueGreenUpdatePolicy: MaximumExecutionTimeoutInSeconds is at most 14,400."""
 _INTERFACES_TIMEOUT_S = 1200.0
 """Interfaces of jobs and endpoints go some minutes after them (read: SageMaker developer guide)."""
 
@@ -42,9 +45,34 @@ class Stacks:
         owner = inventory.Owner.of(self.names, others=inventory.neighbours(self.target, self.names))
         return sorted((stack.name for stack in inventory.of_environment(self.target, owner, ["stack"])), key=self._rank)
 
+    def busy(self) -> dict[str, str]:
+        """Status by name of those that something is being done to."""
+        found = {name: self.describe(name) for name in self.left()}
+        return {name: str(stack["StackStatus"]) for name, stack in found.items() if stack and _is_busy(stack)}
+
+    def settle(self) -> None:
+        """Waits for what is being done to any of them, by a deployment that was interrupted or is somebody else's.
+
+        CloudFormation neither updates nor deletes a stack in the middle of something. Raises LeftBehindError at a deadline.
+        """
+        for name in self.busy():
+            self.settled(name)
+
+    def settled(self, name: str) -> dict[str, Any] | None:
+        """The stack as CloudFormation tells it once nothing is being done to it; None when it is gone. Raises LeftBehindError."""
+        deadline, told = time.monotonic() + _SETTLE_TIMEOUT_S, False
+        while (stack := self.describe(name)) and _is_busy(stack):
+            if time.monotonic() > deadline:
+                raise LeftBehindError(f"stack {name} is still {stack['StackStatus']} after {_SETTLE_TIMEOUT_S:.0f} s; run it again")
+            if not told:
+                self.report(Note(f"waiting for stack {name}, which is {stack['StackStatus']}"))
+                told = True
+            time.sleep(self.poll_s)
+        return stack
+
     def kept_on_purpose(self) -> list[str]:
         """What their templates keep, and what only looks like a part of the environment; ask before they are deleted."""
-        kept = [line for stack in self.left() for line in self._kept_of(stack)]
+        kept = [line for stack in self.left() for line in self.kept_of(stack)]
         vpc = self.names.environment.network.existing
         if vpc is not None:
             kept.append(f"vpc {vpc.vpc_id}, with its subnets: it was there before")
@@ -70,7 +98,7 @@ class Stacks:
         """Deletes what `cdk destroy` did not: stacks that the checkout does not describe, and those that failed before."""
         for name in self.left():
             self.report(Note(f"deleting stack {name}"))
-            reason = self._delete(name)
+            reason = self.delete(name)
             if reason:
                 self.report(Note(f"stack {name} could not be deleted: {reason}"))
 
@@ -78,7 +106,8 @@ class Stacks:
         part = name.removeprefix(self.names.stack(""))
         return ORDER.index(part) if part in ORDER else -1
 
-    def _kept_of(self, stack: str) -> Iterator[str]:
+    def kept_of(self, stack: str) -> Iterator[str]:
+        """What one stack's template keeps, a line each; ask before it is deleted."""
         cloudformation = self.target.client("cloudformation")
         try:
             declared = _resources(cloudformation.get_template(StackName=stack)["TemplateBody"])
@@ -117,7 +146,7 @@ class Stacks:
                 found.setdefault(resource["ResourceType"], []).append(resource["PhysicalResourceId"])
         return found
 
-    def _delete(self, name: str) -> str | None:
+    def delete(self, name: str) -> str | None:
         """Why it is still there; None when it is gone."""
         cloudformation = self.target.client("cloudformation")
         try:
@@ -125,7 +154,7 @@ class Stacks:
         except ClientError as error:  # termination protection; exports that others use
             return str(error.response["Error"].get("Message"))
         deadline = time.monotonic() + _DELETE_TIMEOUT_S
-        while stack := self._stack(name):
+        while stack := self.describe(name):
             if not stack["StackStatus"].endswith("IN_PROGRESS"):
                 return str(stack.get("StackStatusReason") or stack["StackStatus"])
             if time.monotonic() > deadline:
@@ -133,14 +162,9 @@ class Stacks:
             time.sleep(self.poll_s)
         return None
 
-    def _stack(self, name: str) -> dict[str, Any] | None:
-        try:
-            (stack,) = self.target.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
-        except ClientError as error:
-            if error_code(error) == "ValidationError":
-                return None
-            raise
-        return None if stack["StackStatus"] == "DELETE_COMPLETE" else dict(stack)
+    def describe(self, name: str) -> dict[str, Any] | None:
+        """As CloudFormation tells it; None when there is no such stack."""
+        return describe_stack(self.target, name)
 
 
 def _all_of(cloudformation: Any, stack: str) -> Sequence[dict[str, Any]]:
@@ -152,6 +176,12 @@ def _resources(body: Any) -> dict[str, Any]:
     """botocore reads JSON templates by itself; what it leaves as text is read here."""
     template = json.loads(body) if isinstance(body, str) else body
     return dict(template.get("Resources", {}))
+
+
+def _is_busy(stack: dict[str, Any]) -> bool:
+    """A change set that nobody has executed keeps nobody waiting."""
+    status = str(stack["StackStatus"])
+    return status.endswith("IN_PROGRESS") and status != "REVIEW_IN_PROGRESS"
 
 
 def _is_of_a_job(interface: dict[str, Any]) -> bool:

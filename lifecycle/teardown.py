@@ -25,6 +25,7 @@ from lifecycle.execution import Pipeline
 from lifecycle.image import remove_parameters
 from lifecycle.report import made_by_steps
 from lifecycle.schedules import Schedules
+from lifecycle.serving_removal import ServingRemoval
 from lifecycle.stacks import Stacks
 from lifecycle.target import Target
 
@@ -33,7 +34,7 @@ _ENDPOINT_TIMEOUT_S = 3900.0
 """AWS keeps an endpoint whose container fails in Creating for up to about an hour, and it cannot be deleted in that state."""
 _FUNCTION_TIMEOUT_S = 910.0
 """A function runs at most 15 minutes."""
-_SERVING = ("endpoint", "endpoint config", "model")
+_SERVING = ("scalable target", "endpoint", "endpoint config", "model")
 
 
 class DeletesStacks(Protocol):
@@ -75,11 +76,12 @@ class Teardown:
         endpoints do not go, because stacks with their roles must outlive them.
         """
         refuse_if_protected(self.names.environment)
+        stacks = Stacks(self.target, self.names, self.report, self.poll_s)
+        stacks.settle()
         self.pause_schedules()
         self.stop_executions()
         self.remove_endpoints()
         self.remove_unpinned_serving()
-        stacks = Stacks(self.target, self.names, self.report, self.poll_s)
         kept = stacks.kept_on_purpose()
         stacks.wait_for_interfaces()
         failure = self._delete_stacks(cdk, stacks)
@@ -117,7 +119,7 @@ class Teardown:
         self._wait(lambda: all(pipeline.look(arn).has_ended for arn in running), _STOP_TIMEOUT_S, "executions are still stopping")
 
     def remove_endpoints(self) -> None:
-        """Removes endpoints, endpoint configs and models with the environment's prefix: by the teardown function, then directly."""
+        """Removes scalable targets, endpoints, endpoint configs and models of executions: by the teardown function, then directly."""
         if not self._serving():
             return
         self._run_teardown_function()
@@ -125,16 +127,8 @@ class Teardown:
 
     def remove_unpinned_serving(self) -> None:
         """Deletes the serving stack where the checkout has none any more; one that it has, the CLI destroys before what it needs."""
-        environment, stack = self.names.environment, self.names.stack("serving")
-        if environment.serving and environment.release:
-            return
-        if inventory.Resource("stack", stack) not in inventory.of_environment(self.target, inventory.Owner(stack), ["stack"]):
-            return
-        self.report(Note(f"deleting stack {stack}: nothing is pinned any more"))
-        cloudformation = self.target.client("cloudformation")
-        cloudformation.delete_stack(StackName=stack)
-        waits = {"Delay": max(1, round(self.poll_s)), "MaxAttempts": round(_ENDPOINT_TIMEOUT_S)}
-        cloudformation.get_waiter("stack_delete_complete").wait(StackName=stack, WaiterConfig=waits)
+        if not self.names.environment.serves:
+            ServingRemoval(self.target, self.names, self.report, self.poll_s).remove()
 
     def remove_log_groups(self) -> None:
         """Removes the log groups that services made by themselves under the environment's prefix."""
@@ -176,6 +170,9 @@ class Teardown:
         """Requests deletion of what can be deleted now; True when all of it is gone."""
         sagemaker = self.target.client("sagemaker")
         left = self._serving()
+        for resource in left:
+            if resource.kind == "scalable target":
+                self._deregister(resource.name)
         endpoints = [resource.name for resource in left if resource.kind == "endpoint"]
         for name in endpoints:
             with suppress(ClientError):  # in progress, or gone meanwhile: the next look decides
@@ -186,9 +183,18 @@ class Teardown:
             self.report(Note(f"deleting {resource}"))
             if resource.kind == "endpoint config":
                 sagemaker.delete_endpoint_config(EndpointConfigName=resource.name)
-            else:
+            elif resource.kind == "model":
                 sagemaker.delete_model(ModelName=resource.name)
         return not self._serving()
+
+    def _deregister(self, resource_id: str) -> None:
+        """Application Auto Scaling must neither change nor keep an endpoint that is to go."""
+        scaling = self.target.client("application-autoscaling")
+        found = scaling.describe_scalable_targets(ServiceNamespace="sagemaker", ResourceIds=[resource_id])["ScalableTargets"]
+        for target in found:
+            identity = {key: target[key] for key in ("ServiceNamespace", "ResourceId", "ScalableDimension")}
+            with suppress(scaling.exceptions.ObjectNotFoundException):
+                scaling.deregister_scalable_target(**identity)
 
     def _wait(self, done: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
         deadline = time.monotonic() + timeout_s

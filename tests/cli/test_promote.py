@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import uuid
 
 import pytest
 
 from config.loader import load_environment
 from config.release import Release
-from tests.cli.trained import CODE, IMAGE, Checkout, Package, Registry, archive
-from tests.lifecycle.conftest import ACCOUNT, REGION
+from tests.cli.trained import IMAGE, Checkout, Package, Registry
+from tests.lifecycle.conftest import ACCOUNT
 
 TO_STAGING = ("promote", "--from", "dev", "--to", "staging")
 TO_PROD = ("promote", "--from", "staging", "--to", "prod")
@@ -28,11 +27,11 @@ def pinned(checkout: Checkout, environment: str = "staging") -> Release:
     return release
 
 
-def refusal(checkout: Checkout, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line with which a promotion is refused, having changed nothing."""
+def refusal(checkout: Checkout, capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) -> str:
+    """The one line with which a promotion is refused with this exit code, having changed nothing."""
     before = (checkout.branches(), checkout.git("status", "--porcelain"))
     capsys.readouterr()
-    assert checkout.shoal(*arguments) == 2
+    assert checkout.shoal(*arguments) == code
     assert (checkout.branches(), checkout.git("status", "--porcelain")) == before
     (line,) = capsys.readouterr().err.splitlines()
     return line
@@ -89,6 +88,17 @@ def test_git_revert_takes_a_release_back(released: Checkout, good: Package) -> N
     assert (released.root / "environments/staging.yaml").read_bytes() == before
 
 
+def test_a_release_that_was_taken_back_can_be_promoted_again(released: Checkout, good: Package) -> None:
+    branch = promoted(released, good)
+    released.git("push", "--quiet", "origin", branch)
+    released.git("merge", "--quiet", "--no-ff", "--no-edit", branch)
+    released.git("revert", "--no-edit", "--mainline", "1", "HEAD")
+    assert load_environment("staging", released.root).release is None
+    assert released.shoal(*TO_STAGING, "--package", good.version, "--push", "origin") == 0
+    released.git("merge", "--quiet", "--no-ff", "--no-edit", branch)
+    assert pinned(released).model_package_arn == good.arn
+
+
 def test_without_package_the_newest_approved_version_is_taken(released: Checkout, registry: Registry) -> None:
     newest = registry.approved()
     registry.register()
@@ -127,97 +137,11 @@ def test_a_release_that_is_pinned_already_makes_no_commit_and_says_so(
     assert released.branches() == ["main"]
 
 
-@pytest.mark.parametrize("status", ["PendingManualApproval", "Rejected"])
-def test_a_version_that_is_not_approved_is_refused(
-    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str], status: str
-) -> None:
-    package = registry.register()
-    registry.judge(package, status)
-    line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
-    assert f"it is {status}, not Approved; whoever may judge it runs `shoal approve dev {package.version}`" in line
-
-
-def test_an_archive_that_is_not_what_was_evaluated_is_refused(
-    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
-) -> None:
-    package = registry.approved()
-    registry.replace(package.model, archive({"model.pt": b"other weights"}))
-    line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
-    assert f"hash mismatch: no file of {package.model} has the sha256" in line
-
-
-def test_an_archive_that_is_gone_is_refused(released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
-    package = registry.approved()
-    registry.s3.delete_object(Bucket=registry.bucket, Key=package.model.removeprefix(f"s3://{registry.bucket}/"))
-    assert f"{package.model} is gone" in refusal(released, capsys, *TO_STAGING, "--package", package.version)
-
-
-def test_what_is_overwritten_after_staging_reaches_prod_as_it_was_pinned(released: Checkout, registry: Registry) -> None:
-    package = registry.approved()
-    released.merge(promoted(released, package))
-    registry.replace(package.model, archive({"model.pt": b"other weights"}))
-    assert released.shoal(*TO_PROD) == 0
-
-
-def test_a_pinned_hash_that_is_not_that_of_the_bytes_is_refused(
-    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
-) -> None:
-    released.merge(promoted(released, good))
-    file = released.root / "environments/staging.yaml"
-    file.write_text(file.read_text().replace(pinned(released).model_data_sha256, "0" * 64))
-    released.commit("Tamper")
-    assert f"hash mismatch: the sha256 of {good.model} is" in refusal(released, capsys, *TO_PROD)
-
-
-def test_a_definition_that_is_not_the_deployed_one_any_more_is_refused(
-    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
-) -> None:
-    package, client, name = registry.approved(), registry.sagemaker, registry.names.pipeline
-    before = client.describe_pipeline(PipelineName=name)["PipelineDefinition"]
-    client.update_pipeline(PipelineName=name, PipelineDefinition=before.replace('"x"', '"y"'))
-    line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
-    client.update_pipeline(PipelineName=name, PipelineDefinition=before)
-    assert "hash mismatch: the definition that trained it is" in line
-    assert "the one deployed in dev now is" in line
-
-
-def test_code_that_is_in_no_commit_is_refused(released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
-    package = registry.approved(code={**CODE, "train.py": "print('not committed')\n"})
-    line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
-    assert "no commit up to the one checked out has the files in training_code/pytorch that trained it" in line
-
-
-def test_a_version_that_does_not_say_where_it_comes_from_is_refused(
-    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
-) -> None:
-    package = registry.approved(said={"execution_id": "abcdefabcdef"})
-    assert "no execution abcdefabcdef" in refusal(released, capsys, *TO_STAGING, "--package", package.version)
-    silent = registry.approved(said={"made-by": "hand"})
-    assert "no execution_id in CustomerMetadataProperties" in refusal(released, capsys, *TO_STAGING, "--package", silent.version)
-
-
-def test_an_image_whose_digest_is_gone_is_refused_on_the_way_to_prod(
-    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
-) -> None:
-    image, repository = registry.own_image()
-    released.merge(promoted(released, registry.approved(image=image)))
-    registry.target.client("ecr").delete_repository(repositoryName=repository, force=True)
-    line = refusal(released, capsys, *TO_PROD)
-    assert f"its image is gone: ECR has no {image}@{pinned(released).image_digest}" in line
-
-
-def test_an_image_that_was_never_there_is_refused(released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
-    image = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/none-{uuid.uuid4().hex[:8]}:v1"
-    package = registry.approved(image=image)
-    assert f"ECR has no {image}" in refusal(released, capsys, *TO_STAGING, "--package", package.version)
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (("--from", "dev", "--to", "prod"), "prod takes releases from staging, not from dev; no environment may be skipped"),
         (("--from", "staging", "--to", "dev"), "environment dev takes no releases"),
-        (("--from", "staging", "--to", "prod"), "staging pins no release that could be promoted; promote to staging first"),
         (("--from", "dev", "--to", "staging", "--package", "999"), "there is no model package"),
         (
             ("--from", "dev", "--to", "staging", "--package", "arn:aws:sagemaker:us-east-1:1:model-package/other/1"),
@@ -229,6 +153,15 @@ def test_a_way_that_does_not_exist_is_refused(
     released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
 ) -> None:
     assert says in refusal(released, capsys, "promote", *arguments)
+
+
+def test_where_nothing_is_approved_or_pinned_the_exit_code_is_its_own(released: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever asks every hour must be able to tell it from what went wrong."""
+    assert "staging pins no release that could be promoted; promote to staging first" in refusal(released, capsys, *TO_PROD, code=3)
+    with (released.root / "environments/dev.yaml").open("a") as file:
+        file.write("project: unseen\n")
+    released.commit("Begin another project")
+    assert "the registry has no version of shoal-unseen-dev" in refusal(released, capsys, *TO_STAGING, code=3)
 
 
 @pytest.mark.parametrize(
@@ -263,8 +196,19 @@ def test_a_branch_of_that_name_with_something_else_is_refused(
     released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
 ) -> None:
     branch = promoted(released, good)
-    released.git("branch", "--force", branch, "main")
-    assert "is there with another content" in refusal(released, capsys, *TO_STAGING, "--package", good.version)
+    released.git("branch", "--force", branch, released.git("commit-tree", "main^{tree}", "-m", "Something else"))
+    assert "is there and pins something else" in refusal(released, capsys, *TO_STAGING, "--package", good.version)
+
+
+def test_a_proposal_stands_when_the_rest_of_its_file_changes(released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever asks every hour gets the same branch, until somebody merges it."""
+    branch = promoted(released, good)
+    proposed = released.git("rev-parse", branch)
+    with (released.root / "environments/staging.yaml").open("a") as file:
+        file.write("# a word on staging\n")
+    released.commit("Say a word")
+    assert promoted(released, good) == branch
+    assert released.git("rev-parse", branch) == proposed
 
 
 def test_when_git_refuses_the_commit_no_branch_and_no_worktree_stay(
@@ -284,6 +228,17 @@ def test_a_person_approves_as_themselves(released: Checkout, registry: Registry,
     assert capsys.readouterr().out == f"approved: {package.arn}, by arn:aws:iam::{ACCOUNT}:root\n"
     kept = registry.sagemaker.describe_model_package(ModelPackageName=package.arn)
     assert (kept["ModelApprovalStatus"], kept["ApprovalDescription"]) == ("Approved", "looks good")
+
+
+def test_what_was_rejected_is_approved_by_its_number_only(
+    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = registry.register()
+    registry.judge(package, "Rejected")
+    line = refusal(released, capsys, "approve", "dev")
+    assert line.startswith(f"shoal: the newest version, {package.version}, was rejected by arn:aws:iam::{ACCOUNT}:")
+    assert line.endswith(f"name it: `shoal approve dev --local {package.version}`")
+    assert released.shoal("approve", "dev", package.version) == 0
 
 
 def test_approving_twice_changes_nothing(released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]) -> None:

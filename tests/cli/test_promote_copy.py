@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import secrets
+import urllib.request
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,11 +22,12 @@ from config.names import Names
 from config.release import Release
 from lifecycle import registry as entries
 from lifecycle.errors import CopyError
+from lifecycle.image_copy import ImageCopy
 from lifecycle.release_copy import ReleaseCopy
 from lifecycle.target import Target
 from tests.cli.conftest import PROD, STAGING
 from tests.cli.test_promote import pinned, refusal
-from tests.cli.trained import MANIFEST, Checkout, Package, Registry
+from tests.cli.trained import Checkout, Package, Registry
 from tests.emulator.control.account import trust
 from tests.lifecycle.conftest import ACCOUNT, REGION, ROOT
 
@@ -235,22 +242,125 @@ def test_a_copy_that_breaks_off_says_what_is_there_and_the_next_call_uses_it(
     assert (prod.objects(), [line.partition(":")[0] for line in lines[2:]]) == (before, ["there already", "there already", "registered"])
 
 
-def test_an_image_of_ones_own_is_taken_where_the_target_has_its_digest(
+def digest_of(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def push_blob(target: Target, repository: str, content: bytes) -> str:
+    """As `docker push` does; its digest."""
+    ecr, digest = target.client("ecr"), digest_of(content)
+    begun = ecr.initiate_layer_upload(repositoryName=repository)
+    which, size = {"repositoryName": repository, "uploadId": begun["uploadId"]}, begun["partSize"]
+    for first in range(0, len(content), size):
+        part = content[first : first + size]
+        ecr.upload_layer_part(**which, partFirstByte=first, partLastByte=first + len(part) - 1, layerPartBlob=part)
+    ecr.complete_layer_upload(**which, layerDigests=[digest])
+    return digest
+
+
+def pull_blob(target: Target, repository: str, digest: str) -> bytes:
+    url = target.client("ecr").get_download_url_for_layer(repositoryName=repository, layerDigest=digest)["downloadUrl"]
+    with urllib.request.urlopen(url) as body:
+        return bytes(body.read())
+
+
+@dataclass(frozen=True)
+class Image:
+    """One of dev's own ECR: a configuration, a layer of more than one part, and a small one."""
+
+    uri: str
+    repository: str
+    digest: str
+    blobs: Mapping[str, bytes]
+
+    @classmethod
+    def pushed(cls, dev: Target, index: bool = False) -> Image:
+        """A new image below the tag v1; with `index`, that of an index which names it."""
+        ecr, repository = dev.client("ecr"), f"own-{uuid.uuid4().hex[:8]}"
+        ecr.create_repository(repositoryName=repository)
+        contents = [b'{"architecture": "amd64"}', secrets.token_bytes(11 * 1024 * 1024), secrets.token_bytes(1000)]
+        blobs = {push_blob(dev, repository, each): each for each in contents}
+        config, *layers = ({"mediaType": "application/octet-stream", "digest": digest, "size": len(blobs[digest])} for digest in blobs)
+        manifest = json.dumps({"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": layers})
+        if index:
+            ecr.put_image(repositoryName=repository, imageManifest=manifest)
+            named = {"mediaType": OCI_MANIFEST, "digest": digest_of(manifest.encode()), "size": len(manifest)}
+            manifest = json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [named]})
+        ecr.put_image(repositoryName=repository, imageManifest=manifest, imageTag="v1")
+        uri = f"{dev.account}.dkr.ecr.{dev.region}.amazonaws.com/{repository}:v1"
+        return cls(uri, repository, digest_of(manifest.encode()), blobs)
+
+    def pulled(self, target: Target) -> Mapping[str, bytes]:
+        return {digest: pull_blob(target, self.repository, digest) for digest in self.blobs}
+
+
+OCI_MANIFEST, OCI_INDEX = (f"application/vnd.oci.image.{kind}.v1+json" for kind in ("manifest", "index"))
+
+
+def sent(three_accounts: EmulatorProcess) -> int:
+    """How many requests by now have put anything into an ECR."""
+    writes = ("InitiateLayerUpload", "UploadLayerPart", "CompleteLayerUpload", "PutImage")
+    lines = (three_accounts.state / "requests.jsonl").read_text().splitlines()
+    return sum(json.loads(line)["operation"] in writes for line in lines)
+
+
+def copying(dev: Registry, staging: Own, image: Image, made: list[str]) -> ImageCopy:
+    return ImageCopy(dev.target, staging.target, image.repository, lambda _: None, made)
+
+
+@pytest.mark.parametrize("index", [False, True])
+def test_an_image_of_ones_own_is_copied_byte_for_byte_and_pinned_by_its_digest(
+    checkout: Checkout, registry_of_dev: Registry, staging: Own, three_accounts: EmulatorProcess, index: bool
+) -> None:
+    image = Image.pushed(registry_of_dev.target, index)
+    staging.target.client("ecr").create_repository(repositoryName=image.repository)
+    release = promoted(checkout, *TO_STAGING, "--package", registry_of_dev.approved(image=image.uri).version, "--copy")
+    assert release.image_uri == image.uri.replace(ACCOUNT, STAGING).removesuffix(":v1")
+    assert release.image_digest == image.digest
+    entry = staging.sagemaker.describe_model_package(ModelPackageName=release.model_package_arn)
+    assert entry["InferenceSpecification"]["Containers"][0]["Image"] == f"{release.image_uri}@{image.digest}"
+    assert image.pulled(staging.target) == image.blobs
+    before, made = sent(three_accounts), list[str]()
+    copying(registry_of_dev, staging, image, made).make(image.digest)
+    assert before > 0
+    assert (sent(three_accounts), made) == (before, [])
+
+
+def test_a_copy_of_an_image_goes_on_from_the_layers_that_are_there(registry_of_dev: Registry, staging: Own) -> None:
+    image = Image.pushed(registry_of_dev.target)
+    staging.target.client("ecr").create_repository(repositoryName=image.repository)
+    config, large, small = image.blobs
+    push_blob(staging.target, image.repository, image.blobs[large])
+    made: list[str] = []
+    copying(registry_of_dev, staging, image, made).make(image.digest)
+    assert made == [f"{STAGING}/{image.repository}@{digest}" for digest in (config, small, image.digest)]
+
+
+def test_a_layer_that_is_not_what_its_digest_says_is_not_kept(
+    registry_of_dev: Registry, staging: Own, three_accounts: EmulatorProcess
+) -> None:
+    image = Image.pushed(registry_of_dev.target)
+    ecr = staging.target.client("ecr")
+    ecr.create_repository(repositoryName=image.repository)
+    _, large, small = image.blobs
+    spoilt = three_accounts.state / "accounts" / ACCOUNT / "ecr/blobs" / large.removeprefix("sha256:")
+    spoilt.write_bytes(b"x" + image.blobs[large][1:])
+    with pytest.raises(CopyError, match=rf"hash mismatch: what was read as {ACCOUNT}/{image.repository}@{large} has the digest"):
+        copying(registry_of_dev, staging, image, []).make(image.digest)
+    there = ecr.batch_check_layer_availability(repositoryName=image.repository, layerDigests=[large, small])
+    assert there["layers"] == []
+    assert ecr.list_images(repositoryName=image.repository)["imageIds"] == []
+
+
+def test_an_image_of_ones_own_needs_a_repository_of_its_name_in_the_target(
     checkout: Checkout, registry_of_dev: Registry, staging: Own, capsys: pytest.CaptureFixture[str]
 ) -> None:
     image, repository = registry_of_dev.own_image()
-    ask = (*TO_STAGING, "--package", registry_of_dev.approved(image=image).version, "--copy")
     before = staging.objects()
-    line = refusal(checkout, capsys, *ask)
-    assert f"is not in the ECR of {STAGING}, and Shoal copies no images; replicate the repository there" in line
+    line = refusal(checkout, capsys, *TO_STAGING, "--package", registry_of_dev.approved(image=image).version, "--copy")
+    assert f"the ECR of {STAGING} has no repository {repository} for the release's image; nothing was copied" in line
+    assert f"`aws ecr create-repository --repository-name {repository} --region {REGION}`" in line
     assert staging.objects() == before
-    ecr = staging.target.client("ecr")
-    ecr.create_repository(repositoryName=repository)
-    ecr.put_image(repositoryName=repository, imageManifest=MANIFEST, imageTag="v1")
-    release = promoted(checkout, *ask)
-    assert release.image_uri == image.replace(ACCOUNT, STAGING).removesuffix(":v1")
-    entry = staging.sagemaker.describe_model_package(ModelPackageName=release.model_package_arn)
-    assert entry["InferenceSpecification"]["Containers"][0]["Image"] == f"{release.image_uri}@{release.image_digest}"
 
 
 def test_where_the_target_is_not_deployed_nothing_is_copied(

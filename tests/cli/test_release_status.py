@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, cast
 
 import pytest
+import yaml
 from botocore.exceptions import ClientError
 
 from config.loader import load_environment
+from config.names import Names
 from config.release import Release
-from lifecycle.errors import NotFoundError
+from config.settings import Environment
+from lifecycle.dependents import Find, reasons_to_keep
+from lifecycle.errors import NotFoundError, WrongAccountError
 from lifecycle.release_status import Answer, Places, compare
 from lifecycle.target import Target
 from tests.cli.test_promote import pinned, promoted
-from tests.cli.trained import Checkout, Package, Registry
+from tests.cli.trained import MANIFEST, WEIGHTS, Checkout, Package, Registry, archive
 
 STATUS = ("release", "status")
 
@@ -61,6 +66,16 @@ def test_a_pinned_archive_that_was_removed_for_good_disagrees(
     assert f"  DIFFERS model data: {package.model} is gone in the pinned version" in printed
 
 
+def test_an_archive_that_was_written_again_disagrees_whatever_its_weights(
+    staged: tuple[Checkout, Package], registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkout, package = staged
+    registry.replace(package.model, archive({"model.pt": WEIGHTS, "code/inference.py": b"changed by hand"}))
+    code, printed = lines(checkout, capsys, "staging")
+    assert code == 1
+    assert any(line.startswith(f"  DIFFERS model data: {package.model} was written again after it was pinned") for line in printed)
+
+
 def test_an_image_that_is_gone_disagrees(released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
     image, repository = registry.own_image()
     released.merge(promoted(released, registry.approved(image=image)))
@@ -70,6 +85,24 @@ def test_an_image_that_is_gone_disagrees(released: Checkout, registry: Registry,
     assert any(line.startswith(f"  DIFFERS image: ECR has no {image}@") for line in printed)
 
 
+def test_a_tag_that_was_moved_is_told_while_the_pinned_digest_is_there(
+    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
+    image, repository = registry.own_image()
+    released.merge(promoted(released, registry.approved(image=image)))
+    ecr, kept = registry.target.client("ecr"), [{"imageDigest": pinned(released).image_digest}]
+    ecr.put_image(repositoryName=repository, imageManifest=MANIFEST, imageTag="kept")
+    moved = ecr.put_image(repositoryName=repository, imageManifest=MANIFEST.replace("[]", '[{"digest": "other"}]'), imageTag="v1")["image"][
+        "imageId"
+    ]
+    assert ecr.batch_get_image(repositoryName=repository, imageIds=kept)["images"]
+    code, printed = lines(released, capsys, "staging")
+    (said,) = [line for line in printed if " image: " in line]
+    assert code == 0
+    there = "  ok      image: the pinned digest is there"
+    assert said == f"{there}; the tag v1 was moved to {moved['imageDigest']}, so a deployment may be rolled back"
+
+
 def test_where_nobody_can_be_asked_no_agreement_is_claimed(released: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
     code, printed = lines(released, capsys, "prod")
     assert code == 1
@@ -77,10 +110,11 @@ def test_where_nobody_can_be_asked_no_agreement_is_claimed(released: Checkout, c
 
 
 class Serving:
-    """Stands for an account with an endpoint (ServingStack is to come): every description it is asked for is of the one it has."""
+    """Stands for an account with an endpoint: every description it is asked for is of the one it has."""
 
-    def __init__(self, arn: str | None) -> None:
-        self._arn = arn
+    def __init__(self, arn: str | None, failure: str, stack: str | None, image: str = "", status: str = "InService") -> None:
+        self._stack, self._image, self._status = stack, image, status
+        self._arn, self._failure = arn, {"FailureReason": failure} if failure else {}
 
     def client(self, _service: str) -> Serving:
         return self
@@ -90,7 +124,13 @@ class Serving:
             raise ClientError(
                 {"Error": {"Code": "ValidationException", "Message": f'Could not find endpoint "{EndpointName}"'}}, "DescribeEndpoint"
             )
-        return {"EndpointConfigName": "config", "EndpointStatus": "InService"}
+        variants = [{"DeployedImages": [{"ResolvedImage": self._image}]}]
+        return {"EndpointConfigName": "config", "EndpointStatus": self._status, "ProductionVariants": variants, **self._failure}
+
+    def describe_stacks(self, StackName: str) -> dict[str, Any]:  # noqa: N803 - AWS's name
+        if self._stack is None:
+            raise ClientError({"Error": {"Code": "ValidationError", "Message": f"Stack {StackName} does not exist"}}, "DescribeStacks")
+        return {"Stacks": [{"StackStatus": self._stack}]}
 
     def describe_endpoint_config(self, **_: str) -> dict[str, Any]:
         return {"ProductionVariants": [{"ModelName": "model"}]}
@@ -99,13 +139,23 @@ class Serving:
         return {"Containers": [{"ModelPackageName": self._arn}]}
 
 
-def live(release: Release | None, served: str | None) -> Answer:
+def live(
+    release: Release | None,
+    served: str | None,
+    failure: str = "",
+    stack: str | None = None,
+    image: str = "",
+    status: str = "InService",
+    serves: bool = True,
+) -> Answer:
     """The answer about the endpoint; nobody can be asked about the rest."""
 
     def nobody() -> Target:
         raise NotFoundError("there is no registry here")
 
-    *_, answer = compare(release, Places(registry=nobody, serving=lambda: cast(Target, Serving(served))), "shoal-mnist-staging")
+    serving = cast(Target, Serving(served, failure, stack, image, status))
+    places = Places(nobody, lambda: serving, "staging", "shoal-mnist-staging-serving", serves=serves)
+    *_, answer = compare(release, places, "shoal-mnist-staging")
     return answer
 
 
@@ -115,11 +165,165 @@ def test_an_endpoint_that_serves_the_pinned_version_agrees(staged: tuple[Checkou
     assert (answer.agrees, answer.says) == (True, f"shoal-mnist-staging is InService and serves {package.arn}")
 
 
+def test_why_a_deployment_failed_is_called_old_where_what_is_pinned_is_served(staged: tuple[Checkout, Package]) -> None:
+    checkout, package = staged
+    old, now = live(pinned(checkout), package.arn, "it was slow"), live(pinned(checkout), f"{package.arn}0", "it was slow")
+    assert (old.agrees, now.agrees) == (True, False)
+    assert old.says.endswith("; as pinned; SageMaker still tells why an earlier deployment failed: it was slow")
+    assert now.says.endswith(f"serves {package.arn}0; a deployment failed: it was slow")
+
+
 def test_an_endpoint_that_serves_another_version_disagrees(staged: tuple[Checkout, Package]) -> None:
     checkout, package = staged
     assert live(pinned(checkout), f"{package.arn}0").agrees is False
 
 
+def test_an_endpoint_that_runs_another_image_than_the_pinned_one_disagrees(staged: tuple[Checkout, Package]) -> None:
+    checkout, package = staged
+    release, other = pinned(checkout), f"sha256:{'f' * 64}"
+    answer = live(release, package.arn, image=f"registry/repository@{other}")
+    assert answer.agrees is False
+    assert answer.says.endswith(f"serves {package.arn}; the image that runs is {other}, pinned is {release.image_digest}")
+    assert live(release, package.arn, image=f"registry/repository@{release.image_digest}").agrees is True
+    assert live(release, package.arn, image="registry/repository:tag").agrees is True
+
+
 def test_an_endpoint_disagrees_where_nothing_is_pinned(released: Checkout) -> None:
     assert load_environment("dev", released.root).release is None
-    assert (live(None, "some package").agrees, live(None, None).agrees) == (False, True)
+    left, nothing = live(None, "some package"), live(None, None)
+    assert (left.agrees, nothing.agrees) == (False, True)
+    assert left.says.endswith("; nothing is pinned: `shoal destroy staging --serving` deletes it")
+
+
+@pytest.mark.parametrize("status", ["Failed", "OutOfService", "Updating", "RollingBack"])
+def test_an_endpoint_that_is_not_in_service_disagrees(staged: tuple[Checkout, Package], status: str) -> None:
+    checkout, package = staged
+    answer = live(pinned(checkout), package.arn, "it ran out of memory", status=status)
+    assert (answer.agrees, answer.says) == (
+        False,
+        f"shoal-mnist-staging is {status} and serves {package.arn}; a deployment failed: it ran out of memory",
+    )
+
+
+def test_an_endpoint_disagrees_where_the_file_says_nothing_of_serving_any_more(staged: tuple[Checkout, Package]) -> None:
+    checkout, package = staged
+    answer = live(pinned(checkout), package.arn, serves=False)
+    assert answer.agrees is False
+    assert answer.says.endswith("; the file has no section `serving`: `shoal destroy staging --serving` deletes it")
+    assert live(None, None, stack="ROLLBACK_COMPLETE", serves=False).agrees is False
+
+
+def kept(checkout: Checkout, find: Find) -> list[str]:
+    """Why dev is not to be destroyed, when staging and prod are where `find` says."""
+    dev, *others = (load_environment(name, checkout.root) for name in ("dev", "staging", "prod"))
+    return list(reasons_to_keep(Names(dev), others, find))
+
+
+def test_what_an_endpoint_of_another_environment_serves_is_not_destroyed(staged: tuple[Checkout, Package]) -> None:
+    checkout, package = staged
+    there = {"staging": Serving(package.arn, "", None), "prod": Serving("another", "", None)}
+    assert kept(checkout, lambda other: cast(Target, there[other.name])) == [f"shoal-mnist-staging serves {package.arn}"]
+
+
+def test_what_another_environment_pins_is_not_destroyed_while_that_is_deployed(staged: tuple[Checkout, Package]) -> None:
+    checkout, package = staged
+    deployed, gone = (cast(Target, Serving(None, "", status)) for status in ("CREATE_COMPLETE", None))
+    assert kept(checkout, lambda _: deployed) == [f"staging pins {package.arn}"]
+    assert kept(checkout, lambda _: gone) == kept(checkout, lambda _: None) == []
+
+
+def test_where_nobody_can_be_asked_nothing_is_destroyed_whether_or_not_a_release_is_pinned(staged: tuple[Checkout, Package]) -> None:
+    """A release that was taken back in git may still be served."""
+    checkout, package = staged
+
+    def refuse(_: Environment) -> Target:
+        raise WrongAccountError("these credentials are of another account")
+
+    unknown = "and whether it serves one of these is not known (these credentials are of another account)"
+    serving = "serving: {instance_type: ml.m5.large}\n"
+    for name in ("staging", "prod"):
+        file = checkout.root / f"environments/{name}.yaml"
+        file.write_text(file.read_text() if "serving:" in file.read_text() else file.read_text() + serving)
+    assert kept(checkout, refuse) == [f"staging pins {package.arn}, {unknown}", f"prod takes releases, {unknown}"]
+
+
+def test_destroying_what_others_pin_is_refused_with_all_that_can_be_done(
+    staged: tuple[Checkout, Package], capsys: pytest.CaptureFixture[str], registry: Registry
+) -> None:
+    checkout, package = staged
+    parameter = {"One": {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}}
+    stack = Names(load_environment("staging", checkout.root)).stack("pipeline")
+    cloudformation = registry.target.client("cloudformation")
+    cloudformation.create_stack(StackName=stack, TemplateBody=json.dumps({"Resources": parameter}))
+    cloudformation.get_waiter("stack_create_complete").wait(StackName=stack, WaiterConfig={"Delay": 1})
+    capsys.readouterr()
+    assert checkout.shoal("destroy", "dev") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    cloudformation.delete_stack(StackName=stack)
+    assert line.startswith(f"shoal: environment dev has models of others; nothing was destroyed: staging pins {package.arn}; ")
+    assert line.endswith("or look for yourself and add --even-if-served")
+
+
+def test_no_endpoint_disagrees_where_its_stack_was_deployed(staged: tuple[Checkout, Package]) -> None:
+    release = pinned(staged[0])
+    answer = live(release, None, stack="UPDATE_COMPLETE")
+    said = "no endpoint shoal-mnist-staging, and its stack shoal-mnist-staging-serving is UPDATE_COMPLETE"
+    assert (answer.agrees, answer.says) == (False, said)
+    assert [live(release, None, stack=status).agrees for status in (None, "DELETE_COMPLETE", "REVIEW_IN_PROGRESS")] == [True, True, True]
+    assert [live(None, None, stack=status, serves=False).agrees for status in ("UPDATE_COMPLETE", None)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("key", "written"),
+    [
+        ("approved_by", "approved_by: arn:aws:iam::111122223333:user/nobody"),
+        ("approved_at", "approved_at: '2020-01-01T00:00:00Z'"),
+        ("definition_sha256", f"definition_sha256: {'a' * 64}"),
+        ("metrics", "metrics: {accuracy: 0.9999}"),
+        ("weights_sha256", f"weights_sha256: {'a' * 64}"),
+        ("model_data_url", "model_data_url: s3://another-bucket/model.tar.gz"),
+    ],
+)
+def test_what_was_changed_by_hand_in_the_file_disagrees_with_the_registry(
+    staged: tuple[Checkout, Package], capsys: pytest.CaptureFixture[str], key: str, written: str
+) -> None:
+    checkout, _ = staged
+    file = checkout.root / "environments/staging.yaml"
+    block = yaml.safe_load(file.read_text())
+    block["release"] |= yaml.safe_load(written)
+    file.write_text(yaml.safe_dump(block))
+    code, printed = lines(checkout, capsys, "staging")
+    (said,) = [line for line in printed if line.strip().startswith(("DIFFERS registry", "ok      registry"))]
+    assert code == 1
+    assert f"; pinned is {key} {yaml.safe_load(written)[key]}, not " in said
+
+
+class Refusing:
+    """Stands for credentials that may read the registry and the archive, and neither the execution nor the report."""
+
+    def __init__(self, target: Target) -> None:
+        self._target, self.account, self.region, self.endpoint_url = target, target.account, target.region, target.endpoint_url
+
+    def client(self, service: str) -> Any:
+        client = self._target.client(service)
+        for name in ("describe_pipeline_definition_for_execution", "get_object"):
+            if hasattr(client, name):
+                setattr(client, name, self._refuse)
+        return client
+
+    @staticmethod
+    def _refuse(**_: str) -> None:
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "Reading")
+
+
+def test_what_these_credentials_may_not_read_is_named_and_is_no_disagreement(staged: tuple[Checkout, Package], registry: Registry) -> None:
+    checkout, package = staged
+    target = cast(Target, Refusing(registry.target))
+    report = registry.sagemaker.describe_model_package(ModelPackageName=package.arn)["ModelMetrics"]["ModelQuality"]["Statistics"]["S3Uri"]
+    places = Places(lambda: target, lambda: target, "staging", "shoal-mnist-staging-serving", pipeline_arn=registry.names.pipeline_arn)
+    answer, *_ = compare(pinned(checkout), places, "shoal-mnist-staging")
+    execution = f"{registry.names.pipeline_arn}/execution/{registry.execution}"
+    unread = {"definition_sha256": execution, "metrics": report}
+    said = [f"{key} not compared: these credentials may not read {what}" for key, what in unread.items()]
+    assert answer.agrees is True
+    assert answer.says.split("; ")[1:] == said

@@ -19,7 +19,8 @@ from config.names import Names
 from lifecycle.target import Target
 from tests.lifecycle.conftest import ACCOUNT, ROOT, make_pipeline
 
-CODE = {"train.py": "print('train')\n", "requirements.txt": "numpy\n"}
+CODE = {"train.py": "print('train')\n", "inference.py": "print('serve')\n", "requirements.txt": "numpy\n"}
+SERVED = {"code/inference.py": CODE["inference.py"].encode()}
 WEIGHTS = b"weights"
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"
 MANIFEST = '{"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json", "layers": []}'
@@ -109,28 +110,36 @@ class Registry:
         self.s3.put_object(Bucket=self.bucket, Key=url.removeprefix(f"s3://{self.bucket}/"), Body=content)
 
     def register(
-        self, *, image: str = IMAGE, code: Mapping[str, str] = CODE, said: Mapping[str, str] | None = None, measured: bytes = WEIGHTS
+        self,
+        *,
+        image: str = IMAGE,
+        code: Mapping[str, str] = CODE,
+        served: Mapping[str, bytes] = SERVED,
+        environment: Mapping[str, str] | None = None,
+        said: Mapping[str, str] | None = None,
+        measured: bytes = WEIGHTS,
+        report: bytes | None = None,
+        container: Mapping[str, str] | None = None,
+        is_measured: bool = True,
     ) -> Package:
-        """A version as the pipeline's step Register makes it, pending."""
-        model = self.put("model.tar.gz", archive({"model.pt": WEIGHTS, "code/inference.py": b"pass"}))
-        report = {
+        """A version as the pipeline's step Register makes it, pending; `container` has more, or other, settings of its container."""
+        model = self.put("model.tar.gz", archive({"model.pt": WEIGHTS, **served}))
+        well_formed = {
             "metrics": {"accuracy": {"value": 0.9918}, "images": {"value": 10000}},
             "model": {"weights_sha256": hashlib.sha256(measured).hexdigest()},
         }
+        evaluation = self.put("evaluation.json", json.dumps(well_formed).encode() if report is None else report)
         code_uri = self.put("code.tar.gz", archive({name: content.encode() for name, content in code.items()}))
+        statistics = {"Statistics": {"ContentType": "application/json", "S3Uri": evaluation}}
         request: dict[str, Any] = {
             "ModelPackageGroupName": self.names.model_package_group,
             "ModelApprovalStatus": "PendingManualApproval",
             "InferenceSpecification": {
-                "Containers": [{"Image": image, "ModelDataUrl": model}],
+                "Containers": [{"Image": image, "ModelDataUrl": model, "Environment": dict(environment or {}), **(container or {})}],
                 "SupportedContentTypes": ["application/json"],
                 "SupportedResponseMIMETypes": ["application/json"],
             },
-            "ModelMetrics": {
-                "ModelQuality": {
-                    "Statistics": {"ContentType": "application/json", "S3Uri": self.put("evaluation.json", json.dumps(report).encode())}
-                }
-            },
+            "ModelMetrics": {"ModelQuality": statistics} if is_measured else {},
             "CustomerMetadataProperties": {"execution_id": self.execution, "code_uri": code_uri} if said is None else dict(said),
         }
         return Package(self.sagemaker.create_model_package(**request)["ModelPackageArn"], model)

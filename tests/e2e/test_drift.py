@@ -31,6 +31,7 @@ protect: false
 pipeline: my_pipelines.hello:build
 schedules:
   - {name: nightly, expression: "cron(0 3 * * ? *)"}
+  - {name: weekly, expression: "cron(0 6 ? * MON *)"}
 data:
   on_manifest: {parameters: {Whom: Ada}}
 """

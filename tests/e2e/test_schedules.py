@@ -41,15 +41,21 @@ def template(folder: Path, schedule: Schedule) -> dict[str, Any]:
     return dict(app.synth().get_stack_by_name(STACK).template)
 
 
-def deploy(account: Account, document: dict[str, Any]) -> None:
-    """What the CLI does: the function's code into the bootstrap bucket, then the template."""
-    (code,) = [each["Properties"]["Code"] for each in document["Resources"].values() if each["Type"] == "AWS::Lambda::Function"]
-    account.client("s3").create_bucket(Bucket=code["S3Bucket"])
+def archived(folder: Path) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for file in (ROOT / "functions" / "start").glob("*.py"):
+        for file in folder.glob("*.py"):
             archive.write(file, file.name)
-    account.client("s3").put_object(Bucket=code["S3Bucket"], Key=code["S3Key"], Body=buffer.getvalue())
+    return buffer.getvalue()
+
+
+def deploy(account: Account, document: dict[str, Any]) -> None:
+    """What the CLI does: the functions' code into the bootstrap bucket, then the template. Their folders are called like their modules."""
+    functions = [each["Properties"] for each in document["Resources"].values() if each["Type"] == "AWS::Lambda::Function"]
+    account.client("s3").create_bucket(Bucket=functions[0]["Code"]["S3Bucket"])
+    for each in functions:
+        place = {"Bucket": each["Code"]["S3Bucket"], "Key": each["Code"]["S3Key"]}
+        account.client("s3").put_object(**place, Body=archived(ROOT / "functions" / each["Handler"].partition(".")[0]))
     account.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
     found = account.stack(document["Resources"], STACK, **{key: document[key] for key in document if key not in ("Resources", "Rules")})
     assert found["StackStatus"] == "CREATE_COMPLETE", account.failures(STACK)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -172,11 +175,41 @@ def test_without_a_running_endpoint_there_is_nothing_to_invoke(emulator: dict[st
     assert (result.exit_code, "is in service" in result.output) == (2, True)
 
 
-def test_a_running_execution_is_stopped_by_destroy_and_nothing_is_left(emulator: dict[str, str], checkout: Checkout) -> None:
+def cut_off(checkout: Checkout, text: str, number: signal.Signals) -> tuple[int, str]:
+    """Exit code and output of a `shoal destroy` that gets a signal when it, or the CDK's CLI below it, has said `text`."""
+    log = checkout.root / ".shoal" / "cdk" / "dev" / "cdk-destroy.log"
+    process = checkout.start("destroy", "dev", "--local")
+    said: list[str] = []
+
+    def listen(lines: Iterable[str]) -> None:
+        for line in lines:
+            said.append(line)
+
+    assert process.stdout is not None
+    reader = threading.Thread(target=listen, args=(process.stdout,), daemon=True)
+    reader.start()
+    deadline = time.monotonic() + 240
+    while text not in "".join(said) + (log.read_text() if log.exists() else ""):
+        assert process.poll() is None, "".join(said)
+        assert time.monotonic() < deadline, "".join(said)
+        time.sleep(0.02)
+    process.send_signal(number)
+    code = process.wait(120)
+    reader.join(30)
+    return code, "".join(said)
+
+
+def test_destroy_stops_an_execution_and_after_ctrl_c_and_sigkill_it_goes_on_until_nothing_is_left(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
     started = checkout.run("run", "dev", "--local")
     assert started.exit_code == 0, started.output
+    code, output = cut_off(checkout, "stopping execution", signal.SIGINT)
+    assert code == 130, output
+    code, output = cut_off(checkout, "destroying...", signal.SIGKILL)  # the stacks are being deleted
+    assert code == -signal.SIGKILL, output
     result = checkout.run("destroy", "dev", "--local")
-    assert (result.exit_code, "stopping execution" in result.output) == (0, True), result.output
+    assert result.exit_code == 0, result.output
     assert f"nothing named {PIPELINE} is left" in result.output
 
 

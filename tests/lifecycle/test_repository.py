@@ -72,6 +72,28 @@ def test_a_file_that_git_does_not_know_makes_the_tree_dirty(repository: Reposito
         repository.require_clean()
 
 
+def test_a_file_that_git_does_not_know_is_seen_although_the_users_git_shows_none(repository: Repository) -> None:
+    git(repository.root, "config", "status.showUntrackedFiles", "no")
+    (repository.root / "code/new.py").write_text("new\n")
+    with pytest.raises(PromotionError, match=r"changes that are in no commit: code/new\.py; commit them"):
+        repository.require_clean()
+
+
+def test_a_commit_that_fails_leaves_a_branch_that_was_there_as_it_was(repository: Repository) -> None:
+    before = repository.commit("promote/dev", FILE, "name: dev\n", "Promote")
+    with pytest.raises(FileNotFoundError):
+        repository.commit("promote/dev", "nowhere/dev.yaml", "name: dev\n", "Promote")
+    assert repository.commit_of("promote/dev") == before
+
+
+def test_a_branch_is_merged_once_all_of_it_is_in_the_commit_checked_out(repository: Repository) -> None:
+    repository.commit("promote/dev", FILE, "name: dev\n", "Promote")
+    assert not repository.has_merged("promote/dev")
+    git(repository.root, "merge", "--quiet", "--no-ff", "promote/dev")
+    assert repository.has_merged("promote/dev")
+    assert not repository.has_merged("promote/staging")
+
+
 def test_a_folder_without_repository_is_refused(tmp_path: Path) -> None:
     environment = os.environ | {"GIT_CEILING_DIRECTORIES": str(tmp_path)}
     with pytest.raises(PromotionError, match="is no git repository with a commit"):

@@ -1,0 +1,21 @@
+"""What a failure means to the user: one message and an exit code."""
+
+from __future__ import annotations
+
+from cli.exit_codes import FAILED, NOTHING_TO_DO, USAGE
+from config.errors import ConfigError
+from lifecycle.errors import AWS_ERRORS, LifecycleError, NothingToPromoteError, UsageError, refusal
+
+
+def exit_code_of(error: Exception) -> int | None:
+    """2 for wrong usage or configuration, 3 when there is nothing to do, 1 for what failed when it was run, None for a bug."""
+    if isinstance(error, NothingToPromoteError):
+        return NOTHING_TO_DO
+    if isinstance(error, ConfigError | UsageError):
+        return USAGE
+    return FAILED if isinstance(error, (LifecycleError, *AWS_ERRORS)) else None
+
+
+def message_of(error: Exception) -> str:
+    """What failed, for people."""
+    return refusal(error) if isinstance(error, AWS_ERRORS) else str(error)

@@ -1,0 +1,50 @@
+"""The report of an evaluation goes in as bytes; what it measured comes out, or what is odd about it.
+
+The pipeline's own evaluate.py writes it well formed; a script of the user's may write anything.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a report says."""
+
+    metrics: Mapping[str, int | float]
+    """Every number of its metrics, all finite."""
+    weights_sha256: str | None
+    """Hash of the weights that were measured; a report of one's own need not have it."""
+
+    @classmethod
+    def of(cls, text: bytes) -> Evaluation:
+        """From the bytes of a report. Raises ValueError, which says what is odd."""
+        try:
+            report = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError("is not JSON") from error
+        if not isinstance(report, dict):
+            raise ValueError("is no JSON object")  # noqa: TRY004 - of the text, not of an argument
+        weights = _object(report, "model").get("weights_sha256")
+        return cls(_numbers(_object(report, "metrics")), None if weights is None else str(weights))
+
+
+def _object(report: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = report.get(key, {})
+    if not isinstance(found, dict):
+        raise ValueError(f"has {json.dumps(found)[:40]} as `{key}`, where an object belongs")  # noqa: TRY004 - as above
+    return found
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, int | float]:
+    values = {name: metric.get("value") for name, metric in metrics.items() if isinstance(metric, dict)}
+    numbers = {name: value for name, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)}
+    for name, value in numbers.items():
+        if not abs(value) <= sys.float_info.max:  # of NaN too, which is neither less nor more
+            raise ValueError(f"has no finite number as the metric {json.dumps(name)}")
+    return numbers

@@ -1,0 +1,44 @@
+"""`shoal deploy` that is interrupted: the CLI ends, CloudFormation does not, and that is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+
+from cli.deployment import told_what_goes_on
+from cli.interrupts import interrupted_once
+from cli.workspace import Workspace
+from lifecycle.errors import CommandError
+from tests.cli.trained import Checkout
+from tests.lifecycle.slow_stack import slow
+
+
+def test_a_deployment_that_is_told_to_end_says_what_goes_on_without_it(released: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
+    session = Workspace(released.root, dict(os.environ)).open("staging", local=True)
+    cloudformation, stack = session.target.client("cloudformation"), session.names.stack("serving")
+    body = json.dumps({"Resources": {"One": slow(session.target)}})
+    capsys.readouterr()
+    cloudformation.create_stack(StackName=stack, TemplateBody=body)
+    with pytest.raises(KeyboardInterrupt), interrupted_once(), told_what_goes_on(session):
+        os.kill(os.getpid(), signal.SIGTERM)
+    said = capsys.readouterr().err.splitlines()
+    cloudformation.get_waiter("stack_create_complete").wait(StackName=stack, WaiterConfig={"Delay": 1})
+    at_its_deadline = CommandError("cdk deploy", None, [], released.root)
+    with pytest.raises(CommandError), told_what_goes_on(session):
+        raise at_its_deadline
+    cloudformation.delete_stack(StackName=stack)
+    cloudformation.get_waiter("stack_delete_complete").wait(StackName=stack, WaiterConfig={"Delay": 1})
+    again = "to go on here: `shoal deploy staging --local`, which waits for such stacks, and deploys what is not deployed"
+    assert said == [f"CloudFormation goes on: stack {stack} is CREATE_IN_PROGRESS", again]
+    assert capsys.readouterr().err.splitlines() == [again]
+
+
+def test_a_deployment_that_failed_by_itself_has_nothing_going_on(released: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
+    session = Workspace(released.root, dict(os.environ)).open("staging", local=True)
+    failed = CommandError("cdk deploy", 1, [], released.root)
+    with pytest.raises(CommandError), told_what_goes_on(session):
+        raise failed
+    assert capsys.readouterr().err == ""
