@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import ClientError
+
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
@@ -42,6 +44,7 @@ class Bystanders:
         sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name, Tags=tags)
         waiting._until("InService", name)
         waiting.before = waiting._look()
+        assert waiting.before["execution"] == "Executing", f"the bystander is {waiting.before['execution']}: {waiting._steps()}"
         return waiting
 
     @property
@@ -54,14 +57,17 @@ class Bystanders:
 
     def _look(self) -> dict[str, Any]:
         sagemaker = self.world.client("sagemaker")
-        status = sagemaker.describe_pipeline_execution(PipelineExecutionArn=self.execution)["PipelineExecutionStatus"]
-        assert status == "Executing", f"the bystander is {status}: {self._steps()}"
-        found: dict[str, Any] = {"execution": status}
+        execution = sagemaker.describe_pipeline_execution(PipelineExecutionArn=self.execution)
+        found: dict[str, Any] = {"execution": execution["PipelineExecutionStatus"]}
         for name in (self.world.names.serving_endpoint, f"{self.world.names.pipeline}-{self.id}"):
-            endpoint = sagemaker.describe_endpoint(EndpointName=name)
-            found[name] = (endpoint["EndpointStatus"], endpoint["CreationTime"], endpoint["LastModifiedTime"])
-            config = sagemaker.describe_endpoint_config(EndpointConfigName=endpoint["EndpointConfigName"])
-            found[f"model of {name}"] = sagemaker.describe_model(ModelName=config["ProductionVariants"][0]["ModelName"])["CreationTime"]
+            try:
+                endpoint = sagemaker.describe_endpoint(EndpointName=name)
+                found[name] = (endpoint["EndpointStatus"], endpoint["CreationTime"], endpoint["LastModifiedTime"])
+                config = sagemaker.describe_endpoint_config(EndpointConfigName=endpoint["EndpointConfigName"])
+                model = sagemaker.describe_model(ModelName=config["ProductionVariants"][0]["ModelName"])
+                found[f"model of {name}"] = model["CreationTime"]
+            except ClientError as gone:
+                found[name] = str(gone)
         return found
 
     def disturbed(self) -> list[str]:

@@ -180,7 +180,7 @@ def _event(do: str, **more: Any) -> tuple[dict[str, Any], ...]:
     return ({"seam": "event", "name": STATUS_EVENT, "do": do, **more},)
 
 
-KILLED = ({"seam": "function", "name": "*-teardown", "do": "kill", "seconds": 0.3, "times": 1},)
+KILLED = ({"seam": "function", "name": "*-teardown", "do": "kill", "seconds": 0.1, "times": 1},)
 LAYERS = (
     Circumstance("all layers"),
     Circumstance("no step", step="none"),

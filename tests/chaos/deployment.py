@@ -75,7 +75,8 @@ def environment() -> Environment:
     dev = load_environment("dev", ROOT, "none")
     training = dev.training.model_copy(update={"source_dir": SOURCE, "hyperparameters": {"fault": "none"}})
     endpoint = dev.endpoint.model_copy(update={"max_latency_ms": 60_000, "ttl_minutes": 10})
-    return dev.model_copy(update={"training": training, "endpoint": endpoint})
+    evaluation = dev.evaluation.model_copy(update={"max_runtime_s": 24 * 3600})  # the bystander's job waits longer than all cases take
+    return dev.model_copy(update={"training": training, "evaluation": evaluation, "endpoint": endpoint})
 
 
 def synthesise(folder: Path) -> Deployment:

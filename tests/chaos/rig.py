@@ -20,7 +20,7 @@ TERMINAL = {"Succeeded", "Failed", "Stopped", "CompletedWithFailures"}
 END_LIMIT_S = 240.0
 CLEAN_LIMIT_S = 120.0
 """How long a case may take to be clean on a busy machine; the time it took is in the report."""
-_POLL_S = 0.15
+_POLL_S = 0.3
 
 
 @dataclass
@@ -43,18 +43,24 @@ class Result:
 
 
 def run(
-    world: World, chosen: Sequence[Case], at_once: int, say: Callable[[Result], None], clean_limit_s: float = CLEAN_LIMIT_S
+    world: World,
+    chosen: Sequence[Case],
+    at_once: int,
+    say: Callable[[Result], None],
+    at_last: Callable[[Bystanders], None] = lambda _bystanders: None,
 ) -> list[Result]:
-    """Run cases in their order, `at_once` at a time; the global switches are turned when nothing runs."""
+    """Run cases in their order, `at_once` at a time; the global switches are turned when nothing runs. `at_last` is done before
+    the bystanders leave."""
     results: list[Result] = []
     bystanders = Bystanders.settle(world)
     for (rule, sweeper), group in groupby(chosen, key=lambda case: (case.circumstance.rule, case.circumstance.sweeper)):
         world.layers(rule=rule, sweeper=sweeper)
         with ThreadPoolExecutor(at_once) as pool:
-            for result in pool.map(lambda case: run_case(world, case, bystanders, clean_limit_s), list(group)):
+            for result in pool.map(lambda case: run_case(world, case, bystanders, CLEAN_LIMIT_S), list(group)):
                 results.append(result)
                 say(result)
     world.layers(rule=True, sweeper=True)
+    at_last(bystanders)
     last = Result("bystanders")
     last.problems = bystanders.leave()
     if not last.survived:
@@ -145,7 +151,7 @@ class _Run:
     def _left_in_the_end(self) -> list[str]:
         deadline = time.monotonic() + self.clean_limit_s
         while (left := [*left_in_the_account(self._sagemaker, self._id), *self.world.processes(self._id)]) and time.monotonic() < deadline:
-            time.sleep(_POLL_S * 3)
+            time.sleep(_POLL_S)
         return left
 
     def _judged(self) -> Iterator[str]:

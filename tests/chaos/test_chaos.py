@@ -1,20 +1,35 @@
-"""A fast part of `make chaos`: the same rig, one emulator, the cases that differ most; and proof that the rig can report a leak."""
+"""A fast part of `make chaos`: the same rig, one emulator, the cases that differ most; and proof that it can report what it looks for."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pytest
 
 from tests.chaos import rig
 from tests.chaos.__main__ import summarise
-from tests.chaos.cases import FAST, Case, Circumstance, Trouble, cases
+from tests.chaos.bystanders import Bystanders
+from tests.chaos.cases import FAST, Case, Circumstance, Trouble, cases, troubles
 from tests.chaos.deployment import synthesise
 from tests.chaos.rig import Result, variant
 from tests.chaos.world import World
 
 AT_ONCE = 5
 UNPROTECTED = Circumstance("nothing on", step="none", rule=False, sweeper=False)
+ONLY_THE_STEP = Circumstance("neither deleter nor sweeper", step="any", rule=False, sweeper=False)
+MISJUDGED = Case(Trouble("AccuracyGate", "lets pass what is said to fail", "Failed"), Circumstance("all layers"))
+"""Nothing is wrong with its execution; the rig is told that the gate lets nothing through."""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What the fast cases came to, and what was reported when the deleter was set on a bystander at last."""
+
+    results: dict[str, Result]
+    touched: list[str]
 
 
 @pytest.fixture(scope="module")
@@ -31,32 +46,64 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 @pytest.fixture(scope="module")
-def results(world: World) -> dict[str, Result]:
-    """Of the fast cases, which run beside each other."""
-    chosen = [case for case in cases() if case.name in FAST]
-    return {result.name: result for result in rig.run(world, chosen, AT_ONCE, lambda _result: None)}
+def attack(world: World) -> Attack:
+    """The cases run beside each other."""
+    chosen = [*(case for case in cases() if case.name in FAST), MISJUDGED]
+    chosen.sort(key=lambda case: (not case.circumstance.rule, not case.circumstance.sweeper))
+    touched: list[str] = []
+
+    def set_the_deleter_on(bystanders: Bystanders) -> None:
+        payload = json.dumps({"pipeline_execution_arn": bystanders.execution})
+        world.client("lambda").invoke(FunctionName=world.names.function("teardown"), Payload=payload)
+        touched.extend(bystanders.disturbed())
+
+    results = rig.run(world, chosen, AT_ONCE, lambda _result: None, set_the_deleter_on)
+    return Attack({result.name: result for result in results}, touched)
+
+
+def require_survival(result: Result) -> None:
+    assert (result.problems, result.left) == ([], [])
 
 
 @pytest.mark.parametrize("name", FAST)
-def test_a_case_ends_as_documented_and_leaves_nothing(results: dict[str, Result], name: str) -> None:
-    assert (results[name].problems, results[name].left) == ([], [])
+def test_a_case_ends_as_documented_and_leaves_nothing(attack: Attack, name: str) -> None:
+    require_survival(attack.results[name])
 
 
-def test_bystanders_were_not_touched(results: dict[str, Result]) -> None:
-    assert set(results) == set(FAST)
+def test_bystanders_leave_nothing_when_they_are_stopped(attack: Attack) -> None:
+    assert set(attack.results) == {*FAST, MISJUDGED.name}
 
 
-@pytest.mark.usefixtures("results")
-def test_without_any_layer_the_rig_reports_what_leaks(world: World) -> None:
-    case = Case(Trouble("nothing", "wrong", "Succeeded", packages=(1, 1)), UNPROTECTED)
+def test_a_deleter_that_takes_somebody_elses_endpoint_is_reported(attack: Attack) -> None:
+    (endpoint,) = [line for line in attack.touched if "model of" not in line]
+    assert endpoint.startswith("a bystander was touched: ")
+    assert "Could not find endpoint" in endpoint
+
+
+def test_a_package_that_no_gate_let_through_and_another_end_than_the_documented_one_are_reported(attack: Attack) -> None:
+    status, packages = attack.results[MISJUDGED.name].problems
+    assert status.startswith("the execution ended Succeeded, documented is Failed")
+    assert packages == "1 packages registered, 0 to 0 expected"
+
+
+@pytest.mark.usefixtures("attack")
+def test_without_deleter_and_sweeper_cases_fail_whether_the_step_is_there_or_not(world: World) -> None:
+    """The step alone does not run when the endpoint failed."""
+    (fails,) = [trouble for trouble in troubles() if (trouble.step, trouble.fault) == ("CreateEndpoint", "fails")]
+    leaky = [Case(Trouble("nothing", "wrong", "Succeeded", packages=(1, 1)), UNPROTECTED), Case(fails, ONLY_THE_STEP)]
     world.layers(rule=False, sweeper=False)
     try:
-        result = rig.run_case(world, case, None, clean_limit_s=4.0)
+        with ThreadPoolExecutor(len(leaky)) as pool:
+            results = list(pool.map(lambda case: rig.run_case(world, case, None, clean_limit_s=4.0), leaky))
     finally:
         world.layers(rule=True, sweeper=True)
-    kinds = sorted(each.partition("/")[0].split()[0] for each in result.left)
-    assert [kind for kind in kinds if kind != "process"] == ["endpoint", "endpoint-config", "model"]
-    assert summarise([result]) == 1
+    for result in results:
+        kinds = sorted(each.partition("/")[0].split()[0] for each in result.left)
+        assert [kind for kind in kinds if kind != "process"] == ["endpoint", "endpoint-config", "model"]
+        assert result.problems == []
+        assert summarise([result]) == 1
+        with pytest.raises(AssertionError):
+            require_survival(result)
 
 
 def test_every_case_has_a_name_and_a_seed_of_its_own() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.gates import FOLDERS, ROOT, TRAINING, Gate, failures
+from tools.gates import FOLDERS, RELEASES, ROOT, TRAINING, Gate, failures
 
 MEETS = """
 import pathlib, sys, time
@@ -52,3 +52,4 @@ def test_gates_that_train_run_one_by_one(tmp_path: Path) -> None:
 
 def test_the_folders_that_have_a_gate_of_their_own_exist() -> None:
     assert [folder for folder in (*TRAINING, *FOLDERS) if not (ROOT / folder).is_dir()] == []
+    assert (ROOT / RELEASES).is_file()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from tools.install import launcher_text
+import pytest
+
+from tools.install import compile_cdk, compile_programs, launcher_text
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -51,6 +54,23 @@ def test_make_install_leaves_a_shoal_command_that_starts() -> None:
     result = _run(str(ROOT / ".venv" / "bin" / "shoal"), "--help")
     assert result.returncode == 0, result.stderr
     assert "demo" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import cli.deployment, cli.verbs, emulator.server, emulator.sagemaker.container.pod, pipelines.check",
+        "from stacks.node import use_installed_node; use_installed_node(); import stacks.app, stacks.serving_stack",
+    ],
+)
+def test_what_commands_import_of_ours_and_of_the_cdk_is_compiled(program: str) -> None:
+    """Most of our processes may not write bytecode, so they must find it."""
+    compile_programs()
+    compile_cdk()
+    shown = "[m.__name__ for m in list(sys.modules.values()) if getattr(m, '__cached__', None) and not Path(m.__cached__).exists()]"
+    result = _run(sys.executable, "-B", "-c", f"{program}; import sys; from pathlib import Path; print({shown})")
+    ours = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"images"}  # its modules lie beside what is archived
+    assert [name for name in ast.literal_eval(result.stdout) if name.partition(".")[0] in ours | {"aws_cdk"}] == []
 
 
 def test_the_shoal_command_starts_from_a_folder_with_a_space_in_its_name(tmp_path: Path) -> None:

@@ -81,6 +81,18 @@ def _checkouts(workflow: Workflow) -> Iterator[str]:
             yield f"a checkout of job {name} does not say whether it leaves its token in the checkout (persist-credentials)"
 
 
+def _chained_roles(workflow: Workflow) -> Iterator[str]:
+    """The action tags a chained session unless told not to, which needs sts:TagSession; DeliveryStack's roles may only assume."""
+    for name, step in steps(workflow):
+        given = step.get("with", {})
+        if _is_true(given.get("role-chaining")) and not _is_true(given.get("role-skip-session-tagging")):
+            yield f"job {name} tags the session of a chained role, which is denied (role-skip-session-tagging: true)"
+
+
+def _is_true(value: object) -> bool:
+    return str(value).lower() == "true"
+
+
 def _scripts(workflow: Workflow) -> Iterator[str]:
     for name, step in steps(workflow):
         script = step.get("run")
@@ -127,6 +139,7 @@ RULES: tuple[Callable[[Workflow], Iterator[str]], ...] = (
     _actions,
     _triggers,
     _checkouts,
+    _chained_roles,
     _scripts,
     _machines,
     _order,

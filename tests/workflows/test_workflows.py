@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.main import shoal
 from config.loader import environment_names, load_environment
-from tests.workflows.lint import mistakes
+from tests.workflows.calls import calls, refusal
+from tests.workflows.lint import mistakes, steps
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -31,6 +31,10 @@ jobs:
       - uses: actions/checkout@{"0a" * 20} # v6.0.2
         with:
           persist-credentials: false
+      - uses: aws-actions/configure-aws-credentials@{"0b" * 20} # v6.0.0
+        with:
+          role-chaining: true
+          role-skip-session-tagging: true
       - run: echo "$HOME"
 """
 
@@ -62,6 +66,8 @@ def test_what_is_safe_is_not_complained_about() -> None:
         ("on: push", "on: pull_request", "takes an identity in a pull request"),
         ("on: push", "on: [push, pull_request_target]", "pull_request_target runs with the repository's rights"),
         ("          persist-credentials: false\n", "          fetch-depth: 0\n", "whether it leaves its token in the checkout"),
+        ("          role-skip-session-tagging: true\n", "", "job build tags the session of a chained role, which is denied"),
+        ("skip-session-tagging: true", "skip-session-tagging: false", "job build tags the session of a chained role, which is denied"),
         ('"$HOME"', "${{ github.head_ref }}", "has an expression in its text"),
         ('"$HOME"', '"$HOME', "is no bash"),
         ('"$HOME"', '"$TOKEN"\n        env:\n          TOKEN: ${{ secrets.TOKEN }}', "a secret is read"),
@@ -95,5 +101,49 @@ def test_they_call_only_what_exists() -> None:
     text = "\n".join(file.read_text(encoding="utf-8") for file in FILES)
     targets = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert set(re.findall(r"run: make (?:-C \w+ )?([a-z-]+)", text)) <= targets
-    assert set(re.findall(r"bin/shoal ([a-z]+)", text)) <= set(shoal.commands)
     assert all((ROOT / path).is_file() for path in re.findall(r"head/(tools/\S+)", text))
+
+
+def test_every_call_of_shoal_is_one_that_it_takes() -> None:
+    scripts = [step.get("run", "") for file in FILES for _, step in steps(yaml.safe_load(file.read_text(encoding="utf-8")))]
+    found = [words for script in scripts for words in calls(script)]
+    assert len(found) >= 6
+    assert [(words, refused) for words in found if (refused := refusal(words))] == []
+
+
+@pytest.mark.parametrize(("code", "ends_with"), [(0, 0), (1, 1), (2, 2), (3, 0), (130, 130)])
+def test_asking_every_hour_is_red_only_where_something_is_wrong(tmp_path: Path, code: int, ends_with: int) -> None:
+    """The step's own script, run by bash as GitHub runs it; `shoal` is a program that ends with `code`."""
+    workflow = yaml.safe_load((ROOT / ".github/workflows/promote.yml").read_text(encoding="utf-8"))
+    (script,) = [step["run"] for _, step in steps(workflow) if "shoal promote" in step.get("run", "")]
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    subprocess.run(["git", "-C", tmp_path, "remote", "add", "origin", tmp_path], check=True)
+    shoal = tmp_path / ".venv/bin/shoal"
+    shoal.parent.mkdir(parents=True)
+    shoal.write_text(f"#!/bin/sh\necho said >&2; exit {code}\n")
+    shoal.chmod(0o755)
+    given = {"FROM": "dev", "TO": "staging", "RUNNER_TEMP": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    process = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True, timeout=60, check=False)
+    assert (process.returncode, process.stdout) == (ends_with, "said\n"), process.stderr
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ('.venv/bin/shoal drift "$ENVIRONMENT" --no-invok', "No such option '--no-invok'"),
+        ('.venv/bin/python -m cli promote --from "$FROM" --to "$TO" ${PACKAGE:+--version "$PACKAGE"} > text', "No such option '--version'"),
+        (".venv/bin/shoal promote --from dev \\\n  --push origin 2> said", "Missing option '--to'"),
+        (".venv/bin/shoal check dev && echo checked", "Got unexpected extra argument (dev)"),
+        (".venv/bin/shoal releases status", "No such command 'releases'"),
+        (".venv/bin/shoal release | cat", "No verb"),
+    ],
+)
+def test_a_call_that_shoal_would_refuse_is_found(call: str, says: str) -> None:
+    (words,) = calls(call)
+    assert says in (refusal(words) or "")
+
+
+def test_what_the_shell_keeps_is_no_argument() -> None:
+    script = '.venv/bin/shoal drift "$NAME" 2> said || .venv/bin/shoal release status dev; exit 1'
+    assert list(calls(script)) == [["drift", "dev"], ["release", "status", "dev"]]
