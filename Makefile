@@ -54,8 +54,9 @@ lint: python ## Runs only the fast gates: ruff and mypy.
 bench: python ## Measures Shoal beside its peers, about half an hour on a quiet machine; reports in bench-out/.
 	@$(PYTHON) tools/install.py runtimes
 	@$(RUN) -m bench full
+	@$(RUN) -m bench.overhead
 
-bench-quick: python ## The same in under five minutes, after its set-up.
+bench-quick: python ## The same with fewer rounds, about seven minutes on a quiet machine, after its set-up.
 	@$(PYTHON) tools/install.py runtimes
 	@$(RUN) -m bench quick
 

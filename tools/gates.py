@@ -23,6 +23,8 @@ TENSORFLOW = "training_code/tensorflow"
 OPTIONS = ("--allow-untyped-decorators", "--cache-dir", ".mypy_cache/tensorflow")  # tf.function, where TensorFlow is not installed
 TRAINING = ("tests/e2e", "tests/emulator/sagemaker", "tests/training_code", "tests/smddp_local", "tests/chaos", "tests/horovod_local")
 """Folders of tests that start ranks, the longest first."""
+RELEASES = "tests/e2e/test_gitops.py"
+"""Minutes of the cdk CLI and of waiting, one process at a time: not in the lane of its folder, which is the longest."""
 FOLDERS = ("tests/stacks", "tests/emulator/control", "tests/lifecycle", "tests/cli")
 """Other folders that take long enough for a gate of their own, the longest first; one more takes all the rest, new folders too."""
 _GRACE_S = 30.0
@@ -49,11 +51,12 @@ LINT = (
 )
 TESTS = (
     Gate("environments", (PYTHON, "-m", "cli", "check")),
+    _pytest("releases", RELEASES),
     *(_pytest(folder, folder) for folder in FOLDERS),
     _pytest("the rest", *(f"--ignore={folder}" for folder in (*TRAINING, *FOLDERS))),
     Gate("pytest, package registry", (PYTHON, "-m", "pytest", "-rs", "-m", "registry", "tests/emulator/sagemaker")),
 )
-TRAINING_TESTS = tuple(_pytest(folder, folder) for folder in TRAINING)
+TRAINING_TESTS = tuple(_pytest(folder, folder, f"--ignore={RELEASES}") for folder in TRAINING)
 
 
 def main(arguments: list[str]) -> int:

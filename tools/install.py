@@ -15,13 +15,28 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 BASE_LOCKS = ("requirements.txt", "requirements-local.txt")
+PROGRAMS = ("cli", "config", "emulator", "lifecycle", "pipelines", "stacks")
+"""What a user's commands import of ours; neither what is archived for AWS nor what only tests and benchmarks need."""
+# All of them but the CDK's library, on all cores: that has 176 MB of Python for the services of AWS, of which an app imports a tenth.
+COMPILE_PACKAGES = """
+import compileall, re, sysconfig
+compileall.compile_dir(sysconfig.get_path("purelib"), quiet=2, workers=0, rx=re.compile(r"/aws_cdk/"))
+"""
+# Importing with the leave to write bytecode compiles just that tenth.
+IMPORT_STACKS = """
+from stacks.node import use_installed_node
+use_installed_node()
+import importlib, pkgutil, stacks
+for module in pkgutil.walk_packages(stacks.__path__, "stacks."):
+    importlib.import_module(module.name)
+"""
 LAUNCHER = """#!/bin/sh
 '''exec' {python} "$0" "$@"
 ' '''
@@ -50,6 +65,8 @@ def main(arguments: Sequence[str]) -> int:
         install_locks(BASE_LOCKS + (("requirements-test.txt",) if "tests" in arguments else ()))
         install_node_packages()
         write_launcher()
+        compile_programs()
+        compile_cdk()
         if "runtimes" in arguments:
             # The tests run without a network, so what a demo leaves to its first use is built for them here.
             build_runtimes(["pytorch", "tensorflow"] if "tests" in arguments else ["pytorch"])
@@ -78,13 +95,17 @@ def make_venv() -> None:
 
 def install_locks(names: Sequence[str]) -> None:
     """Installs the locked requirement files that changed since they were last installed."""
+    installed = False
     for name in names:
         stamp, identity = VENV / f".stamp-{name}", _digest((ROOT / name).read_bytes())
         if _is_current(stamp, identity):
             continue
-        command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(ROOT / name)]
+        command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "-r", str(ROOT / name)]
         _run(f"installing {name}", command, "is the package registry reachable?")
         stamp.write_text(identity)
+        installed = True
+    if installed:
+        _run("compiling packages", [str(PYTHON), "-c", COMPILE_PACKAGES], "is the disk full?")
 
 
 def install_node_packages() -> None:
@@ -98,7 +119,7 @@ def install_node_packages() -> None:
     npm = [str(wheel / "bin" / "node"), str(wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
     options = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
     path = f"{wheel / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
-    _run("installing the CDK CLI and the evaluator of IAM policies", [*npm, *options], "is the npm registry reachable?", path=path)
+    _run("installing the CDK CLI and the evaluator of IAM policies", [*npm, *options], "is the npm registry reachable?", {"PATH": path})
     stamp.write_text(identity)
 
 
@@ -107,6 +128,28 @@ def write_launcher() -> None:
     launcher = VENV / "bin" / "shoal"
     launcher.write_text(launcher_text(PYTHON, ROOT))
     launcher.chmod(0o755)
+
+
+def compile_programs() -> None:
+    """Writes the bytecode of what changed: our processes write none while they run, and each of them would compile everything anew.
+
+    Raises InstallError for a module that does not compile.
+    """
+    result = subprocess.run([PYTHON, "-m", "compileall", "-q", *PROGRAMS], cwd=ROOT, check=False, capture_output=True, text=True)
+    if result.returncode:
+        raise InstallError(f"compiling {', '.join(PROGRAMS)} failed:\n{(result.stdout + result.stderr).strip()}")
+
+
+def compile_cdk() -> None:
+    """Unpacks the CDK's library and compiles what the stacks import of it, anew when they import other parts."""
+    imports = {line for path in (ROOT / "stacks").rglob("*.py") for line in path.read_text().splitlines() if "aws_cdk" in line}
+    identity = _digest((ROOT / "requirements.txt").read_bytes(), "\n".join(sorted(imports)).encode())
+    stamp = VENV / ".stamp-cdk"
+    if _is_current(stamp, identity):
+        return
+    variables = {"PYTHONDONTWRITEBYTECODE": "", "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(ROOT / ".shoal" / "jsii")}
+    _run("unpacking and compiling the CDK's library", [str(PYTHON), "-c", IMPORT_STACKS], "is the disk full?", variables)
+    stamp.write_text(identity)
 
 
 def launcher_text(python: Path, root: Path) -> str:
@@ -122,10 +165,10 @@ def build_runtimes(names: Sequence[str]) -> None:
             raise InstallError(f"the local runtime {name} could not be built; the reason is above")
 
 
-def _run(what: str, command: list[str], hint: str, path: str | None = None) -> None:
+def _run(what: str, command: list[str], hint: str, variables: Mapping[str, str] | None = None) -> None:
     print(f"{what} ...", flush=True)
     started_at = time.monotonic()
-    environment = os.environ | ({"PATH": path} if path else {})
+    environment = os.environ | dict(variables or {})
     result = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True)
     if result.returncode:
         last = "\n".join((result.stdout + result.stderr).strip().splitlines()[-8:])
