@@ -8,8 +8,18 @@ import pytest
 
 from tests.smddp_local.conftest import Probe
 
-DOCUMENTED = ["all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "all_gather_object", "barrier"]
+DOCUMENTED = [
+    "all_reduce",
+    "broadcast",
+    "reduce",
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_into_tensor, coalesced",
+    "all_gather_object",
+    "barrier",
+]
 UNDOCUMENTED = ["all_to_all_single", "gather", "scatter", "send"]
+REDUCE_SCATTER = ["reduce_scatter_tensor", "reduce_scatter_tensor, coalesced"]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +41,7 @@ def test_the_backend_is_named_smddp(lenient: dict[str, Any], strict: dict[str, A
     assert (lenient["backend"], strict["backend"]) == ("smddp", "smddp")
 
 
-@pytest.mark.parametrize("primitive", [*DOCUMENTED, *UNDOCUMENTED, "new_group", "reduce_scatter_tensor", "DistributedDataParallel"])
+@pytest.mark.parametrize("primitive", [*DOCUMENTED, *UNDOCUMENTED, *REDUCE_SCATTER, "new_group", "DistributedDataParallel"])
 def test_without_strict_mode_whatever_gloo_can_do_works(lenient: dict[str, Any], primitive: str) -> None:
     assert lenient[primitive] == "ok"
 
@@ -54,12 +64,20 @@ def test_strict_mode_refuses_device_ids_in_barrier(strict: dict[str, Any]) -> No
     assert "does not support barrier(device_ids=...)" in strict["barrier(device_ids)"]
 
 
-def test_strict_mode_refuses_reduce_scatter_where_allreduce_is_accelerated(strict: dict[str, Any]) -> None:
-    assert "start FSDP with torchrun" in strict["reduce_scatter_tensor"]
+@pytest.mark.parametrize("primitive", REDUCE_SCATTER)
+def test_strict_mode_refuses_reduce_scatter_where_allreduce_is_accelerated(strict: dict[str, Any], primitive: str) -> None:
+    assert "start FSDP with torchrun" in strict[primitive]
 
 
-def test_strict_mode_allows_reduce_scatter_under_torchrun_as_fsdp_needs(strict_torchrun: dict[str, Any]) -> None:
-    assert strict_torchrun["reduce_scatter_tensor"] == "ok"
+@pytest.mark.parametrize("primitive", REDUCE_SCATTER)
+def test_strict_mode_allows_reduce_scatter_under_torchrun_as_fsdp_needs(strict_torchrun: dict[str, Any], primitive: str) -> None:
+    assert strict_torchrun[primitive] == "ok"
+
+
+@pytest.mark.parametrize("strict", ["0", "1"])
+def test_no_collective_waits_for_the_thread_that_waits_for_it(probe: Probe, strict: str) -> None:
+    answer = probe("locks", "mpirun", SMDDP_LOCAL_STRICT=strict)
+    assert answer["right"] == answer["of"]
 
 
 def test_strict_mode_warns_that_torchrun_does_not_accelerate_gradients(strict: dict[str, Any], strict_torchrun: dict[str, Any]) -> None:

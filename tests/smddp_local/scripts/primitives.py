@@ -3,6 +3,7 @@
 import json
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import smdistributed.dataparallel.torch.torch_smddp  # noqa: F401
@@ -19,6 +20,14 @@ def averaged() -> None:
     model(torch.ones(2, 700)).sum().backward()
 
 
+def coalesced(collective: Callable[[torch.Tensor, torch.Tensor], object], output: int, given: int, expected: float) -> None:
+    outputs = [torch.empty(output) for _ in range(3)]
+    with dist.distributed_c10d._coalescing_manager():
+        for tensor in outputs:
+            collective(tensor, torch.ones(given))
+    assert all(bool((tensor == expected).all()) for tensor in outputs)
+
+
 ATTEMPTS = {
     "all_reduce": lambda: dist.all_reduce(torch.ones(4)),
     "broadcast": lambda: dist.broadcast(torch.ones(4), 0),
@@ -31,6 +40,8 @@ ATTEMPTS = {
     "barrier(device_ids)": lambda: dist.barrier(device_ids=[0]),
     "new_group": lambda: dist.new_group([0, 1]),
     "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(torch.empty(4), torch.ones(4 * size)),
+    "all_gather_into_tensor, coalesced": lambda: coalesced(dist.all_gather_into_tensor, 4 * size, 4, 1.0),
+    "reduce_scatter_tensor, coalesced": lambda: coalesced(dist.reduce_scatter_tensor, 4, 4 * size, float(size)),
     "all_to_all_single": lambda: dist.all_to_all_single(torch.empty(size), torch.ones(size)),
     "gather": lambda: dist.gather(torch.ones(1), [torch.ones(1)] * size if rank == 0 else None),
     "scatter": lambda: dist.scatter(torch.ones(1), [torch.ones(1)] * size if rank == 0 else None),

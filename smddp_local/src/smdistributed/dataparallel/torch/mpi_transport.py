@@ -39,7 +39,7 @@ class MpiTransport:
         self._meet()
         for tensor in tensors:
             self._reduce(tensor.detach(), operation)
-        return _done(tensors)
+        return done(tensors)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fallback, name)
@@ -89,7 +89,8 @@ def _carries(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and tensor.device.type == "cpu" and tensor.dtype in (*_AS_THEY_ARE, *_AS_FLOAT32)
 
 
-def _done(tensors: list[torch.Tensor]) -> Any:
+def done(tensors: list[torch.Tensor]) -> Any:
+    """The work of a collective that is over, whose results are in `tensors`."""
     future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
     future.set_result(tensors)
     return _create_work_from_future(future)

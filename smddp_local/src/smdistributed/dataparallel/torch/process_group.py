@@ -16,7 +16,7 @@ from torch._C._distributed_c10d import ProcessGroupGloo
 
 from ..exceptions import SMDDPPerformanceWarning, SMDDPUnsupportedError
 from ..launch import LaunchEnvironment
-from .mpi_transport import MpiTransport, communicator
+from .mpi_transport import MpiTransport, communicator, done
 
 # torch's names for the documented primitives, in all the forms its versions use.
 DOCUMENTED = (
@@ -28,17 +28,47 @@ DOCUMENTED = (
     "_allgather_base",
     "allgather_coalesced",
     "allgather_into_tensor_coalesced",
+    "all_gather_single_coalesced",
 )
 # FSDP needs both halves: with AllGather accelerated, NCCL serves ReduceScatter underneath. In DDP mode it does not exist.
-# Values: what gloo calls it.
-WITH_ALLGATHER = {
-    "reduce_scatter": "reduce_scatter",
-    "_reduce_scatter_base": "_reduce_scatter_base",
+WITH_ALLGATHER = (
+    "reduce_scatter",
+    "_reduce_scatter_base",
+    "reduce_scatter_single",
+    "reduce_scatter_tensor_coalesced",
+    "reduce_scatter_single_coalesced",
+)
+# The first API (1.0 to 1.3) documents this one; today's list does not.
+WITH_FIRST_API = ("alltoall_base", "all_to_all_single")
+UNDOCUMENTED = ("gather", "scatter", "alltoall", "send", "recv", "recv_anysource")
+
+# What gloo calls a collective in Python, where it has another name than the group. `EACH` have none: one tensor after the other.
+GLOO_NAMES = {
+    "all_to_all_single": "alltoall_base",
     "reduce_scatter_single": "_reduce_scatter_base",
 }
-# The first API (1.0 to 1.3) documents this one; today's list does not. Values: what gloo calls it.
-WITH_FIRST_API = {"alltoall_base": "alltoall_base", "all_to_all_single": "alltoall_base"}
-UNDOCUMENTED = ("gather", "scatter", "alltoall", "send", "recv", "recv_anysource")
+EACH = {
+    "all_gather_single_coalesced": "_allgather_base",
+    "allgather_into_tensor_coalesced": "_allgather_base",
+    "reduce_scatter_single_coalesced": "_reduce_scatter_base",
+    "reduce_scatter_tensor_coalesced": "_reduce_scatter_base",
+}
+# What torch asks a Python class of process groups for. Where the class does not answer, torch calls the C++ method while it holds the
+# interpreter's lock: it waits for gloo's lock, whose holder, gloo's thread, waits for the interpreter's to let go of the last collective's
+# tensors. Neither ever gets it, and the job stands still. So every one of them is answered here.
+# Source: WORK_OVERRIDE in torch/csrc/distributed/c10d/PyProcessGroup.hpp, torch 2.13.
+ASKED_OF_PYTHON = (
+    "allgather",
+    "allreduce_coalesced",
+    "alltoall_base",
+    "all_to_all_single",
+    "barrier",
+    "broadcast",
+    "recv",
+    "reduce_scatter",
+    "send",
+    *EACH,
+)
 
 # An AllReduce of this size is a model's gradients rather than a metric.
 GRADIENT_BYTES = 1024 * 1024
@@ -89,32 +119,53 @@ class StrictProcessGroup(PlainProcessGroup):
         return self.gloo.barrier(opts)
 
 
+def _handed_on(name: str) -> Callable[..., Any]:
+    def collective(self: PlainProcessGroup, *arguments: Any, **named: Any) -> Any:
+        if name in EACH:
+            return _one_by_one(getattr(self.gloo, EACH[name]), *arguments, **named)
+        return getattr(self.transport, GLOO_NAMES.get(name, name))(*arguments, **named)
+
+    return collective
+
+
+def _one_by_one(collective: Callable[..., Any], outputs: list[torch.Tensor], inputs: list[torch.Tensor], *opts: Any, **named: Any) -> Any:
+    for output, tensor in zip(outputs, inputs, strict=True):
+        collective(output, tensor, *opts, **named).wait()
+    return done(outputs)
+
+
 def _allowed(name: str) -> Callable[..., Any]:
+    handed_on = _handed_on(name)
+
     def collective(self: StrictProcessGroup, *arguments: Any, **named: Any) -> Any:
         if name == "allreduce":
             _warn_if_not_accelerated(self.environment, arguments[0])
-        return getattr(self.transport, name)(*arguments, **named)
+        return handed_on(self, *arguments, **named)
 
     return collective
 
 
 def _allowed_with_allgather(name: str) -> Callable[..., Any]:
+    handed_on = _handed_on(name)
+
     def collective(self: StrictProcessGroup, *arguments: Any, **named: Any) -> Any:
         if not self.environment.accelerates_allgather:
             raise SMDDPUnsupportedError(
                 f"smddp started by {self.environment.launcher} accelerates AllReduce and has no {name}: "
                 "start FSDP with torchrun, or set SMDATAPARALLEL_OPTIMIZE_SDP=true"
             )
-        return getattr(self.gloo, WITH_ALLGATHER[name])(*arguments, **named)
+        return handed_on(self, *arguments, **named)
 
     return collective
 
 
 def _allowed_with_first_api(name: str) -> Callable[..., Any]:
+    handed_on = _handed_on(name)
+
     def collective(self: StrictProcessGroup, *arguments: Any, **named: Any) -> Any:
         if not self.first_api:
             raise _not_implemented(name)
-        return getattr(self.gloo, WITH_FIRST_API[name])(*arguments, **named)
+        return handed_on(self, *arguments, **named)
 
     return collective
 
@@ -137,13 +188,14 @@ def _warn_if_not_accelerated(environment: LaunchEnvironment, tensors: list[Any])
         warnings.warn(message, SMDDPPerformanceWarning, stacklevel=3)
 
 
-def _define(names: Iterable[str], make: Callable[[str], Callable[..., Any]]) -> None:
+def _define(kind: type[PlainProcessGroup], names: Iterable[str], make: Callable[[str], Callable[..., Any]]) -> None:
     for name in names:
         if hasattr(dist.ProcessGroup, name):
-            setattr(StrictProcessGroup, name, make(name))
+            setattr(kind, name, make(name))
 
 
-_define(DOCUMENTED, _allowed)
-_define(WITH_ALLGATHER, _allowed_with_allgather)
-_define(WITH_FIRST_API, _allowed_with_first_api)
-_define(UNDOCUMENTED, _refused)
+_define(PlainProcessGroup, ASKED_OF_PYTHON, _handed_on)
+_define(StrictProcessGroup, DOCUMENTED, _allowed)
+_define(StrictProcessGroup, WITH_ALLGATHER, _allowed_with_allgather)
+_define(StrictProcessGroup, WITH_FIRST_API, _allowed_with_first_api)
+_define(StrictProcessGroup, UNDOCUMENTED, _refused)
