@@ -180,7 +180,11 @@ def _event(do: str, **more: Any) -> tuple[dict[str, Any], ...]:
     return ({"seam": "event", "name": STATUS_EVENT, "do": do, **more},)
 
 
-KILLED = ({"seam": "function", "name": "*-teardown", "do": "kill", "seconds": 0.1, "times": 1},)
+# A deleter that is warm has done its work in a tenth of a second: it is held where it asks what there is to delete.
+KILLED = (
+    on("ListPipelineExecutionSteps", "delay", seconds=1.0),
+    {"seam": "function", "name": "*-teardown", "do": "kill", "seconds": 0.5, "times": 1},
+)
 LAYERS = (
     Circumstance("all layers"),
     Circumstance("no step", step="none"),
