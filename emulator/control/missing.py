@@ -54,10 +54,18 @@ def _policy(call: ApiCall) -> None:
 def _acl(call: ApiCall) -> None:
     """moto fails on one without an owner, too, and on a grant to nobody."""
     grants = {name: value for name, value in call.parameters.items() if name == "ACL" or name.startswith("Grant")}
-    if not all(grants.values()):
-        raise AwsError("InvalidArgument", "Argument format not recognized")
+    _grants(call)
     if not grants and not (call.parameters.get("AccessControlPolicy") or {}).get("Owner"):
         raise AwsError("MissingSecurityHeader", "Your request was missing a required header: x-amz-acl")
+
+
+def _grants(call: ApiCall) -> None:
+    """Each of a header names a kind of grantee and who it is: id="...", uri="..." or emailAddress="..."."""
+    for name, value in call.parameters.items():
+        if name == "ACL" and not value:
+            raise AwsError("InvalidArgument", "Argument format not recognized")
+        if name.startswith("Grant") and not all(re.match(r'[^=]+="?[^"]+"?', part.strip()) for part in str(value).split(",")):
+            raise AwsError("InvalidArgument", "Argument format not recognized")
 
 
 def _ownership(call: ApiCall) -> None:
@@ -168,6 +176,7 @@ GUARDS: Mapping[str, Mapping[str, Guard]] = {
         "PutBucketOwnershipControls": _ownership,
         "PutBucketLifecycleConfiguration": _lifecycle,
     }
+    | dict.fromkeys(("CopyObject", "CreateBucket", "CreateMultipartUpload", "PutObject", "PutObjectAcl"), _grants)
     | dict.fromkeys(("AbortMultipartUpload", "CompleteMultipartUpload", "ListParts", "UploadPart"), _upload),
     "ec2": {"DeleteNatGateway": _nat_gateway, "DeleteSecurityGroup": _group},
     "ecr": {"GetAuthorizationToken": _registries, "PutImage": _image},

@@ -53,7 +53,10 @@ class Quotas:
 
     def _list(self, call: ApiCall) -> Mapping[str, Any]:
         self._check_service(call)
-        names, start = quota_names(), int(call.parameters.get("NextToken") or 0)
+        token = call.parameters.get("NextToken") or "0"
+        if not token.isdecimal():
+            raise AwsError("InvalidPaginationTokenException", "Invalid input was provided for NextToken.")
+        names, start = quota_names(), int(token)
         size = int(call.parameters.get("MaxResults") or PAGE)
         more = {"NextToken": str(start + size)} if start + size < len(names) else {}
         return {"Quotas": [self._quota(name) for name in names[start : start + size]], **more}

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,6 +66,14 @@ def test_a_definition_that_is_nested_without_end_is_refused(wire: Wire) -> None:
     for depth in range(150):
         inner = {"Name": f"C{depth}", "Type": "Condition", "Arguments": {"Conditions": [condition], "IfSteps": [inner], "ElseSteps": []}}
     assert deploy(wire, json.dumps({"Version": "2020-12-01", "Metadata": {}, "Parameters": [], "Steps": [inner]})) == 400
+
+
+@pytest.mark.parametrize("name", [{}, {"Name": None}, {"Name": ["Inner"]}])
+def test_a_step_of_a_branch_without_a_name_is_refused(wire: Wire, name: dict[str, Any]) -> None:
+    inner = {**name, "Type": "Fail", "Arguments": {"ErrorMessage": "x"}}
+    condition = {"Type": "Equals", "LeftValue": 1, "RightValue": 1}
+    outer = {"Name": "C", "Type": "Condition", "Arguments": {"Conditions": [condition], "IfSteps": [inner], "ElseSteps": []}}
+    assert deploy(wire, json.dumps({"Version": "2020-12-01", "Metadata": {}, "Parameters": [], "Steps": [outer]})) == 400
 
 
 def test_an_expression_in_the_place_of_a_steps_arguments_is_refused(wire: Wire) -> None:

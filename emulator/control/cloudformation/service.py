@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ParamValidationError
 
 from emulator.control.clients import Clients
 from emulator.control.cloudformation.changes import ChangeSet, planned
@@ -258,7 +258,10 @@ class CloudFormation:
 
     def _fetch(self, url: str) -> str:
         """A template in S3, by path-style or virtual-hosted URL."""
-        parsed = urlparse(url)
+        try:
+            parsed = urlparse(url)
+        except ValueError:
+            raise invalid(f"TemplateURL must be a supported URL. ({url})") from None
         host, path = parsed.hostname or "", unquote(parsed.path).lstrip("/")
         in_path = host.startswith("s3") or host in {"localhost", "127.0.0.1"}
         bucket, key = path.split("/", 1) if in_path and "/" in path else (host.split(".")[0], path)
@@ -266,6 +269,8 @@ class CloudFormation:
             return str(self.clients("s3").get_object(Bucket=bucket, Key=key)["Body"].read().decode())
         except ClientError as error:
             raise invalid(f"S3 error: {error.response['Error'].get('Message')} ({url})") from error
+        except (ParamValidationError, UnicodeDecodeError):
+            raise invalid(f"TemplateURL must be a supported URL. ({url})") from None
 
 
 def _on_parameters(answer: Callable[[Parameters], Mapping[str, Any]]) -> Callable[[ApiCall], Mapping[str, Any]]:

@@ -157,7 +157,10 @@ def shown_group(group: Group) -> dict[str, Any]:
 
 
 def _page(name: str, found: list[dict[str, Any]], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    start, size = int(wanted.get("NextToken") or 0), int(wanted.get("MaxResults") or PAGE)
+    token = wanted.get("NextToken") or "0"
+    if not token.isdecimal():
+        raise AwsError("ValidationException", "Invalid NextToken.")
+    start, size = int(token), int(wanted.get("MaxResults") or PAGE)
     more = {"NextToken": str(start + size)} if start + size < len(found) else {}
     return {name: found[start : start + size], **more}
 

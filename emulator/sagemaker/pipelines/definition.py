@@ -109,9 +109,10 @@ def _walk(documents: list[Any], branch: tuple[str, bool] | None) -> Iterator[Ste
 
 
 def _step(document: Any, branch: tuple[str, bool] | None) -> Step:
-    if not isinstance(document, dict) or not re.fullmatch(r"[A-Za-z0-9\-_]{1,64}", str(document.get("Name"))):
+    name = document.get("Name") if isinstance(document, dict) else None
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9\-_]{1,64}", name):
         raise invalid("Unable to parse pipeline definition. A step needs a Name of 1 to 64 characters [A-Za-z0-9-_]")
-    name, kind = document["Name"], document.get("Type")
+    kind = document.get("Type")
     if not isinstance(kind, str) or kind not in _TYPES:
         raise not_emulated(f"the step type {kind!r} (step {name}); it has {', '.join(sorted(_TYPES))}")
     unknown = set(document) - _KEYS - _EXTRA_KEYS.get(kind, set())
