@@ -110,10 +110,9 @@ class Executions:
 
     def stop(self, request: Document) -> Document:
         document = self._find(request["PipelineExecutionArn"])
-        status = document["PipelineExecutionStatus"]
-        if status in records.TERMINAL:
+        status = ExecutionRecord(self._core, document["_name"]).set_status("Stopping")
+        if status != "Stopping":
             raise conflict(f"Pipeline execution with ARN {document['PipelineExecutionArn']} has already ended with status {status}.")
-        ExecutionRecord(self._core, document["_name"]).set_status("Stopping")
         self._running[document["_name"]].stop()
         return {"PipelineExecutionArn": document["PipelineExecutionArn"]}
 

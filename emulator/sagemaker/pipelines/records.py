@@ -28,12 +28,15 @@ class ExecutionRecord:
     def document(self) -> Document:
         return self.core.store.read(KIND, self.name)
 
-    def set_status(self, status: str, reason: str = "") -> None:
-        """Set the execution's status and tell EventBridge; nothing happens when it has that status already."""
+    def set_status(self, status: str, reason: str = "") -> str:
+        """Set the execution's status and tell EventBridge; nothing happens when it has that status already, or has ended. The status
+        that it has then."""
         previous = {}
 
         def edit(document: Document) -> None:
             previous["status"] = document["PipelineExecutionStatus"]
+            if previous["status"] in TERMINAL:
+                return
             document.update(PipelineExecutionStatus=status, LastModifiedTime=names.now())
             if reason:
                 document["FailureReason"] = reason[:_REASON_LENGTH]
@@ -41,8 +44,10 @@ class ExecutionRecord:
                 document["_ended_at"] = document["LastModifiedTime"]
 
         document = self.core.store.change(KIND, self.name, edit)
-        if previous["status"] != status:
+        now = str(document["PipelineExecutionStatus"])
+        if previous["status"] != now:
             self.tell_status(document, previous["status"])
+        return now
 
     def tell_status(self, document: Document, previous: str | None) -> None:
         detail = {

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from emulator.sagemaker.pipelines.executions import Executions
 from tests.emulator.sagemaker.account import ACCOUNT_ID, BUCKET, Account, channel, shell_step, until
 
 REPORT = "/opt/ml/processing/report"
@@ -147,6 +148,23 @@ def test_stopping_an_execution_stops_its_job(account: Account) -> None:
     long = account.steps(execution)["Long"]
     job = account.sagemaker.describe_processing_job(ProcessingJobName=long["Metadata"]["ProcessingJob"]["Arn"].rpartition("/")[2])
     assert (execution["PipelineExecutionStatus"], long["StepStatus"], job["ProcessingJobStatus"]) == ("Stopped", "Stopped", "Stopped")
+
+
+def test_an_execution_that_ends_while_it_is_told_to_stop_has_ended(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it would be Stopping for ever: in the way of the next one, and running, to those who clean up after it."""
+    account.deploy_pipeline("just-ended", [{"Name": "No", "Type": "Fail", "Arguments": {"ErrorMessage": "no"}}])
+    arn = account.sagemaker.start_pipeline_execution(PipelineName="just-ended")["PipelineExecutionArn"]
+    find = Executions._find
+
+    def a_moment_before_it_ends(executions: Executions, wanted: str) -> dict[str, Any]:
+        ended = until(lambda: find(executions, wanted), lambda each: each["PipelineExecutionStatus"] == "Failed")
+        return dict(ended) | {"PipelineExecutionStatus": "Executing"}
+
+    monkeypatch.setattr(Executions, "_find", a_moment_before_it_ends)
+    with pytest.raises(account.sagemaker.exceptions.ConflictException, match="ended with status Failed"):
+        account.sagemaker.stop_pipeline_execution(PipelineExecutionArn=arn)
+    monkeypatch.undo()
+    assert account.sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)["PipelineExecutionStatus"] == "Failed"
 
 
 def test_a_pipeline_cannot_be_deleted_while_it_executes(account: Account) -> None:
