@@ -132,15 +132,20 @@ class Events:
             return {"ErrorCode": "NotAuthorizedForSourceException", "ErrorMessage": "Not authorized for the source."}
         try:
             detail = json.loads(entry["Detail"])
-        except ValueError:
+        except (ValueError, RecursionError):
+            detail = None
+        if not isinstance(detail, dict):
             return {"ErrorCode": "MalformedDetail", "ErrorMessage": "Detail is malformed."}
         given = {"source": entry["Source"], "detail-type": entry["DetailType"], "detail": detail, "resources": entry.get("Resources") or []}
         return {"EventId": self.emit(given)}
 
     def _route(self, event: dict[str, Any]) -> None:
         for rule in self._rules():
-            if rule.state == "ENABLED" and matches(rule, event):
-                self._to_targets(rule, event)
+            try:
+                if rule.state == "ENABLED" and matches(rule, event):
+                    self._to_targets(rule, event)
+            except Exception:  # a rule that breaks must not keep the event from the others
+                log.exception("the rule %s", rule.arn)
 
     def _fire(self, rule: Rule) -> None:
         """A scheduled rule's own event goes to its own targets only (EventBridge user guide, "Scheduled events")."""
@@ -216,6 +221,15 @@ def check_targets(call: ApiCall) -> None:
             raise AwsError("ValidationException", f"Shoal's emulator has no event targets with {unknown[0]} (target {target['Id']})")
         if not DELIVERABLE.match(target["Arn"]):
             raise AwsError("ValidationException", f"Shoal's emulator delivers events to Lambda and SQS only, not {target['Arn']}")
+        _check_input(target)
+
+
+def _check_input(target: Mapping[str, Any]) -> None:
+    """The words: EventBridge's, as users quote them."""
+    try:
+        json.loads(target.get("Input") or "{}")
+    except (ValueError, RecursionError) as broken:
+        raise AwsError("ValidationException", f"JSON syntax error in input for target {target['Id']}: {broken}") from broken
 
 
 def check_rule(call: ApiCall) -> None:
