@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -51,6 +52,20 @@ class Step:
 
 class FailedError(Exception):
     """A resource failed; the deployment is taken back."""
+
+
+@contextmanager
+def failing(stack: str) -> Iterator[None]:
+    """Whatever goes wrong with a template is a FailedError: a thread that ended otherwise would leave its stack in progress for ever."""
+    try:
+        yield
+    except FailedError:
+        raise
+    except AwsError as error:
+        raise FailedError(error.message) from error
+    except Exception as error:
+        log.exception("the template of %s", stack)
+        raise FailedError(f"{type(error).__name__}: {error}") from error
 
 
 @dataclass
@@ -119,7 +134,7 @@ class Deployment:
 
     def _apply(self) -> None:
         resolver = self.resolver()
-        try:
+        with failing(self.stack.name):
             check_rules(self.template, resolver)
             wanted = self.wanted(resolver)
             self._check_types(wanted)
@@ -130,8 +145,6 @@ class Deployment:
             outputs = self.outputs(resolver)
             self._check_exports(outputs)
             self.stack.outputs = outputs
-        except AwsError as error:
-            raise FailedError(error.message) from error
         self.stack.imports = self.imports
 
     def _check_exports(self, outputs: Mapping[str, Output]) -> None:

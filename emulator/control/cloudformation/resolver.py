@@ -14,6 +14,8 @@ from emulator.control.cloudformation.template import SUBSTITUTION, Template, inv
 
 DYNAMIC = re.compile(r"\{\{resolve:([^:}]+):([^}]+)\}\}")
 ZONES = ("a", "b", "c")
+UNRESOLVED = (TypeError, ValueError, IndexError, KeyError, AttributeError, StopIteration, RecursionError)
+"""What functions raise whose arguments are not of their form, or that lead back to themselves."""
 
 
 class NoValue:
@@ -63,7 +65,10 @@ class Resolver:
         if isinstance(expression, dict) and len(expression) == 1:
             name, argument = next(iter(expression.items()))
             if name in TESTS:
-                return TESTS[name](self, argument)
+                try:
+                    return TESTS[name](self, argument)
+                except UNRESOLVED as error:
+                    raise invalid(f"Template error: {name} cannot be resolved: {error!r}") from error
         raise invalid(f"Template format error: this is no condition: {json.dumps(expression, default=str)}")
 
     def _function(self, name: str, argument: Any) -> Any:
@@ -72,7 +77,7 @@ class Resolver:
             raise invalid(f"Template error: Shoal's emulator has no function {name}")
         try:
             return function(self, argument)
-        except (TypeError, ValueError, IndexError, KeyError) as error:
+        except UNRESOLVED as error:
             raise invalid(f"Template error: {name} cannot be resolved: {error!r}") from error
 
     def ref(self, name: str) -> Any:

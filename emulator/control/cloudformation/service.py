@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-from botocore.exceptions import ClientError, ParamValidationError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from emulator.control.clients import Clients
 from emulator.control.cloudformation.changes import ChangeSet, planned
@@ -25,6 +25,7 @@ from emulator.errors import AwsError
 
 Parameters = Mapping[str, Any]
 LONG_POLL_S = 3.0
+LARGEST_TEMPLATE = 1_000_000
 
 
 @dataclass
@@ -156,7 +157,7 @@ class CloudFormation:
         template = stack.template if stack and stack.template else self._template(wanted)
         return {
             "Parameters": [parameter_shape(name, parameter) for name, parameter in template.section("Parameters").items()],
-            "Description": str(template.document.get("Description", "")),
+            **description(template),
             "ResourceTypes": sorted({resource["Type"] for resource in template.resources.values()}),
             "Capabilities": [],
             "ResourceIdentifierSummaries": [],
@@ -166,7 +167,7 @@ class CloudFormation:
         template = self._template(wanted)
         parameters = [parameter_shape(name, parameter) for name, parameter in template.section("Parameters").items()]
         shown = [{key: value for key, value in item.items() if key != "ParameterType"} for item in parameters]
-        return {"Parameters": shown, "Description": str(template.document.get("Description", ""))}
+        return {"Parameters": shown, **description(template)}
 
     def _protect(self, wanted: Parameters) -> Mapping[str, Any]:
         stack = self.stacks.find(wanted["StackName"])
@@ -257,20 +258,20 @@ class CloudFormation:
         return parse(self._fetch(wanted["TemplateURL"]))
 
     def _fetch(self, url: str) -> str:
-        """A template in S3, by path-style or virtual-hosted URL."""
+        """A template in S3, by path-style or virtual-hosted URL. Its largest size: CloudFormation user guide, quotas."""
         try:
             parsed = urlparse(url)
-        except ValueError:
-            raise invalid(f"TemplateURL must be a supported URL. ({url})") from None
-        host, path = parsed.hostname or "", unquote(parsed.path).lstrip("/")
-        in_path = host.startswith("s3") or host in {"localhost", "127.0.0.1"}
-        bucket, key = path.split("/", 1) if in_path and "/" in path else (host.split(".")[0], path)
-        try:
-            return str(self.clients("s3").get_object(Bucket=bucket, Key=key)["Body"].read().decode())
+            host, path = parsed.hostname or "", unquote(parsed.path).lstrip("/")
+            in_path = host.startswith("s3") or host in {"localhost", "127.0.0.1"}
+            bucket, key = path.split("/", 1) if in_path and "/" in path else (host.split(".")[0], path)
+            found = self.clients("s3").get_object(Bucket=bucket, Key=key)
+            if found["ContentLength"] > LARGEST_TEMPLATE:
+                raise invalid(f"Template may not exceed {LARGEST_TEMPLATE} bytes in size ({url})")
+            return str(found["Body"].read().decode())
         except ClientError as error:
             raise invalid(f"S3 error: {error.response['Error'].get('Message')} ({url})") from error
-        except (ParamValidationError, UnicodeDecodeError):
-            raise invalid(f"TemplateURL must be a supported URL. ({url})") from None
+        except (ValueError, BotoCoreError) as error:  # what is no URL, no name of a bucket or a key, or no text
+            raise invalid(f"TemplateURL must be a supported URL. ({url[:200]}: {error})") from error
 
 
 def _on_parameters(answer: Callable[[Parameters], Mapping[str, Any]]) -> Callable[[ApiCall], Mapping[str, Any]]:
@@ -320,6 +321,11 @@ def stack_summary(stack: Stack) -> dict[str, Any]:
     shown = stack.described()
     wanted = ("StackId", "StackName", "CreationTime", "LastUpdatedTime", "DeletionTime", "StackStatus", "StackStatusReason")
     return {key: shown[key] for key in wanted if key in shown}
+
+
+def description(template: Template) -> dict[str, str]:
+    """The API has none that is empty."""
+    return {"Description": str(template.document["Description"])} if template.document.get("Description") else {}
 
 
 def parameter_shape(name: str, parameter: Mapping[str, Any]) -> dict[str, Any]:
