@@ -158,7 +158,7 @@ class ProcessingRun:
             document.update(ProcessingJobStatus=status, ProcessingEndTime=names.now())
             if reason:
                 document["FailureReason"] = failure_reason(reason)
-            if message_file.is_file():
+            if message_file.is_file() and not message_file.is_symlink():
                 document["ExitMessage"] = message_file.read_text(errors="replace")[:1024]
 
         self._job.change(edit)

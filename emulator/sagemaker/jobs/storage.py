@@ -111,16 +111,33 @@ def put_file(s3: Any, source: Path, uri: str, kms_key: str = "") -> None:
         raise DataError(f"Could not upload to {uri}: {refused}") from refused
 
 
+def files_in(folder: Path) -> list[Path]:
+    """Every file of `folder`, which a container has filled. DataError for a link out of it: here, outside of the container, it leads to
+    files of this machine, and of this process, that the container never saw."""
+    _require_own(folder)
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()] if folder.is_dir() else []
+    for path in files:
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise DataError(f"{path.relative_to(folder)} is a link that leads out of its folder")
+    return files
+
+
+def _require_own(folder: Path) -> None:
+    if folder.is_symlink():
+        raise DataError(f"The container has put a link in the place of its folder {folder.name}")
+
+
 def put_folder(s3: Any, folder: Path, uri: str, kms_key: str = "") -> int:
     """Upload every file of `folder`; how many there were."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()] if folder.is_dir() else []
+    files = files_in(folder)
     for path in files:
         put_file(s3, path, join_uri(uri, str(path.relative_to(folder))), kms_key)
     return len(files)
 
 
 def archive(folder: Path, target: Path) -> bool:
-    """Make `target` (.tar.gz) of what is in `folder`; False, and no archive, when nothing is in it."""
+    """Make `target` (.tar.gz) of what is in `folder`, links as links; False, and no archive, when nothing is in it."""
+    _require_own(folder)
     entries = sorted(folder.iterdir()) if folder.is_dir() else []
     if not entries:
         return False
@@ -152,7 +169,7 @@ class FolderSync:
 
     def _remember(self) -> None:
         """What is there at the start came from S3."""
-        self._seen = {path: self._state(path) for path in self._folder.rglob("*") if path.is_file()}
+        self._seen = {path: self._state(path) for path in files_in(self._folder)}
 
     def _run(self) -> None:
         while not self._closing.wait(self._interval_s):
@@ -162,8 +179,8 @@ class FolderSync:
                 continue
 
     def _upload_changes(self) -> None:
-        for path in sorted(self._folder.rglob("*")):
-            if path.is_file() and self._seen.get(path) != (state := self._state(path)):
+        for path in files_in(self._folder):
+            if self._seen.get(path) != (state := self._state(path)):
                 put_file(self._s3, path, join_uri(self._uri, str(path.relative_to(self._folder))))
                 self._seen[path] = state
 

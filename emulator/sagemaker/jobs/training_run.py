@@ -237,7 +237,7 @@ class TrainingRun:
 
     def _failure_file(self, host: str) -> str | None:
         path = self._paths.host(host).failure
-        if not path.is_file():
+        if not path.is_file() or path.is_symlink():
             return None
         with path.open(errors="replace") as file:
             return file.read(_LONGEST_FAILURE).strip() or None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from emulator.archives import BadArchiveError, unpack_tar, unpack_zip
-from emulator.sagemaker.jobs.storage import DataError, archive, unpack
+from emulator.sagemaker.jobs.storage import DataError, archive, files_in, unpack
 
 OUTSIDE = ["../escaped", "a/../../escaped", "/escaped", "..", "..\\escaped", "C:/escaped"]
 
@@ -48,6 +48,29 @@ def test_what_was_packed_is_unpacked(tmp_path: Path) -> None:
     assert archive(tmp_path / "model", tmp_path / "model.tar.gz")
     unpack(tmp_path / "model.tar.gz", tmp_path / "there")
     assert (tmp_path / "there" / "code" / "inference.py").read_text() == "pass"
+
+
+@pytest.mark.parametrize("target", ["/proc/self/environ", "../secret"])
+def test_a_link_out_of_the_folder_that_a_job_has_filled_is_not_followed(tmp_path: Path, target: str) -> None:
+    (tmp_path / "output" / "deep").mkdir(parents=True)
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "output" / "deep" / "link").symlink_to(target if target.startswith("/") else f"../{target}")
+    with pytest.raises(DataError, match="deep/link is a link that leads out of its folder"):
+        files_in(tmp_path / "output")
+
+
+def test_links_inside_of_the_folder_that_a_job_has_filled_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "step-1.pt").write_text("x")
+    (tmp_path / "latest.pt").symlink_to("step-1.pt")
+    (tmp_path / "of-another-machine.pt").symlink_to("/opt/ml/checkpoints/there-is-none.pt")
+    assert files_in(tmp_path) == [tmp_path / "latest.pt", tmp_path / "step-1.pt"]
+
+
+def test_a_link_in_the_place_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "model").symlink_to("/etc")
+    for look in (files_in, lambda folder: archive(folder, tmp_path / "model.tar.gz")):
+        with pytest.raises(DataError, match="a link in the place of its folder model"):
+            look(tmp_path / "model")
 
 
 def test_an_archive_of_the_folder_itself_is_unpacked(tmp_path: Path) -> None:
