@@ -169,11 +169,12 @@ def complete_and_forget_parts(backend: S3Backend, bucket: str, upload: str, chos
 
 
 def set_up(response: S3Response, request: Any, full_url: str | None = None, headers: Any = None) -> None:
-    """A large upload goes to a file before moto asks for the request's bytes."""
+    """A large upload goes to a file before moto asks for the request's bytes. No upload by PUT is a form: werkzeug would look for one in
+    the bytes where a Content-Type says so, as curl's does, and the object would be empty."""
+    if request.method == "PUT":
+        request.__dict__.update(form=ImmutableMultiDict(), files=ImmutableMultiDict())
     if request.method == "PUT" and (request.content_length or 0) > get_s3_default_key_buffer_size():
         request._cached_data = _spooled(request.stream, request.content_length)
-        # No form: werkzeug would look for one in the bytes where a Content-Type says so.
-        request.__dict__.update(form=ImmutableMultiDict(), files=ImmutableMultiDict())
     _set_up_by_moto(response, request, full_url, headers)
 
 

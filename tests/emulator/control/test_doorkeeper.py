@@ -203,6 +203,16 @@ def test_an_object_in_chunks_is_kept_whole(account: Account) -> None:
     assert account.client("s3").head_object(Bucket="in-chunks", Key="object")["ContentLength"] == 262144
 
 
+@pytest.mark.usefixtures("in_chunks")
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "multipart/form-data"])
+def test_an_upload_that_calls_itself_a_form_is_kept_as_it_came(account: Account, kind: str) -> None:
+    """As `curl --data-binary @file` calls every upload."""
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
+    connection.request("PUT", "/in-chunks/form", b"a=1&b=2", {"Authorization": S3, "Content-Type": kind})
+    assert connection.getresponse().status == 200
+    assert account.client("s3").get_object(Bucket="in-chunks", Key="form")["Body"].read() == b"a=1&b=2"
+
+
 def put_signed_chunks(account: Account, body: bytes, length: int, key: str = "in-signed-chunks") -> tuple[int, str]:
     """Status and answer of an upload that says that its chunks have `length` bytes."""
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
