@@ -14,7 +14,7 @@ from typing import Any
 from wsgiref.util import FileWrapper
 
 from emulator.control.authorization.authorizer import Authorizer
-from emulator.control.doorkeeper import BLOCK, LARGEST_OTHERWISE, too_large
+from emulator.control.doorkeeper import BLOCK, LARGEST_OTHERWISE, inflate, too_large
 from emulator.control.identity import Identity
 from emulator.control.protocol import (
     Answer,
@@ -102,7 +102,10 @@ class Dispatcher:
         service = self.services.get(call.service)
         if service is None and call.service not in MOTO_SERVICES:
             return self._refuse(environ, start_response, call, f"Shoal's emulator does not emulate the service {call.service}")
-        body = b"" if call.service == "s3" else buffer_body(environ)
+        try:
+            body = b"" if call.service == "s3" else inflate(environ, buffer_body(environ), call.service)
+        except AwsError as error:
+            return self._finish(Reply(call, error_answer(error, protocol_of(environ)), error.code), start_response)
         operation, request = match_operation(call.service, environ)
         if operation is None:
             if service is not None and service.complete:

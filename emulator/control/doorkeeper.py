@@ -7,8 +7,11 @@ answer as AWS words it; what was refused is not read into memory.
 
 from __future__ import annotations
 
+import gzip
+import io
 import re
 import tempfile
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
@@ -118,6 +121,23 @@ def put_aside(source: IO[bytes], most: int, service: str) -> tuple[IO[bytes], in
     length = kept.tell()
     kept.seek(0)
     return kept, length
+
+
+def inflate(environ: dict[str, Any], body: bytes, service: str) -> bytes:
+    """A buffered body that came compressed, as boto3 sends a large PutMetricData, as it was before; AwsError for one that is damaged, or
+    that is larger than the service takes."""
+    if environ.get("HTTP_CONTENT_ENCODING", "").lower() != "gzip":
+        return body
+    most = LARGEST.get(service, LARGEST_OTHERWISE)
+    try:
+        inflated = gzip.GzipFile(fileobj=io.BytesIO(body)).read(most + 1)
+    except (OSError, EOFError, zlib.error) as damaged:
+        raise AwsError("SerializationException", f"the request is not compressed as it says: {damaged}") from damaged
+    if len(inflated) > most:
+        raise too_large(service, most)
+    del environ["HTTP_CONTENT_ENCODING"]
+    environ.update({"wsgi.input": io.BytesIO(inflated), "CONTENT_LENGTH": str(len(inflated))})
+    return inflated
 
 
 def too_large(service: str, most: int) -> AwsError:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
@@ -175,6 +177,24 @@ def test_a_request_larger_than_the_service_takes_is_refused_before_it_is_read(
     connection.endheaders(b"only the beginning")
     response = connection.getresponse()
     assert (response.status, str(most) in response.read().decode()) == (code, True)
+
+
+def test_what_boto3_compresses_is_read(account: Account) -> None:
+    """It does so with more than 10,240 bytes of measurements."""
+    data: list[Any] = [{"MetricName": f"{'long' * 20}-{number}", "Value": 1.0} for number in range(300)]
+    account.client("cloudwatch").put_metric_data(Namespace="Compressed", MetricData=data)
+    pages = account.client("cloudwatch").get_paginator("list_metrics").paginate(Namespace="Compressed")
+    assert sum(len(page["Metrics"]) for page in pages) == 300
+
+
+@pytest.mark.parametrize(
+    ("body", "code"), [(gzip.compress(bytes(LARGEST_OTHERWISE + 1)), 413), (gzip.compress(bytes(9))[:-9], 400), (b"no gzip", 400)]
+)
+def test_what_is_damaged_or_too_large_when_it_is_unpacked_is_refused(account: Account, body: bytes, code: int) -> None:
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
+    headers = {"Authorization": STS.replace("/sts/", "/logs/"), "Content-Encoding": "gzip", "Content-Type": "application/x-amz-json-1.1"}
+    connection.request("POST", "/", body, {**headers, "X-Amz-Target": "Logs_20140328.DescribeLogGroups"})
+    assert connection.getresponse().status == code
 
 
 def chunks(size: int) -> Iterator[bytes]:
