@@ -159,7 +159,7 @@ def _session_policy(wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
         raise AwsError("ValidationError", "Shoal's emulator takes a session policy inline (Policy), not as PolicyArns")
     try:
         return dict(json.loads(wanted["Policy"])) if wanted.get("Policy") else None
-    except ValueError as broken:
+    except (ValueError, TypeError, RecursionError) as broken:
         raise AwsError("MalformedPolicyDocument", f"The session policy is not JSON: {broken}") from broken
 
 

@@ -17,10 +17,22 @@ from moto.kms.models import kms_backends
 from moto.s3.models import s3_backends
 from moto.utilities.utils import get_partition
 
+from emulator.control.policies import mistake_in
 from emulator.control.protocol import ApiCall
 from emulator.errors import AwsError
 
 _MALFORMED = "The XML you provided was not well-formed or did not validate against our published schema"
+_MOST_KEYS = 2**31
+_CANNED = (
+    "private",
+    "public-read",
+    "public-read-write",
+    "authenticated-read",
+    "bucket-owner-read",
+    "bucket-owner-full-control",
+    "aws-exec-read",
+    "log-delivery-write",
+)
 Guard = Callable[[ApiCall], None]
 
 
@@ -47,8 +59,20 @@ def _policy(call: ApiCall) -> None:
         document = json.loads(call.parameters["Policy"])
     except (ValueError, RecursionError):
         document = None
-    if not isinstance(document, dict) or "Statement" not in document:
-        raise AwsError("MalformedPolicy", "Policies must be valid JSON and the first byte must be '{'; and they have a Statement.")
+    if mistake := mistake_in(document):
+        raise AwsError("MalformedPolicy", f"Policies must be valid JSON and the first byte must be '{{'; here {mistake}.")
+
+
+def _queue_policy(call: ApiCall) -> None:
+    given = (call.parameters.get("Attributes") or {}).get("Policy")
+    if not given:
+        return
+    try:
+        mistake = mistake_in(json.loads(given))
+    except (ValueError, RecursionError) as broken:
+        mistake = str(broken)
+    if mistake:
+        raise AwsError("InvalidAttributeValue", f"Invalid value for the parameter Policy: {mistake}")
 
 
 def _acl(call: ApiCall) -> None:
@@ -60,12 +84,18 @@ def _acl(call: ApiCall) -> None:
 
 
 def _grants(call: ApiCall) -> None:
-    """Each of a header names a kind of grantee and who it is: id="...", uri="..." or emailAddress="..."."""
+    """An ACL is one of S3's; each grant of a header names a kind of grantee and who it is: id="...", uri="..." or emailAddress="..."."""
     for name, value in call.parameters.items():
-        if name == "ACL" and not value:
-            raise AwsError("InvalidArgument", "Argument format not recognized")
+        if name == "ACL" and value not in _CANNED:
+            raise AwsError("InvalidArgument", f"Argument format not recognized: the ACL {value!r} is none of {', '.join(_CANNED)}")
         if name.startswith("Grant") and not all(re.match(r'[^=]+="?[^"]+"?', part.strip()) for part in str(value).split(",")):
             raise AwsError("InvalidArgument", "Argument format not recognized")
+
+
+def _keys(call: ApiCall) -> None:
+    """The words: S3's, as people quote them."""
+    if not 0 <= call.parameters.get("MaxKeys", 0) < _MOST_KEYS:
+        raise AwsError("InvalidArgument", f"Argument maxKeys must be an integer between 0 and {_MOST_KEYS - 1}")
 
 
 def _ownership(call: ApiCall) -> None:
@@ -177,10 +207,12 @@ GUARDS: Mapping[str, Mapping[str, Guard]] = {
         "PutBucketLifecycleConfiguration": _lifecycle,
     }
     | dict.fromkeys(("CopyObject", "CreateBucket", "CreateMultipartUpload", "PutObject", "PutObjectAcl"), _grants)
+    | dict.fromkeys(("ListObjects", "ListObjectsV2", "ListObjectVersions"), _keys)
     | dict.fromkeys(("AbortMultipartUpload", "CompleteMultipartUpload", "ListParts", "UploadPart"), _upload),
     "ec2": {"DeleteNatGateway": _nat_gateway, "DeleteSecurityGroup": _group},
     "ecr": {"GetAuthorizationToken": _registries, "PutImage": _image},
     "iam": dict.fromkeys((f"List{what}" for what in _LISTED.split()), _marker),
     "sns": dict.fromkeys(_OF_A_TOPIC.split(), _topic) | dict.fromkeys(("ListSubscriptions", "ListTopics"), _page_of_topics),
+    "sqs": dict.fromkeys(("CreateQueue", "SetQueueAttributes"), _queue_policy),
     "cloudwatch": {"GetMetricData": _queries, "PutMetricAlarm": _alarm},
 }

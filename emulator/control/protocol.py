@@ -199,7 +199,7 @@ def _check_json(body: bytes) -> None:
     """moto's parser takes what is no JSON for an empty request."""
     try:
         json.loads(body or b"{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise AwsError("SerializationException", f"the request is not JSON: {error}") from error
 
 

@@ -75,7 +75,7 @@ def parsed_body(body: bytes) -> dict[str, Any]:
     """The request's JSON; AwsError SerializationException when it is none."""
     try:
         parsed = json.loads(body or b"{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise AwsError("SerializationException", f"the request is not JSON: {error}") from error
     if not isinstance(parsed, dict):
         raise AwsError("SerializationException", "the request is not a JSON object")

@@ -78,11 +78,11 @@ def _within(instant: float, after: object, before: object) -> bool:
 
 
 def _epoch(instant: object) -> float:
-    if isinstance(instant, int | float):
-        return float(instant)
     try:
+        if isinstance(instant, int | float):
+            return float(instant)
         return datetime.datetime.fromisoformat(str(instant).replace("Z", "+00:00")).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         raise invalid(f"Invalid timestamp: {instant}") from None
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import functools
+import io
 import json
+import zipfile
 from typing import Any
 from urllib.parse import urlencode
 
@@ -191,3 +194,101 @@ def test_a_template_that_is_nowhere_is_refused(wire: Wire, url: str) -> None:
 def test_a_grant_to_nobody_is_refused(wire: Wire, path: str) -> None:
     answer = wire.send("s3", "PUT", path, b"", {"x-amz-grant-full-control": "nobody"})
     assert (answer.status, "InvalidArgument" in answer.text) == (400, True), answer.text
+
+
+NESTED = "[" * 50_000
+TRUST = json.dumps(
+    {
+        "Version": "2012-10-17",
+        "Statement": [
+            {"Effect": "Allow", "Principal": {"Service": f"{service}.amazonaws.com"}, "Action": "sts:AssumeRole"}
+            for service in ("lambda", "sagemaker", "scheduler")
+        ],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def role(wire: Wire) -> str:
+    """One that is there, so that requests get further than to a role that is not."""
+    request = {"Action": "CreateRole", "Version": "2010-05-08", "RoleName": "all", "AssumeRolePolicyDocument": TRUST}
+    answer = wire.send("iam", "POST", "/", urlencode(request).encode(), {"Content-Type": "application/x-www-form-urlencoded"})
+    assert answer.status == 200, answer.text
+    return "arn:aws:iam::123456789012:role/all"
+
+
+@pytest.mark.parametrize("service", [*JSON_SERVICES])
+def test_a_body_that_is_nested_without_end_is_refused(wire: Wire, service: str) -> None:
+    headers = {"X-Amz-Target": JSON_SERVICES[service] + operations(service)[0], "Content-Type": "application/x-amz-json-1.1"}
+    answer = wire.send(service, "POST", "/", NESTED.encode(), headers)
+    require_refusal_or_success(answer, service)
+    assert answer.status == 400
+
+
+@pytest.mark.parametrize("code", [{}, {"S3Bucket": "bucket"}, {"S3Key": "key"}])
+def test_a_function_without_code_is_refused(wire: Wire, role: str, code: dict[str, str]) -> None:
+    request = {"FunctionName": "none", "Runtime": "python3.12", "Handler": "a.b", "Role": role, "Code": code}
+    answer = wire.send("lambda", "POST", "/2015-03-31/functions", json.dumps(request).encode(), {"Content-Type": "application/json"})
+    assert (answer.status, "provide a source for function code" in answer.text) == (400, True), answer.text
+
+
+@pytest.mark.parametrize("path", ["/schedules?NextToken=x", "/schedule-groups?NextToken=%C2%B2", "/schedules?MaxResults=x"])
+def test_a_page_of_schedules_that_there_is_not_is_refused(wire: Wire, path: str) -> None:
+    answer = wire.send("scheduler", "GET", path, b"")
+    require_refusal_or_success(answer, path)
+    assert answer.status == 400
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "request_"),
+    [
+        ("servicequotas", "ListServiceQuotas", {"ServiceCode": "sagemaker", "NextToken": "x"}),
+        ("sagemaker", "PutModelPackageGroupPolicy", {"ModelPackageGroupName": "there", "ResourcePolicy": '{"Statement": [1]}'}),
+        ("sagemaker", "PutModelPackageGroupPolicy", {"ModelPackageGroupName": "there", "ResourcePolicy": '{"Statement": 1}'}),
+        ("sagemaker", "PutModelPackageGroupPolicy", {"ModelPackageGroupName": "there", "ResourcePolicy": "[" * 20_000}),
+        ("sagemaker", "ListModelPackageGroups", {"CreationTimeAfter": 10**400}),
+        ("sqs", "CreateQueue", {"QueueName": "q", "Attributes": {"Policy": '{"Statement": [1]}'}}),
+        ("sqs", "CreateQueue", {"QueueName": "q", "Attributes": {"Policy": "no policy"}}),
+        ("events", "PutTargets", {"Rule": "r", "Targets": [{"Id": "1", "Arn": "arn:aws:sqs:us-east-1:123456789012:q", "Input": "{"}]}),
+    ],
+)
+def test_a_mistake_about_what_is_there_is_refused(wire: Wire, service: str, operation: str, request_: dict[str, Any]) -> None:
+    ask(wire, "sagemaker", "CreateModelPackageGroup", {"ModelPackageGroupName": "there"})
+    answer = ask(wire, service, operation, request_)
+    require_refusal_or_success(answer, f"{operation} {str(request_)[:200]}")
+    assert answer.status == 400, answer.text
+
+
+@pytest.mark.parametrize("detail", ["[1]", "0", "null", '"text"', NESTED])
+def test_an_event_whose_detail_is_no_object_is_an_entry_that_failed(wire: Wire, detail: str) -> None:
+    answer = ask(wire, "events", "PutEvents", {"Entries": [{"Source": "mine", "DetailType": "x", "Detail": detail}]})
+    assert (answer.status, answer.document["Entries"][0]["ErrorCode"]) == (200, "MalformedDetail"), answer.text
+
+
+def test_a_payload_of_a_function_that_is_nested_without_end_is_refused(wire: Wire, role: str) -> None:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as made:
+        made.writestr("a.py", "def b(event, context):\n    return event\n")
+    code = {"ZipFile": base64.b64encode(archive.getvalue()).decode()}
+    request = {"FunctionName": "nested", "Runtime": "python3.12", "Handler": "a.b", "Role": role, "Code": code}
+    made_ = wire.send("lambda", "POST", "/2015-03-31/functions", json.dumps(request).encode(), {"Content-Type": "application/json"})
+    assert made_.status == 201, made_.text
+    answer = wire.send("lambda", "POST", "/2015-03-31/functions/nested/invocations", NESTED.encode())
+    assert (answer.status, "is not JSON" in answer.text) == (400, True), answer.text
+
+
+@pytest.mark.parametrize(
+    "policy", ['{"Statement": [1]}', '{"Statement": [{"Effect": "Allow", "Principal": 5}]}', '{"Statement": {}}', "[]"]
+)
+def test_a_policy_by_which_nobody_could_decide_is_not_put_on_a_bucket(wire: Wire, policy: str) -> None:
+    wire.send("s3", "PUT", "/with-a-policy", b"")
+    answer = wire.send("s3", "PUT", "/with-a-policy?policy", policy.encode())
+    assert (answer.status, "MalformedPolicy" in answer.text) == (400, True), answer.text
+    assert wire.send("s3", "GET", "/with-a-policy", b"").status == 200
+
+
+@pytest.mark.parametrize("path", ["/there-too?tagging", "/there-too?delete", "/there-too?versioning", "/there-too?lifecycle"])
+@pytest.mark.parametrize("body", [b"<", b"<a/>", b"\xff\x00", b"<a>&b;</a>", b""])
+def test_xml_that_is_none_is_refused(wire: Wire, path: str, body: bytes) -> None:
+    wire.send("s3", "PUT", "/there-too", b"")
+    require_refusal_or_success(wire.send("s3", "POST" if "delete" in path else "PUT", path, body), f"{path} {body!r}")

@@ -152,7 +152,7 @@ class Functions:
     def _event(payload: Any) -> Any:
         try:
             return json.loads(payload) if payload else {}
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise AwsError("InvalidRequestContentException", f"Could not parse request body into json: {error}") from error
 
     def _add_permission(self, call: ApiCall) -> Mapping[str, Any]:
@@ -195,6 +195,8 @@ class Functions:
             raise AwsError("InvalidParameterValueException", "Shoal's emulator runs zip functions only, not container images (ImageUri)")
         if wanted.get("ZipFile"):
             return unpack(bytes(wanted["ZipFile"]), self.folder / name)
+        if not (wanted.get("S3Bucket") and wanted.get("S3Key")):
+            raise AwsError("InvalidParameterValueException", "Please provide a source for function code.")
         version = {"VersionId": wanted["S3ObjectVersion"]} if wanted.get("S3ObjectVersion") else {}
         try:
             found = self.clients("s3").get_object(Bucket=wanted["S3Bucket"], Key=wanted["S3Key"], **version)

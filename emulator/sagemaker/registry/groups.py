@@ -79,10 +79,10 @@ class ModelPackageGroups:
 def _check_policy(policy: str) -> None:
     try:
         statements = json.loads(policy)["Statement"]
-    except (ValueError, KeyError, TypeError) as broken:
+    except (ValueError, KeyError, TypeError, RecursionError) as broken:
         raise invalid(f"Invalid resource policy: {broken}") from broken
     for statement in statements if isinstance(statements, list) else [statements]:
-        if not {"Effect", "Principal", "Action"} <= set(statement):
+        if not isinstance(statement, dict) or not {"Effect", "Principal", "Action"} <= set(statement):
             raise invalid("Invalid resource policy: each statement needs Effect, Principal and Action")
 
 

@@ -72,7 +72,7 @@ class CustomResource(ResourceType):
             return Answer(403, {"Content-Type": "text/plain"}, b"this response URL is not waited for")
         try:
             waiting.response = dict(json.loads(buffer_body(environ)))
-        except ValueError as error:
+        except (ValueError, TypeError, RecursionError) as error:
             waiting.response = {"Status": "FAILED", "Reason": f"the function's response is not JSON: {error}"}
         waiting.done.set()
         return Answer(200, {}, b"")
