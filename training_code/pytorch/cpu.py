@@ -82,15 +82,22 @@ def average_gradients(network: torch.nn.Module, all_reduce: Callable[[torch.Tens
         missing -= 1
         if not missing:
             missing = len(parameters)
-            _average([parameter.grad for parameter in parameters if parameter.grad is not None], all_reduce, world_size)
+            _average([parameter for parameter in parameters if parameter.grad is not None], all_reduce, world_size)
 
     for parameter in parameters:
         parameter.register_post_accumulate_grad_hook(ready)
 
 
-def _average(gradients: list[torch.Tensor], all_reduce: Callable[[torch.Tensor], None], world_size: int) -> None:
-    flat = torch.cat([gradient.flatten() for gradient in gradients])
+def _average(parameters: list[torch.Tensor], all_reduce: Callable[[torch.Tensor], None], world_size: int) -> None:
+    """The gradients become views of the message, so that nothing is copied back.
+
+    A gradient fills one piece of memory, in the order of its parameter's strides or row by row, the same on every rank ("Gradient Layout
+    Contract" in torch/csrc/autograd/functions/accumulate_grad.h): it is sent as it lies there.
+    """
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    flat = torch.cat([gradient.as_strided((gradient.numel(),), (1,)) for gradient in gradients])
     all_reduce(flat)
     flat /= world_size
-    for gradient, mean in zip(gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True):
-        gradient.copy_(mean.view(gradient.shape))
+    means = flat.split([gradient.numel() for gradient in gradients])
+    for parameter, gradient, mean in zip(parameters, gradients, means, strict=True):
+        parameter.grad = mean.as_strided(gradient.shape, gradient.stride())
