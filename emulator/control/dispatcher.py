@@ -130,7 +130,8 @@ class Dispatcher:
         except AwsError as error:
             return self._finish(Reply(call, operation.error(error), error.code), start_response)
         if not streamed:
-            environ["wsgi.input"] = io.BytesIO(body)
+            body = operation.without_nulls(body)
+            environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
         return self._moto(environ, start_response, call)
 
     def _check(self, call: ApiCall, unread: dict[str, Any] | None) -> None:

@@ -103,6 +103,12 @@ def _ownership(call: ApiCall) -> None:
         raise AwsError("MalformedXML", _MALFORMED)
 
 
+def _encryption(call: ApiCall) -> None:
+    rules = call.parameters["ServerSideEncryptionConfiguration"].get("Rules") or []
+    if len(rules) != 1 or "ApplyServerSideEncryptionByDefault" not in rules[0]:
+        raise AwsError("MalformedXML", _MALFORMED)
+
+
 def _lifecycle(call: ApiCall) -> None:
     if not call.parameters.get("LifecycleConfiguration"):
         raise AwsError("MalformedXML", _MALFORMED)
@@ -120,6 +126,17 @@ def _nat_gateway(call: ApiCall) -> None:
     id_ = call.parameters["NatGatewayId"]
     if id_ not in ec2_backends[call.account][call.region].nat_gateways:
         raise AwsError("NatGatewayNotFound", f"The Nat Gateway {id_} was not found")
+
+
+_RULE_FILTERS = {"group-id", "security-group-rule-id", "tag-key"}
+
+
+def _rule_filters(call: ApiCall) -> None:
+    """Those of DescribeSecurityGroupRules, EC2 API reference."""
+    for each in call.parameters.get("Filters") or []:
+        name = each.get("Name")
+        if name not in _RULE_FILTERS and not str(name).startswith("tag:"):
+            raise AwsError("InvalidParameterValue", f"The filter '{name}' is invalid")
 
 
 def _group(call: ApiCall) -> None:
@@ -204,12 +221,13 @@ GUARDS: Mapping[str, Mapping[str, Guard]] = {
         "PutBucketPolicy": _policy,
         "PutBucketAcl": _acl,
         "PutBucketOwnershipControls": _ownership,
+        "PutBucketEncryption": _encryption,
         "PutBucketLifecycleConfiguration": _lifecycle,
     }
     | dict.fromkeys(("CopyObject", "CreateBucket", "CreateMultipartUpload", "PutObject", "PutObjectAcl"), _grants)
     | dict.fromkeys(("ListObjects", "ListObjectsV2", "ListObjectVersions"), _keys)
     | dict.fromkeys(("AbortMultipartUpload", "CompleteMultipartUpload", "ListParts", "UploadPart"), _upload),
-    "ec2": {"DeleteNatGateway": _nat_gateway, "DeleteSecurityGroup": _group},
+    "ec2": {"DeleteNatGateway": _nat_gateway, "DeleteSecurityGroup": _group, "DescribeSecurityGroupRules": _rule_filters},
     "ecr": {"GetAuthorizationToken": _registries, "PutImage": _image},
     "iam": dict.fromkeys((f"List{what}" for what in _LISTED.split()), _marker),
     "sns": dict.fromkeys(_OF_A_TOPIC.split(), _topic) | dict.fromkeys(("ListSubscriptions", "ListTopics"), _page_of_topics),

@@ -292,3 +292,25 @@ def test_a_policy_by_which_nobody_could_decide_is_not_put_on_a_bucket(wire: Wire
 def test_xml_that_is_none_is_refused(wire: Wire, path: str, body: bytes) -> None:
     wire.send("s3", "PUT", "/there-too", b"")
     require_refusal_or_success(wire.send("s3", "POST" if "delete" in path else "PUT", path, body), f"{path} {body!r}")
+
+
+@pytest.mark.parametrize("rules", ["<Rule/>", "<Rule/><Rule/>"])
+def test_encryption_of_a_bucket_by_nothing_is_refused(wire: Wire, rules: str) -> None:
+    body = f'<ServerSideEncryptionConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{rules}</ServerSideEncryptionConfiguration>'
+    answer = wire.send("s3", "PUT", "/there?encryption", body.encode())
+    assert (answer.status, "MalformedXML" in answer.text) == (400, True), answer.text
+
+
+def test_rules_of_security_groups_have_filters_of_their_own(wire: Wire) -> None:
+    body = urlencode({"Action": "DescribeSecurityGroupRules", "Version": "2016-11-15", "Filter.1.Name": "x", "Filter.1.Value.1": "y"})
+    answer = wire.send("ec2", "POST", "/", body.encode(), {"Content-Type": "application/x-www-form-urlencoded"})
+    assert (answer.status, "The filter 'x' is invalid" in answer.text) == (400, True), answer.text
+
+
+def test_null_is_what_was_not_sent(wire: Wire) -> None:
+    url = ask(wire, "sqs", "CreateQueue", {"QueueName": "nulls"}).document["QueueUrl"]
+    request = {"QueueUrl": url, "MessageBody": "x", "MessageAttributes": {"none": None}, "DelaySeconds": None}
+    answer = ask(wire, "sqs", "SendMessage", request)
+    assert answer.status == 200, answer.text
+    received = ask(wire, "sqs", "ReceiveMessage", {"QueueUrl": url, "MessageAttributeNames": ["All"]}).document["Messages"]
+    assert [(each["Body"], each.get("MessageAttributes")) for each in received] == [("x", None)]
