@@ -39,9 +39,9 @@ class Market:
         with self.faults.open("a") as file:
             file.write(json.dumps({"seam": "spot", "do": "interrupt", "name": job, "times": 1}) + "\n")
 
-    def start(self, job: str) -> None:
-        """The project's own PyTorch training, with a checkpoint folder of its own in S3."""
-        checkpoints = {"S3Uri": f"s3://{BUCKET}/checkpoints/{job}", "LocalPath": "/opt/ml/checkpoints"}
+    def start(self, job: str, after: str = "") -> None:
+        """The project's own PyTorch training, with a checkpoint folder of its own in S3, or that of the job which it comes `after`."""
+        checkpoints = {"S3Uri": f"s3://{BUCKET}/checkpoints/{after or job}", "LocalPath": "/opt/ml/checkpoints"}
         channels = [channel(f"s3://{BUCKET}/digits/{name}/", name) for name in ("train", "test")]
         toolkit = {"sagemaker_program": "train.py", "sagemaker_submit_directory": f"s3://{BUCKET}/code/project.tar.gz"}
         given: dict[str, Any] = {"InputDataConfig": channels, "CheckpointConfig": checkpoints, "hyperparameters": HYPERPARAMETERS | toolkit}
@@ -78,19 +78,40 @@ def statuses(job: dict[str, Any]) -> list[str]:
     return [each["Status"] for each in job["SecondaryStatusTransitions"]]
 
 
-def test_an_interrupted_spot_job_goes_on_from_its_checkpoint_to_the_bits_of_an_undisturbed_one(market: Market) -> None:
-    for job in ("undisturbed", "disturbed"):
-        market.start(job)
+@pytest.fixture(scope="module")
+def undisturbed(market: Market) -> bytes:
+    """The weights of a job that nothing happens to."""
+    market.start("undisturbed")
+    job = market.account.training_ended("undisturbed")
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    assert "resumed" not in market.log("undisturbed")
+    return market.weights(job)
+
+
+def test_the_job_after_one_that_was_stopped_goes_on_to_the_bits_of_an_undisturbed_one(market: Market, undisturbed: bytes) -> None:
+    """As a retry does, whose job has another name and, in the same execution, the same checkpoints."""
+    market.start("stopped")
+    until(lambda: market.log("stopped"), lambda text: "step=4/" in text, 120)
+    market.account.sagemaker.stop_training_job(TrainingJobName="stopped")
+    assert market.account.training_ended("stopped")["TrainingJobStatus"] == "Stopped"
+    market.start("next", after="stopped")
+    job = market.account.training_ended("next")
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    assert "resumed at epoch=1 step=" in market.log("next")
+    assert market.weights(job) == undisturbed
+
+
+def test_an_interrupted_spot_job_goes_on_from_its_checkpoint_to_the_bits_of_an_undisturbed_one(market: Market, undisturbed: bytes) -> None:
+    market.start("disturbed")
     until(lambda: market.log("disturbed"), lambda text: "step=4/" in text, 120)
     market.interrupt("disturbed")
-    disturbed, undisturbed = (market.account.training_ended(name) for name in ("disturbed", "undisturbed"))
-    assert (disturbed["TrainingJobStatus"], undisturbed["TrainingJobStatus"]) == ("Completed", "Completed"), disturbed.get("FailureReason")
+    disturbed = market.account.training_ended("disturbed")
+    assert disturbed["TrainingJobStatus"] == "Completed", disturbed.get("FailureReason")
     begins = ["Starting", "Downloading", "Training"]
     assert statuses(disturbed) == [*begins, "Interrupted", *begins, "Uploading", "Completed"]
     assert "stopped on SIGTERM at epoch=1 step=" in market.log("disturbed")
     assert "resumed at epoch=1 step=" in market.log("disturbed")  # there is no checkpoint but the one that SIGTERM made
-    assert "resumed" not in market.log("undisturbed")
-    assert market.weights(disturbed) == market.weights(undisturbed)
+    assert market.weights(disturbed) == undisturbed
 
 
 def test_a_job_that_was_interrupted_waits_and_trains_no_longer_than_it_may(market: Market) -> None:
