@@ -33,6 +33,7 @@ _CANNED = (
     "aws-exec-read",
     "log-delivery-write",
 )
+_LONGEST_PERIOD_S = 86_400
 Guard = Callable[[ApiCall], None]
 
 
@@ -195,6 +196,12 @@ def _queries(call: ApiCall) -> None:
             _require(query["MetricStat"].get("Metric", {}), "Namespace", "MetricName")
 
 
+def _statistics(call: ApiCall) -> None:
+    """A period is a day at most: CloudWatch user guide, "Metrics concepts"."""
+    if call.parameters["Period"] > _LONGEST_PERIOD_S:
+        raise AwsError("InvalidParameterValue", f"The value for parameter Period must be at most {_LONGEST_PERIOD_S}")
+
+
 def _alarm(call: ApiCall) -> None:
     """On a metric, or on expressions of several."""
     _queries(call)
@@ -232,5 +239,5 @@ GUARDS: Mapping[str, Mapping[str, Guard]] = {
     "iam": dict.fromkeys((f"List{what}" for what in _LISTED.split()), _marker),
     "sns": dict.fromkeys(_OF_A_TOPIC.split(), _topic) | dict.fromkeys(("ListSubscriptions", "ListTopics"), _page_of_topics),
     "sqs": dict.fromkeys(("CreateQueue", "SetQueueAttributes"), _queue_policy),
-    "cloudwatch": {"GetMetricData": _queries, "PutMetricAlarm": _alarm},
+    "cloudwatch": {"GetMetricData": _queries, "GetMetricStatistics": _statistics, "PutMetricAlarm": _alarm},
 }

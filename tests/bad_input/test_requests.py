@@ -314,3 +314,12 @@ def test_null_is_what_was_not_sent(wire: Wire) -> None:
     assert answer.status == 200, answer.text
     received = ask(wire, "sqs", "ReceiveMessage", {"QueueUrl": url, "MessageAttributeNames": ["All"]}).document["Messages"]
     assert [(each["Body"], each.get("MessageAttributes")) for each in received] == [("x", None)]
+
+
+@pytest.mark.parametrize("period", [86_401, 2**63 - 1])
+def test_a_period_of_more_than_a_day_is_refused(wire: Wire, period: int) -> None:
+    request = {"Action": "GetMetricStatistics", "Version": "2010-08-01", "Namespace": "N", "MetricName": "M", "Statistics.member.1": "Sum"}
+    times = {"StartTime": "2026-01-01T00:00:00Z", "EndTime": "2026-01-02T00:00:00Z", "Period": period}
+    body = urlencode(request | times).encode()
+    answer = wire.send("monitoring", "POST", "/", body, {"Content-Type": "application/x-www-form-urlencoded"})
+    assert (answer.status, "InvalidParameterValue" in answer.text) == (400, True), answer.text
