@@ -162,15 +162,13 @@ class Dispatcher:
         if service is None:
             return None
         if call.operation in service.guards:
-            operation.check(call.parameters)
-            service.guards[call.operation](call)
+            service.guards[call.operation](replace(call, parameters=operation.check(call.parameters)))
         handler = service.operations.get(call.operation)
         if handler is None and service.complete:
             raise AwsError("UnknownOperationException", f"Shoal's emulator does not emulate {call.service} {call.operation}")
         if handler is None:
             return None
-        operation.check(call.parameters)
-        return handler(call)
+        return handler(replace(call, parameters=operation.check(call.parameters)))
 
     def _moto(self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall) -> Iterable[bytes]:
         status: list[int] = []

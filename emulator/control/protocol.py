@@ -155,14 +155,19 @@ class Operation:
             RuntimeError,
         ) as error:  # the parser trusts the types it is given
             raise AwsError("SerializationException", f"the request cannot be parsed: {error}") from error
+        if parsed is None:
+            raise AwsError("SerializationException", "the request is not a JSON object")
         return dict(parsed)
 
-    def check(self, parameters: Mapping[str, Any]) -> None:
-        """AwsError ValidationException when parameters are missing, unknown or of a wrong type. boto3 checks too; others do not."""
+    def check(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The parameters without nulls; AwsError ValidationException when some are missing, unknown or of a wrong type. boto3 checks too,
+        others do not."""
+        given: Mapping[str, Any] = _without_nulls(parameters)
         if self.model.input_shape is not None:
-            report = ParamValidator().validate(_without_nulls(parameters), self.model.input_shape)
+            report = ParamValidator().validate(given, self.model.input_shape)
             if report.has_errors():
                 raise AwsError("ValidationException", report.generate_report())
+        return given
 
     def without_nulls(self, body: bytes) -> bytes:
         """A body for moto, which takes JSON's null in the place of a structure for one."""

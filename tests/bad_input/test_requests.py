@@ -323,3 +323,29 @@ def test_a_period_of_more_than_a_day_is_refused(wire: Wire, period: int) -> None
     body = urlencode(request | times).encode()
     answer = wire.send("monitoring", "POST", "/", body, {"Content-Type": "application/x-www-form-urlencoded"})
     assert (answer.status, "InvalidParameterValue" in answer.text) == (400, True), answer.text
+
+
+@pytest.mark.parametrize("service", [service for service in JSON_SERVICES if service not in NOT_TRIED])
+def test_a_body_that_is_null_is_refused(wire: Wire, service: str) -> None:
+    operation = next(each for each in operations(service) if model_of(service, each).input_shape is not None)
+    headers = {"X-Amz-Target": JSON_SERVICES[service] + operation, "Content-Type": "application/x-amz-json-1.1"}
+    answer = wire.send(service, "POST", "/", b"null", headers)
+    require_refusal_or_success(answer, operation)
+    assert answer.status == 400, answer.text
+
+
+def test_null_is_no_value_of_a_functions_variable(wire: Wire, role: str) -> None:
+    """Kept, it would make every later description of the function a 500."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as made:
+        made.writestr("a.py", "")
+    code = {"ZipFile": base64.b64encode(archive.getvalue()).decode()}
+    variables = {"Variables": {"NONE": None, "ONE": "1"}}
+    request = {"FunctionName": "nulls", "Runtime": "python3.12", "Handler": "a.b", "Role": role, "Code": code, "Environment": variables}
+    answer = wire.send("lambda", "POST", "/2015-03-31/functions", json.dumps(request).encode(), {"Content-Type": "application/json"})
+    assert (answer.status, answer.document["Environment"]["Variables"]) == (201, {"ONE": "1"}), answer.text
+
+
+def test_containers_of_a_model_that_are_no_list_are_refused(wire: Wire, role: str) -> None:
+    answer = ask(wire, "sagemaker", "CreateModel", {"ModelName": "m", "ExecutionRoleArn": role, "Containers": -1})
+    assert (answer.status, "must be a list" in answer.text) == (400, True), answer.text

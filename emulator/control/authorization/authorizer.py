@@ -139,7 +139,8 @@ class Authorizer:
 
 def packages_in(request: Mapping[str, Any]) -> list[str]:
     """ARNs of the model packages that a CreateModel request names."""
-    containers = [request.get("PrimaryContainer") or {}, *(request.get("Containers") or [])]
+    several = request.get("Containers")
+    containers = [request.get("PrimaryContainer") or {}, *(several if isinstance(several, list) else [])]
     names = [str(container.get("ModelPackageName", "")) for container in containers if isinstance(container, Mapping)]
     return [name for name in names if name.startswith("arn:")]
 
