@@ -137,11 +137,11 @@ def _delete_endpoint(sagemaker: Any, name: str, deadline: float, deleted: list[s
     if status is not None and status not in _IN_PROGRESS:
         try:
             _unless_gone(sagemaker.delete_endpoint, EndpointName=name)
+            deleted.append(f"endpoint/{name}")
         except ClientError as error:
             if "in-progress" not in str(error):
                 raise
             log.info("%s changed its state meanwhile: %s", name, error)
-        deleted.append(f"endpoint/{name}")
         status = _endpoint_status(sagemaker, name)
     while status == "Deleting" and time.monotonic() < deadline:
         time.sleep(_POLL_S)

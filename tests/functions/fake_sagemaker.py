@@ -43,6 +43,8 @@ class FakeSageMaker:
     """Those that are listed, and gone when they are to be deregistered."""
     refused: tuple[str, ...] = ()
     """Operations that the role may not do."""
+    updated_meanwhile: bool = False
+    """Somebody updates an endpoint just before its deletion is asked for."""
     gone_after: int = 0
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
@@ -127,6 +129,8 @@ class FakeSageMaker:
         return {"EndpointConfigName": EndpointConfigName, "EndpointConfigArn": arn, "ProductionVariants": variants, "CreationTime": EPOCH}
 
     def _delete_endpoint(self, EndpointName: str) -> dict[str, Any]:  # noqa: N803
+        if self.updated_meanwhile:
+            self.endpoints[EndpointName] = "Updating"
         if self._known(EndpointName, self.endpoints, "endpoint")[EndpointName] in IN_PROGRESS:
             raise RefusedError("ValidationException", f'Cannot update in-progress endpoint "{ARN}endpoint/{EndpointName}".')
         self.endpoints[EndpointName] = "Deleting"

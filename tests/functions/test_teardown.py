@@ -104,6 +104,13 @@ def test_an_endpoint_that_is_being_scaled_is_scaled_no_more(account: Account) ->
     assert account.sagemaker.deleted == [f"scalable-target/{TARGET}"]
 
 
+def test_an_endpoint_that_is_updated_meanwhile_is_come_back_for_and_not_called_deleted(account: Account) -> None:
+    account.sagemaker.updated_meanwhile = True
+    assert account.step().result == {"status": "pending", "deleted": "[]"}
+    assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
+    assert account.sagemaker.deleted == []
+
+
 @pytest.mark.parametrize("operation", ["DescribeScalableTargets", "DeregisterScalableTarget"])
 def test_a_role_that_may_not_deregister_deletes_the_endpoint_and_the_message_comes_back(account: Account, operation: str) -> None:
     account.sagemaker.targets, account.sagemaker.refused = {TARGET}, (operation,)
