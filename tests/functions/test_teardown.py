@@ -198,6 +198,13 @@ def test_a_configuration_that_no_step_reports_is_found_through_its_endpoint(acco
     assert account.sagemaker.deleted == DELETED
 
 
+def test_a_configuration_without_endpoint_is_found_by_what_its_step_reports(account: Account) -> None:
+    """SageMaker made up its name, and nothing else refers to it."""
+    account.sagemaker.endpoints, account.sagemaker.uses = {}, {}
+    account.step()
+    assert account.sagemaker.deleted == [f"endpoint-config/{CONFIG}", f"model/{MODEL}"]
+
+
 def test_a_model_without_endpoint_is_deleted(account: Account) -> None:
     account.sagemaker.endpoints.clear()
     account.sagemaker.configs.clear()
