@@ -85,6 +85,15 @@ def test_each_host_has_its_name_its_files_and_its_processes(tmp_path: Path) -> N
 
 
 @needs_namespaces
+def test_only_its_user_may_read_the_file_that_has_a_pods_credentials(tmp_path: Path) -> None:
+    with pod_of(tmp_path, one="true") as (pod, _):
+        assert pod.wait(10)
+    file = tmp_path / "pod.json"
+    assert "environment" in json.loads(file.read_text())["hosts"][0]
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@needs_namespaces
 def test_a_host_reaches_the_endpoint_and_the_emulator_reaches_the_host(tmp_path: Path) -> None:
     python = f"{sys.base_prefix}/bin/python3"
     ask = "import urllib.request as u; print(u.urlopen('http://localhost:' + open('/tmp/port').read()).read())"
