@@ -8,17 +8,20 @@ from contextlib import contextmanager
 import click
 
 from cli.image import image_of
+from cli.promote import holder_of
 from cli.view import open_view
 from cli.workspace import Session, Workspace
 from config.loader import environment_names, load_environment, places
 from config.serving import timeout_s
 from config.settings import Environment
+from config.settings import Target as TargetKind
 from lifecycle import serving
 from lifecycle.dependents import reasons_to_keep
-from lifecycle.deployed_stack import status_of_stack
+from lifecycle.deployed_stack import describe_stack, status_of_stack
 from lifecycle.errors import AWS_ERRORS, CommandError, ProtectedError, refusal
 from lifecycle.flow import phase
 from lifecycle.network_check import require_fit
+from lifecycle.shared_release import require_shared
 from lifecycle.target import Target
 from lifecycle.teardown import refuse_if_protected
 
@@ -28,11 +31,17 @@ _local = click.option("--local", is_flag=True, help="Use the emulator on this ma
 
 @click.command()
 @_environment
+@click.option("--data", "only_data", is_flag=True, help="Deploy only the stack that has ENV's data and registry, and who may read there.")
 @_local
 @click.pass_obj
-def deploy(workspace: Workspace, environment: str, local: bool) -> None:
+def deploy(workspace: Workspace, environment: str, only_data: bool, local: bool) -> None:
     """Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI."""
     session = workspace.open(environment, local)
+    if only_data:
+        _deploy_data(session)
+        return
+    if notice := _require_shared(session, local):
+        click.echo(notice, err=True)
     if wanted := image_of(session):
         wanted.require(session.arguments)
     if notice := require_fit(session.target, session.environment, places(environment, workspace.root)):
@@ -44,6 +53,29 @@ def deploy(workspace: Workspace, environment: str, local: bool) -> None:
             cdk.deploy(session.target, environment, patience_s=_rollout_s(session))
     click.echo(f"deployed: pipeline {session.names.pipeline}")
     tell_what_serves(session)
+
+
+def _deploy_data(session: Session) -> None:
+    """Whom its policies name is what the files of other environments say, so it changes when nothing else of ENV does."""
+    name, stack = session.environment.name, session.names.stack("data")
+    with open_view() as view:
+        cdk = session.prepared(view)
+        with phase(f"deploy {name}/data to {session.target.description}", view), told_what_goes_on(session):
+            session.stacks(view).settle()
+            cdk.deploy(session.target, name, "data")
+    found = describe_stack(session.target, stack) or {}
+    shared = [f"; {each['OutputValue']}" for each in found.get("Outputs", ()) if each["OutputKey"] == "Consumers"]
+    click.echo(f"deployed: stack {stack}{''.join(shared)}")
+
+
+def _require_shared(session: Session, local: bool) -> str:
+    """Raises NotSharedError where what ENV would serve may not be read by its account. Returns a notice where that cannot be asked."""
+    environment, release = session.environment, session.environment.release
+    if release is None or not environment.serves:
+        return ""
+    holder = holder_of(session.workspace, environment)
+    flag = " --local" if local and holder.target is TargetKind.AWS else ""
+    return require_shared(session.target, environment, release, f"shoal deploy {holder.name}{flag} --data")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from config.loader import environment_file, environment_names, load_environment
 from config.names import Names
 from config.release import Release
 from config.release_text import release_in, with_release
-from config.settings import Environment
+from config.settings import Environment, SharedVersions
 from lifecycle import registry
 from lifecycle.errors import DisagreementError, NotFoundError, NothingToPromoteError, PromotionError, WrongAccountError
 from lifecycle.promotion import Verification
@@ -85,7 +85,9 @@ def promote(
     pinned = Verification(session.target, session.names, found, step.repository).release(step.source.release if step.is_later else None)
     if copying:
         pinned = copying.make(pinned, found, key)
-    message, branch = message_of(pinned, source, destination), step.branch(pinned)
+    pinned = pinned.replacing(step.destination.release)
+    first = step.first(pinned)
+    message, branch = message_of(pinned, source, destination, first), step.branch(pinned)
     commit = step.commit(pinned, message)
     if remote:
         step.repository.push(remote, branch)
@@ -96,7 +98,9 @@ def promote(
     click.echo(f"branch {branch}, commit {commit}", err=as_pull_request)
     if as_pull_request:
         return
-    click.echo("next: merge it, and deploy" if remote else f"next: git push origin {branch}, merge it, and deploy")
+    merge = "merge it" if remote else f"git push origin {branch}, merge it"
+    deploy = f"deploy {first} first, so that {destination} may read it: `shoal deploy {session.arguments} --data`; then {destination}"
+    click.echo(f"next: {merge}, and {deploy if first else 'deploy'}")
 
 
 @click.group()
@@ -138,7 +142,7 @@ class Step:
             message = f"{destination} takes releases from {then.promoted_from}, not from {source}; no environment may be skipped"
             raise PromotionError(f"{message}: promote to {then.promoted_from} first, then `--from {then.promoted_from} --to {destination}`")
         repository = Repository(workspace.root, workspace.environ)
-        return cls(workspace.root, repository, first, then, _holder(workspace, first))
+        return cls(workspace.root, repository, first, then, holder_of(workspace, first))
 
     @property
     def is_later(self) -> bool:
@@ -169,6 +173,11 @@ class Step:
         else:
             is_same = found.origin == pinned.origin
         return pinned.model_package_arn if is_same else None
+
+    def first(self, pinned: Release) -> str | None:
+        """The environment that has to be deployed before the destination, because its policies name the versions that others read."""
+        reads_elsewhere = pinned.account != self.destination.account
+        return self.holder.name if reads_elsewhere and self.holder.shared_versions is SharedVersions.PINNED else None
 
     def branch(self, pinned: Release) -> str:
         return f"promote/{self.destination.name}/{pinned.model_package_arn.partition('model-package/')[2].replace('/', '-')}"
@@ -201,7 +210,7 @@ def _way(workspace: Workspace, environment: Environment) -> list[Environment]:
     return way
 
 
-def _holder(workspace: Workspace, environment: Environment) -> Environment:
+def holder_of(workspace: Workspace, environment: Environment) -> Environment:
     """Whose registry has what the environment pins: its own, of a copy, or that of one on the way to it; else the one that trains."""
     way = _way(workspace, environment)
     pinned = environment.release.model_package_arn.rpartition("/")[0] if environment.release else None
@@ -256,7 +265,7 @@ def _agrees(workspace: Workspace, environment: Environment, local: bool) -> bool
 
 def places_of(workspace: Workspace, environment: Environment, local: bool) -> Places:
     """Where what an environment pins is asked for, and where what it serves."""
-    holder = _holder(workspace, environment)
+    holder = holder_of(workspace, environment)
     return Places(
         registry=lambda: _reader(workspace, holder, environment, local),
         serving=lambda: workspace.open(environment.name, local).target,

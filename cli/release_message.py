@@ -5,8 +5,8 @@ from __future__ import annotations
 from config.release import Release
 
 
-def message_of(release: Release, source: str, destination: str) -> str:
-    """Title, empty line, Markdown."""
+def message_of(release: Release, source: str, destination: str, first: str | None = None) -> str:
+    """Title, empty line, Markdown. `first` is the environment to deploy before the destination, where there is one."""
     group, _, version = release.origin.partition("model-package/")[2].rpartition("/")
     metrics = ", ".join(f"{name} {value:g}" for name, value in release.metrics.items()) or "none"
     rows = {
@@ -19,7 +19,10 @@ def message_of(release: Release, source: str, destination: str) -> str:
         "image": f"{release.image_uri}@{release.image_digest}",
         "sha256 of the pipeline definition": release.definition_sha256,
         "code": release.code_commit,
+        **({"replaces": release.replaces[0].model_package_arn} if release.replaces else {}),
     }
+    order = f"\n\nDeploy {first} before {destination}: only then may {destination}'s account read this version." if first else ""
+    read = f"A deployment of {destination} reads it; `git revert` takes it back.{order}"
     table = "\n".join(f"| {what} | {value} |" for what, value in rows.items())
     return f"""Promote {group} version {version} from {source} to {destination}
 
@@ -27,4 +30,4 @@ def message_of(release: Release, source: str, destination: str) -> str:
 | --- | --- |
 {table}
 
-`shoal promote` looked at each of these when it made this commit. A deployment of {destination} reads it; `git revert` takes it back."""
+`shoal promote` looked at each of these when it made this commit. {read}"""

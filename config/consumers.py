@@ -7,12 +7,17 @@ releases are copied has a registry of its own, and whoever is promoted to from t
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from config.loader import environment_names, load_environment
 from config.names import SERVING_PROOF, Names
+from config.release import COPIES, Release, Replaced
 from config.settings import Environment
+
+_PLACES = {True: r"training/[\w./=-]+/output/model\.tar\.gz", False: rf"{COPIES}/[\w./=-]+/model\.tar\.gz"}
+"""Where archives lie: of an environment that trains, and of one to which releases are copied. No character is one that policies expand."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,10 @@ class Consumer:
     """The roles that read archives when containers start there, as a pattern."""
     proof_role_arn: str
     """The role that reads the pinned archive when a deployment is proven there."""
+    versions: tuple[str, ...] = ()
+    """ARNs of the versions here that its file pins and replaced, the pinned one first."""
+    archives: tuple[str, ...] = ()
+    """Keys of their archives in the artifact bucket here."""
 
 
 def consumers_of(environment: Environment, root: Path) -> tuple[Consumer, ...]:
@@ -37,9 +46,26 @@ def consumers_of(environment: Environment, root: Path) -> tuple[Consumer, ...]:
     known = {name: load_environment(name, root) for name in environment_names(root) if name != environment.name}
     known[environment.name] = environment
     return tuple(
-        Consumer(each.name, each.account, Names(each).serving_role_arn, Names(each).role_arn(SERVING_PROOF))
+        _consumer(each, Names(environment))
         for name, each in sorted(known.items())
         if each.account != environment.account and environment.name in _sources(name, known)
+    )
+
+
+def _consumer(environment: Environment, source: Names) -> Consumer:
+    """With what it reads in the registry and the artifact bucket of `source`; what lies elsewhere, as copies do, is not its to share."""
+    own, release = Names(environment), environment.release
+    group = source.arn("sagemaker", f"model-package/{source.model_package_group}/")
+    named: tuple[Release | Replaced, ...] = (release, *release.replaces) if release else ()
+    pinned = [each for each in named if each.model_package_arn.startswith(group)]
+    archive = re.compile(f"s3://{re.escape(source.bucket('artifacts'))}/({_PLACES[source.environment.promoted_from is None]})", re.ASCII)
+    return Consumer(
+        environment.name,
+        environment.account,
+        own.serving_role_arn,
+        own.role_arn(SERVING_PROOF),
+        versions=tuple(each.model_package_arn for each in pinned),
+        archives=tuple(match[1] for each in pinned if (match := archive.fullmatch(each.model_data_url))),
     )
 
 

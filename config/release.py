@@ -27,6 +27,19 @@ COPIES = "releases"
 """Prefix in the artifact bucket of an environment below which releases lie that were copied to it (lifecycle/release_copy.py)."""
 
 
+KEPT = 2
+"""So many releases before the pinned one stay in the block: where the last one did not take, the one before it still runs."""
+
+
+class Replaced(Settings):
+    """A release that another one took the place of."""
+
+    model_package_arn: PackageArn
+    """Version in the model registry, by its ARN."""
+    model_data_url: ObjectUri
+    """The model's archive in S3."""
+
+
 class Release(Settings):
     """The model that this environment serves. Written by `shoal promote`; `git revert` takes it back."""
 
@@ -58,6 +71,16 @@ class Release(Settings):
     """When, in UTC."""
     copied_from: PackageArn | None = None
     """Version that was trained and judged, where the one above is a copy of it; `shoal promote --copy` makes such."""
+
+    replaces: Annotated[tuple[Replaced, ...], Field(max_length=KEPT)] = ()
+    """The releases that were pinned before, the last one first: containers of these can still start, until a deployment has taken."""
+
+    def replacing(self, before: Release | None) -> Release:
+        """The same one, pinned in the place of `before`."""
+        last = (Replaced(model_package_arn=before.model_package_arn, model_data_url=before.model_data_url),) if before else ()
+        known = (*last, *(before.replaces if before else ()))
+        others = tuple(each for each in known if each.model_package_arn != self.model_package_arn)
+        return self.model_copy(update={"replaces": others[:KEPT]})
 
     @property
     def origin(self) -> str:

@@ -7,6 +7,7 @@ parsed again and compared, so a file in a style that this cannot edit is refused
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -44,14 +45,27 @@ def _lines(release: Release) -> list[str]:
         if isinstance(value, dict):
             lines.append(f"  {key}:" if value else f"  {key}: {{}}")
             lines += [f"    {json.dumps(name)}: {json.dumps(number)}" for name, number in value.items()]
+        elif isinstance(value, list):
+            lines.append(f"  {key}:")
+            lines += [f"    {'- ' if first else '  '}{name}: {_scalar(each[name])}" for each in value for first, name in _keys(each)]
         else:
-            lines.append(f"  {key}: {json.dumps(value, ensure_ascii=False)}")
+            lines.append(f"  {key}: {_scalar(value)}")
     return lines
 
 
+def _keys(entry: dict[str, Any]) -> Iterator[tuple[bool, str]]:
+    """Each key of an entry of a list, and whether it is the first."""
+    return ((number == 0, key) for number, key in enumerate(entry))
+
+
+def _scalar(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _content(release: Release) -> dict[str, Any]:
-    """What is written: a release that is no copy says nothing of it."""
-    return release.model_dump(exclude={"copied_from"} if release.copied_from is None else None)
+    """What is written: a release that is no copy, or replaces none, says nothing of it."""
+    left_out = {key for key in ("copied_from", "replaces") if not getattr(release, key)}
+    return release.model_dump(mode="json", exclude=left_out)
 
 
 def _place(text: str, count: int) -> tuple[int, int]:

@@ -9,6 +9,7 @@
     │   ├── NotFoundError          no such pipeline, execution, step, endpoint
     │   ├── PromotionError         this release may not be promoted, or not so
     │   │   └── NothingToPromoteError  nobody has approved anything yet
+    │   ├── NotSharedError         another account does not let this one read what it pins
     │   └── ProtectedError         the environment is protected against what was asked
     ├── CommandError               a child process ended with an exit code, or at its deadline
     ├── AnswerError                a program that was asked something answered with an error
@@ -66,6 +67,10 @@ class PromotionError(UsageError):
 
 class NothingToPromoteError(PromotionError):
     """Nothing is approved, or pinned, that could go further; whoever asks by the clock need not mind."""
+
+
+class NotSharedError(UsageError):
+    """The account that has a release does not let the one that pins it read it."""
 
 
 class ProtectedError(UsageError):

@@ -12,7 +12,7 @@ from constructs import Construct
 from config.consumers import Consumer
 from config.names import Names
 from stacks.constructs.empty_on_delete import EmptyOnDelete
-from stacks.constructs.shared_releases import registry_policy
+from stacks.constructs.shared_releases import registry_policy, what_is_shared
 from stacks.constructs.storage import Storage
 
 
@@ -49,9 +49,8 @@ class DataStack(cdk.Stack):
             emptier.registry(self.model_package_group)
         self._add_outputs()
         if consumers:
-            shown = ", ".join(f"{each.environment} ({each.account})" for each in consumers)
-            said = "Environments of other accounts that take releases from here, by `promoted_from` in their files"
-            cdk.CfnOutput(self, "Consumers", value=shown, description=said)
+            said = "Environments of other accounts that take releases from here, by `promoted_from` in their files, and what they may read"
+            cdk.CfnOutput(self, "Consumers", value=what_is_shared(names, consumers), description=said)
 
     def _add_outputs(self) -> None:
         cdk.CfnOutput(self, "DataBucketName", value=self.data_bucket.bucket_name)

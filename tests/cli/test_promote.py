@@ -81,6 +81,19 @@ def test_what_staging_pins_goes_on_to_prod_unchanged(released: Checkout, good: P
     assert pinned(released, "prod") == pinned(released, "staging")
 
 
+def test_the_next_release_says_which_one_it_replaces(released: Checkout, good: Package, registry: Registry) -> None:
+    released.merge(promoted(released, good))
+    first = pinned(released)
+    released.merge(promoted_next(released, registry.approved()))
+    (replaced,) = pinned(released).replaces
+    assert (replaced.model_package_arn, replaced.model_data_url) == (good.arn, first.model_data_url)
+
+
+def promoted_next(checkout: Checkout, package: Package) -> str:
+    assert checkout.shoal(*TO_STAGING, "--package", package.version) == 0
+    return f"promote/staging/shoal-mnist-dev-{package.version}"
+
+
 def test_git_revert_takes_a_release_back(released: Checkout, good: Package) -> None:
     before = (released.root / "environments/staging.yaml").read_bytes()
     released.merge(promoted(released, good))

@@ -20,8 +20,10 @@ from config.release import Release
 from emulator.runtimes.build import build
 from emulator.runtimes.catalog import runtimes
 from lifecycle import registry as entries
+from lifecycle.errors import NotSharedError
 from lifecycle.image_copy import ImageCopy
 from lifecycle.release_copy import ReleaseCopy
+from lifecycle.shared_release import require_shared
 from lifecycle.target import Target
 from tests.cli.conftest import STAGING
 from tests.cli.test_promote_copy import TO_STAGING, Image, delete_in_dev, promoted
@@ -192,6 +194,16 @@ def test_whoever_copies_needs_no_more_than_what_is_written_down(checkout: Checko
     copied = copying.make(release, entries.describe(reader, package.arn), copying.require_deployed())
     assert (copied.copied_from, copied.account) == (package.arn, STAGING)
     assert entries.describe(staging, copied.model_package_arn).approval == "Approved"
+
+
+def test_who_may_not_ask_whether_a_release_is_readable_is_told_so_and_goes_on(
+    checkout: Checkout, registry: Registry, staging: Target
+) -> None:
+    release = promoted(checkout, *TO_STAGING, "--package", trained(registry).version)
+    notice = require_shared(as_role(staging, "may-not-ask", []), ENV, release, "")
+    assert notice.startswith("whether staging may read the release that it pins was not checked: DescribeModelPackage was refused")
+    with pytest.raises(NotSharedError, match="does not let"):
+        require_shared(as_role(staging, "may-ask", [allow("sagemaker:DescribeModelPackage")]), ENV, release, "")
 
 
 def test_whoever_copies_an_image_needs_each_right_that_is_written_down_and_no_more(registry: Registry, staging: Target) -> None:

@@ -10,9 +10,11 @@ from config.consumers import Consumer, consumers_of
 from config.errors import ConfigError
 from config.loader import load_environment
 from config.release import Release
+from config.release_text import with_release
 from tests.config.environment_file import VALID, write
 from tests.config.test_release import CONTENT
 
+ARN = "arn:aws:sagemaker:us-east-1:111122223333:model-package/shoal-mnist-dev/{}"
 ACCOUNTS = {"dev": "111122223333", "staging": "222233334444", "prod": "333344445555"}
 
 
@@ -26,11 +28,54 @@ def consumers(root: Path, sources: dict[str, str | None], **more: str) -> list[C
     return list(consumers_of(load_environment("dev", root), root))
 
 
+def release(number: int) -> Release:
+    url = f"s3://shoal-mnist-dev-artifacts-111122223333-us-east-1/training/{number}/output/model.tar.gz"
+    return Release(**CONTENT | {"model_package_arn": ARN.format(number), "model_package_version": number, "model_data_url": url})
+
+
+def pinning(root: Path, pinned: Release) -> Path:
+    """The same repository, with this release in staging's file."""
+    file = root / "environments/staging.yaml"
+    file.write_text(with_release(file.read_text(), pinned, "staging.yaml"))
+    return root
+
+
 def test_who_is_promoted_to_in_several_steps_consumes_what_the_first_trains(tmp_path: Path) -> None:
     found = consumers(tmp_path, {"dev": None, "staging": "dev", "prod": "staging"})
     assert [(each.environment, each.account) for each in found] == [("prod", ACCOUNTS["prod"]), ("staging", ACCOUNTS["staging"])]
     assert found[0].serving_role_arn == "arn:aws:iam::333344445555:role/shoal-mnist-prod-us-east-1-serving-??????"
     assert found[0].proof_role_arn == "arn:aws:iam::333344445555:role/shoal-mnist-prod-us-east-1-serving-proof"
+
+
+def test_a_consumer_reads_what_its_file_pins_and_what_that_replaced(tmp_path: Path) -> None:
+    consumers(tmp_path, {"dev": None, "staging": "dev"})
+    found = consumers_of(load_environment("dev", tmp_path), pinning(tmp_path, release(4).replacing(release(3))))
+    assert [each.versions for each in found] == [(ARN.format(4), ARN.format(3))]
+    assert [each.archives for each in found] == [("training/4/output/model.tar.gz", "training/3/output/model.tar.gz")]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://shoal-mnist-dev-artifacts-111122223333-us-east-1/training/*/output/model.tar.gz",
+        "s3://shoal-mnist-dev-artifacts-111122223333-us-east-1/training/${aws:username}/output/model.tar.gz",
+        "s3://shoal-mnist-dev-artifacts-111122223333-us-east-1/training/4/output/output.tar.gz",
+        "s3://shoal-mnist-dev-artifacts-111122223333-us-east-1/releases/4/model.tar.gz",
+        "s3://shoal-mnist-dev-artifacts-111122223333-us-east-1/code/model.tar.gz",
+        "s3://another/training/4/output/model.tar.gz",
+    ],
+)
+def test_what_is_no_archive_of_a_training_is_not_shared_whatever_a_file_says(tmp_path: Path, url: str) -> None:
+    consumers(tmp_path, {"dev": None, "staging": "dev"})
+    (found,) = consumers_of(load_environment("dev", tmp_path), pinning(tmp_path, release(4).model_copy(update={"model_data_url": url})))
+    assert (found.versions, found.archives) == ((ARN.format(4),), ())
+
+
+def test_a_copy_of_its_own_needs_nothing_of_the_environment_that_trained_it(tmp_path: Path) -> None:
+    consumers(tmp_path, {"dev": None, "staging": "dev"})
+    own = Release(**CONTENT | {"model_package_arn": ARN.format(3).replace("dev", "staging"), "copied_from": ARN.format(3)})
+    (found,) = consumers_of(load_environment("dev", tmp_path), pinning(tmp_path, own))
+    assert (found.versions, found.archives) == ((), ())
 
 
 def test_an_environment_of_the_same_account_needs_no_policy(tmp_path: Path) -> None:

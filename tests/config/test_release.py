@@ -45,6 +45,33 @@ def test_of_a_copy_it_is_written_what_it_is_a_copy_of_and_of_nothing_else(tmp_pa
     assert "copied_from" not in with_release(text, RELEASE, "test.yaml")
 
 
+def test_the_block_names_the_last_two_releases_that_were_pinned_before(tmp_path: Path) -> None:
+    text, before = PLAIN, None
+    for number in (1, 2, 3, 4):
+        before = numbered(number).replacing(before)
+        text = with_release(text, before, "test.yaml")
+    found = load(write(tmp_path, text)).release
+    assert found == before
+    assert found is not None
+    assert [each.model_package_arn[-1] for each in found.replaces] == ["3", "2"]
+
+
+def test_a_release_that_comes_again_does_not_replace_itself() -> None:
+    again = numbered(1).replacing(numbered(2).replacing(numbered(1)))
+    assert [each.model_package_arn[-1] for each in again.replaces] == ["2"]
+
+
+def test_a_first_release_says_nothing_of_any_before_it() -> None:
+    assert "replaces" not in with_release(PLAIN, RELEASE.replacing(None), "test.yaml")
+
+
+def numbered(number: int) -> Release:
+    arn = f"{CONTENT['model_package_arn'][:-1]}{number}"
+    return Release(
+        **CONTENT | {"model_package_arn": arn, "model_package_version": number, "model_data_url": f"s3://bucket/{number}.tar.gz"}
+    )
+
+
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [

@@ -18,9 +18,13 @@ from botocore.exceptions import ClientError
 from config.consumers import Consumer, consumers_of
 from config.loader import load_environment
 from config.names import SERVING_PROOF, Names
+from config.release import Release
+from config.release_text import with_release
+from config.settings import Environment, SharedVersions
 from emulator.server import Emulator, Options
-from stacks.constructs.shared_releases import bucket_statements
+from stacks.constructs.shared_releases import bucket_statements, registry_policy
 from stacks.data_stack import DataStack
+from tests.config.test_release import CONTENT
 from tests.emulator.control.account import allow, eventually, trust
 from tests.stacks.conftest import ROOT
 
@@ -29,19 +33,44 @@ NAMES = Names(DEV)
 ARTIFACTS, DATA = NAMES.bucket("artifacts"), NAMES.bucket("data")
 ACTOR = Names(PROD).serving_role("0a1b2c")
 READERS = (ACTOR, SERVING_PROOF)
-ARCHIVE = "training/abcdefghijkl/pipelines-abcdefghijkl-Train-x/output/model.tar.gz"
+ARCHIVES = {number: f"training/execution{number}/pipelines-execution{number}-Train-x/output/model.tar.gz" for number in (1, 2, 3, 4)}
+"""Of each version; all are approved."""
+PINNED = {"staging": (3,), "prod": (2, 1)}
+"""What each environment's file pins, and what that replaced."""
+ARCHIVE = ARCHIVES[2]
 OTHERS = (
-    "training/abcdefghijkl/pipelines-abcdefghijkl-Train-x/output/output.tar.gz",
-    "evaluation/abcdefghijkl/evaluation.json",
+    "training/execution2/pipelines-execution2-Train-x/output/output.tar.gz",
+    "evaluation/execution2/evaluation.json",
     "code/x.tar.gz",
 )
-VERSION = NAMES.arn("sagemaker", f"model-package/{NAMES.model_package_group}/1")
+VERSIONS = {number: NAMES.arn("sagemaker", f"model-package/{NAMES.model_package_group}/{number}") for number in ARCHIVES}
+VERSION = VERSIONS[2]
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"
 
 
-def data_template(folder: Path, context: dict[str, Any], consumers: tuple[Consumer, ...]) -> dict[str, Any]:
+def release(number: int) -> Release:
+    """As `shoal promote` pins it."""
+    pins = {"model_package_arn": VERSIONS[number], "model_data_url": f"s3://{ARTIFACTS}/{ARCHIVES[number]}"}
+    return Release(**CONTENT | pins | {"model_package_version": number})
+
+
+def consumers(folder: Path, pinned: dict[str, tuple[int, ...]]) -> tuple[Consumer, ...]:
+    """dev's, in a repository in which each environment has promoted these versions, the first one last."""
+    (folder / "environments").mkdir(parents=True)
+    for name in ("dev", "staging", "prod"):
+        text, before = (ROOT / f"environments/{name}.yaml").read_text(), None
+        for number in reversed(pinned.get(name, ())):
+            before = release(number).replacing(before)
+            text = with_release(text, before, name)
+        (folder / f"environments/{name}.yaml").write_text(text)
+    return consumers_of(DEV, folder)
+
+
+def data_template(
+    folder: Path, context: dict[str, Any], consumers: tuple[Consumer, ...], shared: SharedVersions = SharedVersions.PINNED
+) -> dict[str, Any]:
     """dev's data stack as a protected one, which has no function."""
-    protected = DEV.model_copy(update={"protect": True})
+    protected = DEV.model_copy(update={"protect": True, "shared_versions": shared})
     app = cdk.App(outdir=str(folder), context=context)
     env = cdk.Environment(account=DEV.account, region=DEV.region)
     stack = DataStack(app, "data", names=Names(protected), functions=ROOT / "functions", env=env, consumers=consumers)
@@ -90,7 +119,7 @@ def accounts(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, An
     (folder / "state").mkdir()
     emulator.start()
     found = Accounts(emulator.endpoint_url())
-    deploy(found, data_template(folder / "cdk.out", cdk_context, consumers_of(DEV, ROOT)))
+    deploy(found, data_template(folder / "cdk.out", cdk_context, consumers(folder / "repository", PINNED)))
     for environment in (STAGING, PROD):
         for actor in READERS:
             found.make_role(environment.account, Names(environment).role(actor))
@@ -101,28 +130,29 @@ def accounts(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, An
     emulator.close()
 
 
-def deploy(accounts: Accounts, template: dict[str, Any]) -> None:
-    accounts.root(DEV.account, "ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="28", Type="String")
+def deploy(accounts: Accounts, template: dict[str, Any], verb: str = "create") -> None:
+    accounts.root(DEV.account, "ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="28", Type="String", Overwrite=True)
     cloudformation = accounts.root(DEV.account, "cloudformation")
-    cloudformation.create_stack(StackName="data", TemplateBody=json.dumps(template))
+    getattr(cloudformation, f"{verb}_stack")(StackName="data", TemplateBody=json.dumps(template))
 
     def status() -> str | None:
         stack = cloudformation.describe_stacks(StackName="data")["Stacks"][0]
         return None if stack["StackStatus"].endswith("IN_PROGRESS") else str(stack["StackStatus"])
 
-    assert eventually(status, 60.0) == "CREATE_COMPLETE"
+    assert eventually(status, 60.0) == f"{verb.upper()}_COMPLETE"
 
 
 def register(accounts: Accounts) -> None:
-    s3 = accounts.root(DEV.account, "s3")
-    for key in (ARCHIVE, *OTHERS):
+    s3, sagemaker = (accounts.root(DEV.account, service) for service in ("s3", "sagemaker"))
+    for key in (*ARCHIVES.values(), *OTHERS):
         s3.put_object(Bucket=ARTIFACTS, Key=key, Body=b"model")
     s3.put_object(Bucket=DATA, Key="datasets/mnist/train/1", Body=b"7")
-    container = {"Image": IMAGE, "ModelDataUrl": f"s3://{ARTIFACTS}/{ARCHIVE}"}
-    served = {"Containers": [container], "SupportedContentTypes": ["text/csv"], "SupportedResponseMIMETypes": ["text/csv"]}
-    accounts.root(DEV.account, "sagemaker").create_model_package(
-        ModelPackageGroupName=NAMES.model_package_group, ModelApprovalStatus="Approved", InferenceSpecification=served
-    )
+    for archive in ARCHIVES.values():
+        container = {"Image": IMAGE, "ModelDataUrl": f"s3://{ARTIFACTS}/{archive}"}
+        served = {"Containers": [container], "SupportedContentTypes": ["text/csv"], "SupportedResponseMIMETypes": ["text/csv"]}
+        sagemaker.create_model_package(
+            ModelPackageGroupName=NAMES.model_package_group, ModelApprovalStatus="Approved", InferenceSpecification=served
+        )
 
 
 def refused(call: Callable[..., Any], **arguments: Any) -> str:
@@ -131,11 +161,56 @@ def refused(call: Callable[..., Any], **arguments: Any) -> str:
     return str(caught.value)
 
 
+def reads(accounts: Accounts, environment: Environment, actor: str = ACTOR) -> set[int]:
+    """Numbers of the versions whose archives the role reads, having asked for each."""
+    s3 = accounts.role(environment.account, Names(environment).role(actor), "s3")
+    return {number for number, key in ARCHIVES.items() if allows(s3.get_object, Bucket=ARTIFACTS, Key=key)}
+
+
+def sees(accounts: Accounts, environment: Environment) -> set[int]:
+    """Numbers of the versions that an account with every right of its own describes."""
+    sagemaker = accounts.role(environment.account, "admin", "sagemaker")
+    return {number for number, arn in VERSIONS.items() if allows(sagemaker.describe_model_package, ModelPackageName=arn)}
+
+
+def makes_models_of(accounts: Accounts, environment: Environment) -> set[int]:
+    """Numbers of the versions that a model can be made of."""
+    sagemaker = accounts.role(environment.account, "admin", "sagemaker")
+    model = {"ExecutionRoleArn": Names(environment).role_arn(Names(environment).serving_role("0a1b2c"))}
+
+    def makes(number: int) -> bool:
+        return allows(sagemaker.create_model, **model, ModelName=f"of-{number}", Containers=[{"ModelPackageName": VERSIONS[number]}])
+
+    made = {number for number in VERSIONS if makes(number)}
+    for number in made:
+        sagemaker.delete_model(ModelName=f"of-{number}")
+    return made
+
+
+def allows(call: Callable[..., Any], **arguments: Any) -> bool:
+    """Whether it goes well; whatever is not a refusal of rights is an error."""
+    try:
+        call(**arguments)
+    except ClientError as error:
+        if "AccessDenied" not in str(error):
+            raise
+        return False
+    return True
+
+
 @pytest.mark.parametrize("actor", READERS)
 @pytest.mark.parametrize("environment", [STAGING, PROD], ids=lambda each: each.name)
-def test_the_serving_role_and_the_proof_read_a_models_archive(accounts: Accounts, environment: Any, actor: str) -> None:
-    s3 = accounts.role(environment.account, Names(environment).role(actor), "s3")
-    assert s3.get_object(Bucket=ARTIFACTS, Key=ARCHIVE)["Body"].read() == b"model"
+def test_the_serving_role_and_the_proof_read_the_archives_that_their_file_names_and_no_other(
+    accounts: Accounts, environment: Environment, actor: str
+) -> None:
+    assert reads(accounts, environment, actor) == set(PINNED[environment.name])
+
+
+@pytest.mark.parametrize("environment", [STAGING, PROD], ids=lambda each: each.name)
+def test_a_consumer_sees_and_serves_the_versions_that_its_file_names_and_no_other_that_is_approved(
+    accounts: Accounts, environment: Environment
+) -> None:
+    assert sees(accounts, environment) == makes_models_of(accounts, environment) == set(PINNED[environment.name])
 
 
 @pytest.mark.parametrize("key", OTHERS)
@@ -166,13 +241,11 @@ def test_the_key_is_of_no_use_outside_the_bucket(accounts: Accounts) -> None:
     refused(kms.schedule_key_deletion, KeyId=key)
 
 
-def test_a_consumer_makes_a_model_of_an_approved_version_and_cannot_judge_it(accounts: Accounts) -> None:
+def test_a_consumer_can_neither_judge_nor_change_what_it_reads(accounts: Accounts) -> None:
     sagemaker = accounts.role(PROD.account, "admin", "sagemaker")
     assert sagemaker.describe_model_package(ModelPackageName=VERSION)["ModelApprovalStatus"] == "Approved"
-    role = Names(PROD).role_arn(ACTOR)
-    made = sagemaker.create_model(ModelName="served", ExecutionRoleArn=role, Containers=[{"ModelPackageName": VERSION}])
-    assert made["ModelArn"].split(":")[4] == PROD.account
     group = NAMES.arn("sagemaker", f"model-package-group/{NAMES.model_package_group}")
+    refused(sagemaker.list_model_packages, ModelPackageGroupName=group)
     refused(sagemaker.update_model_package, ModelPackageArn=VERSION, ModelApprovalStatus="Rejected")
     refused(sagemaker.create_model_package, ModelPackageGroupName=group)
     refused(sagemaker.delete_model_package, ModelPackageName=VERSION)
@@ -186,13 +259,28 @@ def test_an_account_that_takes_no_releases_sees_nothing(accounts: Accounts) -> N
 
 def test_an_environment_with_copies_shares_these_and_nothing_that_it_trained() -> None:
     (prod,) = consumers_of(DEV, ROOT)[:1]
-    (shared,) = bucket_statements(Names(STAGING), (prod,))
+    every = STAGING.model_copy(update={"shared_versions": SharedVersions.EVERY})
+    (shared,) = bucket_statements(Names(every), (prod,))
     assert shared.resources == [f"arn:aws:s3:::{Names(STAGING).bucket('artifacts')}/releases/*/model.tar.gz"]
 
 
-def test_the_template_says_who_consumes(tmp_path: Path, cdk_context: dict[str, Any]) -> None:
-    template = data_template(tmp_path, cdk_context, consumers_of(DEV, ROOT))
-    assert template["Outputs"]["Consumers"]["Value"] == f"prod ({PROD.account}), staging ({STAGING.account})"
+def test_environments_of_one_account_share_what_either_pins() -> None:
+    policy = registry_policy(NAMES, [Consumer(str(number), PROD.account, "arn:a", "arn:b", (VERSIONS[number],)) for number in (2, 1)])
+    assert policy is not None
+    assert [each["Resource"] for each in policy["Statement"]][1:] == [[VERSIONS[1], VERSIONS[2]]]
+
+
+def test_the_template_says_who_reads_what(tmp_path: Path, cdk_context: dict[str, Any]) -> None:
+    template = data_template(tmp_path / "cdk.out", cdk_context, consumers(tmp_path / "repository", PINNED | {"staging": ()}))
+    reads = f"prod ({PROD.account}) reads shoal-mnist-dev/2, shoal-mnist-dev/1; staging ({STAGING.account}) reads nothing"
+    assert template["Outputs"]["Consumers"]["Value"] == reads
+
+
+def test_no_pattern_is_in_what_is_shared(tmp_path: Path) -> None:
+    found = consumers(tmp_path, PINNED)
+    registry, bucket = registry_policy(NAMES, found), [each.to_json() for each in bucket_statements(NAMES, found)]
+    assert registry is not None
+    assert "*" not in json.dumps([each["Resource"] for each in (*registry["Statement"], *bucket)])
 
 
 def test_without_consumers_no_other_account_is_named(tmp_path: Path, cdk_context: dict[str, Any]) -> None:
