@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from config.document import parse
+from config.settings import SharedVersions
 from lifecycle.processes import output_of
 
 ENVIRONMENTS = ("dev", "staging", "prod")
@@ -54,15 +55,17 @@ class GitCheckout:
     environ: Mapping[str, str]
 
     @classmethod
-    def new(cls, folder: Path, project: Path, environ: Mapping[str, str], emulator: Path) -> GitCheckout:
-        """In the empty `folder`; `emulator` is the state directory that `--local` will find."""
+    def new(
+        cls, folder: Path, project: Path, environ: Mapping[str, str], emulator: Path, shared: SharedVersions = SharedVersions.PINNED
+    ) -> GitCheckout:
+        """In the empty `folder`; `emulator` is the state directory that `--local` will find, `shared` what dev lets the others read."""
         made = cls(folder / "checkout", folder / "origin.git", environ)
         made.root.mkdir(parents=True)
         for name in _COPIED:
             _copy(project / name, made.root / name)
         (made.root / "environments").mkdir()
         for name in ENVIRONMENTS:
-            made._write_environment(project, name)
+            made._write_environment(project, name, {"shared_versions": shared.value} if name == "dev" else {})
         (made.root / ".shoal").mkdir()
         (made.root / ".shoal" / "local").symlink_to(emulator)
         cache = project / ".shoal" / "jsii"
@@ -108,10 +111,10 @@ class GitCheckout:
         self.git("push", "--quiet", "origin", "main")
         return self.head()
 
-    def _write_environment(self, project: Path, name: str) -> None:
+    def _write_environment(self, project: Path, name: str, more: dict[str, Any]) -> None:
         written = parse((project / "environments" / f"{name}.yaml").read_text(encoding="utf-8")).data
         written.pop("release", None)
-        text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in (written | CHANGES[name]).items())  # JSON is YAML
+        text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in (written | CHANGES[name] | more).items())  # JSON is YAML
         (self.root / "environments" / f"{name}.yaml").write_text(text, encoding="utf-8")
 
     def _begin(self) -> None:

@@ -21,6 +21,7 @@ from cli.gitops_state import GitOps, gitops_folder
 from cli.traffic import Traffic
 from cli.workspace import Workspace
 from config.names import Names
+from config.settings import SharedVersions
 from lifecycle import dataset, inventory
 from lifecycle.errors import CommandError, LeftBehindError, LifecycleError
 from lifecycle.events import Detail, Note, Report
@@ -103,7 +104,8 @@ def _everything(state: GitOps) -> list[str]:
 
 def _make_repository(state: GitOps) -> None:
     shutil.rmtree(state.folder / "git", ignore_errors=True)
-    state.checkout = GitCheckout.new(state.folder / "git", state.workspace.root, state.workspace.environ, state.emulator.state)
+    shared = SharedVersions.PINNED if state.enforce_iam else SharedVersions.EVERY  # six deployments of dev fewer, a minute of six
+    state.checkout = GitCheckout.new(state.folder / "git", state.workspace.root, state.workspace.environ, state.emulator.state, shared)
     state.facts.commits.append({"what": "begin", "id": state.checkout.head()})
 
 
@@ -161,6 +163,8 @@ def _promote(state: GitOps, source: str, destination: str) -> None:
     state.merged[destination] = state.git(f"merge {branch}", lambda repository: repository.merge(branch))
     pinned = {"model_package_arn": state.release(destination).model_package_arn, "weights_sha256": state.weights(destination)}
     state.facts.promoted.append({"environment": destination, **pinned})
+    if state.environment("dev").shared_versions is SharedVersions.PINNED:
+        state.shoal("deploy", "dev", "--data", "--local")
 
 
 def _release_to_staging(state: GitOps) -> None:
