@@ -213,6 +213,29 @@ def test_a_consumer_sees_and_serves_the_versions_that_its_file_names_and_no_othe
     assert sees(accounts, environment) == makes_models_of(accounts, environment) == set(PINNED[environment.name])
 
 
+@pytest.mark.parametrize(
+    ("pinned", "shared", "readable"),
+    [
+        (PINNED, SharedVersions.EVERY, {1, 2, 3, 4}),
+        ({"prod": (4, 3, 2, 1)}, SharedVersions.PINNED, {4, 3, 2}),
+        ({"staging": (4,)}, SharedVersions.PINNED, set()),
+    ],
+)
+def test_another_deployment_opens_and_closes_what_the_files_say_then(
+    accounts: Accounts,
+    tmp_path: Path,
+    cdk_context: dict[str, Any],
+    pinned: dict[str, tuple[int, ...]],
+    shared: SharedVersions,
+    readable: set[int],
+) -> None:
+    deploy(accounts, data_template(tmp_path / "cdk.out", cdk_context, consumers(tmp_path / "then", pinned), shared), "update")
+    try:
+        assert reads(accounts, PROD) == sees(accounts, PROD) == makes_models_of(accounts, PROD) == readable
+    finally:
+        deploy(accounts, data_template(tmp_path / "again", cdk_context, consumers(tmp_path / "before", PINNED)), "update")
+
+
 @pytest.mark.parametrize("key", OTHERS)
 def test_it_reads_no_other_object_of_the_bucket(accounts: Accounts, key: str) -> None:
     assert "s3:GetObject" in refused(accounts.role(PROD.account, Names(PROD).role(ACTOR), "s3").get_object, Bucket=ARTIFACTS, Key=key)
