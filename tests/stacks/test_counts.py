@@ -13,7 +13,7 @@ import pytest
 
 from tests.stacks.conftest import ROOT
 
-LIMITS = {"python_calls": 379_000 * 5 // 4, "jsii_messages": 928 * 5 // 4}
+LIMITS = {"python_calls": 357_000 * 5 // 4, "jsii_messages": 678 * 5 // 4}
 
 
 @pytest.fixture(scope="module")
