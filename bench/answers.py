@@ -1,7 +1,8 @@
 """How soon `cdk synth` and the `shoal` command answer: `python -m bench.answers [--rounds 5] [--output FOLDER] [--despite-noise]`.
 
 `cdk synth` of the environment dev stands beside the same command on an app that has as many stacks and next to nothing in them (the
-CDK's validator refuses a stack without resources).
+CDK's validator refuses a stack without resources): in Python, with the same Node.js, the CDK's library unpacked in the same place, the
+same feature flags and therefore the CDK's validator; without stages, assets, cdk-nag and rules of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bench.processes import end_on_sigterm, plain_environment, run
 from bench.report import Column, Comparison
 from lifecycle.cdk import cli, node
 from pipelines.definition import build
+from stacks.node import UNPACKED
 from tests.pipelines.inputs import environment, infrastructure
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -91,7 +93,8 @@ def _stacks_of_dev(folder: Path) -> int:
 
 def _synth(app: list[str], folder: Path, *more: str) -> Callable[[], Metrics]:
     command = [node(), cli(ROOT), "synth", "--app", shlex.join(app), "--output", folder / "cdk.out", "--quiet", "--no-notices", *more]
-    return _timed([*map(str, command)], JSII_NODE=str(node()), CDK_DISABLE_CLI_TELEMETRY="true")
+    installed = {"JSII_NODE": str(node()), "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(UNPACKED)}
+    return _timed([*map(str, command)], **installed, CDK_DISABLE_CLI_TELEMETRY="true")
 
 
 def _command(verb: str) -> Callable[[], Metrics]:
