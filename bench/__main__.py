@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,14 +64,14 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _run(plan: Plan, options: argparse.Namespace) -> None:
-    parts = options.only or PARTS
+    parts, began_at = options.only or PARTS, time.monotonic()
     gauge = Gauge()
     for part, compare in (("bandwidth", _bandwidth), ("accuracy", _accuracy), ("training", _training)):
         if part in parts:
             comparison = compare(plan, gauge, options.despite_noise)
             comparison.write(options.out)
             print(f"\n{comparison.table()}\n", flush=True)
-    print(f"reports are in {options.out}")
+    print(f"reports are in {options.out}, after {time.monotonic() - began_at:.0f} s")
 
 
 def _training(plan: Plan, gauge: Gauge, despite_noise: bool) -> Comparison:
@@ -100,7 +101,8 @@ def _add_efficiency(result: Result) -> None:
 def _accuracy(plan: Plan, gauge: Gauge, despite_noise: bool) -> Comparison:
     result = interleave([time_to_accuracy.shipped(plan.seeds)], plan.seeds, gauge, warm_up=0, despite_noise=despite_noise, say=_say)
     ten_times = 10 * result.figure(time_to_accuracy.NAME, "process_s").median
-    example = interleave([time_to_accuracy.example(ten_times)], 1, gauge, warm_up=0, despite_noise=despite_noise, say=_say)
+    alone = [time_to_accuracy.example(ten_times)]  # each run is a round, and most of a minute: it is not repeated within one
+    example = interleave(alone, 1, gauge, warm_up=0, tries=1, despite_noise=despite_noise, say=_say)
     result.samples += example.samples
     columns = [
         Column("seconds from start to end of the processes", "process_s", digits=2),

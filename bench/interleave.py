@@ -23,6 +23,8 @@ class Contender:
 
     name: str
     run: Callable[[], Metrics]
+    start: str = ""
+    """The environment that it starts from: one uncounted run warms up all that share it. Empty: shared with none."""
 
 
 @dataclass(frozen=True)
@@ -90,24 +92,28 @@ def interleave(
     gauge: Gauge,
     *,
     warm_up: int = 1,
+    tries: int = TRIES,
     despite_noise: bool = False,
     say: Callable[[str], None] = print,
 ) -> Result:
-    """Run every contender once per round, `rounds` times, after `warm_up` uncounted rounds.
+    """Run every contender once per round, `rounds` times, after `warm_up` uncounted runs of each thing they start from.
 
-    A disturbed run is repeated in its turn, whatever it measured, `TRIES` times in all. A round with one that stays disturbed is
+    A disturbed run is repeated in its turn, whatever it measured, `tries` times in all. A round with one that stays disturbed is
     thrown away whole, so that ratios stay within a round; after more of those than rounds were asked for (at least 3)
     TooNoisyError is raised, unless `despite_noise`, which takes every run and says so.
     """
     if not despite_noise:
         gauge.wait_until_quiet()
+    first: dict[str, Contender] = {}
+    for contender in contenders:
+        first.setdefault(contender.start or contender.name, contender)
     for _ in range(warm_up):
-        for contender in contenders:
+        for contender in first.values():
             contender.run()
     result = Result()
     counted = 0
     while counted < rounds:
-        samples = [_sample(contender, counted, gauge, result, 1 if despite_noise else TRIES) for contender in contenders]
+        samples = [_sample(contender, counted, gauge, result, 1 if despite_noise else tries) for contender in contenders]
         noisiest = max((sample.noise for sample in samples), key=lambda noise: (not noise.is_quiet, noise.kernel_ratio))
         if noisiest.is_quiet or despite_noise:
             result.samples += samples

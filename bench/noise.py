@@ -66,6 +66,7 @@ class Gauge:
     def __init__(self, also: frozenset[int] = frozenset()) -> None:
         """`also`: processes that are ours without being our descendants (a daemon we started)."""
         self._also = also
+        self._was_quiet = False
         self.best_kernel_s = best_kernel_s()
 
     def read(self) -> Reading:
@@ -82,14 +83,18 @@ class Gauge:
         return Noise(kernel, max(0.0, foreign_s / available_s))
 
     def wait_until_quiet(self, patience_s: float = PATIENCE_S) -> None:
-        """Return once nobody else computes and the load average has sunk below half of the cores. Raises TooNoisyError."""
+        """Return once nobody else computes and, the first time, the load average has sunk below half of the cores.
+
+        Later our own runs are in the load average, which takes a minute to forget them. Raises TooNoisyError.
+        """
         deadline = time.monotonic() + patience_s
         before = self.read()
         while time.monotonic() < deadline:
             time.sleep(POLL_S)  # what is measured is this interval
             after = self.read()
             noise = self.between(before, after)
-            if noise.is_quiet and after.load < (os.cpu_count() or 1) / 2:
+            if noise.is_quiet and (self._was_quiet or after.load < (os.cpu_count() or 1) / 2):
+                self._was_quiet = True
                 return
             before = after
         raise TooNoisyError(f"this machine does not become quiet: {noise}, the load average is {after.load:.1f}")

@@ -42,7 +42,7 @@ class Length:
         return ["--warm-up", str(self.warm_up), "--steps", str(self.steps), "--tested", str(self.tested)]
 
 
-QUICK_LENGTH = Length(5, 30, 1000)
+QUICK_LENGTH = Length(5, 30, 200)
 FULL_LENGTH = Length(20, 440, 10000)
 """Almost one epoch on two ranks, so that the accuracies say something."""
 
@@ -64,7 +64,7 @@ def contenders(names: Sequence[str] | None, length: Length) -> list[Contender]:
         FABRIC: _contender(FABRIC, [*torchrun(peers), SCRIPTS / "lightning_loop.py"], length),
         TF_PLAIN: _contender(TF_PLAIN, [tensorflow, SCRIPTS / "tensorflow_strategies.py", "plain"], length, ranks=1),
         TF_MIRRORED: _contender(TF_MIRRORED, [tensorflow, SCRIPTS / "tensorflow_strategies.py", "mirrored"], length),
-        TF_WORKERS: Contender(TF_WORKERS, lambda: _two_workers(tensorflow, length)),
+        TF_WORKERS: Contender(TF_WORKERS, lambda: _two_workers(tensorflow, length), start=str(tensorflow.parent)),
     }
     if environments.HOROVOD.exists():
         known[HOROVOD] = _contender(HOROVOD, [*mpirun(environments.HOROVOD), SCRIPTS / "horovod_loop.py"], length)
@@ -80,7 +80,7 @@ def _contender(name: str, launcher: Sequence[str | Path], length: Length, ranks:
     def measure() -> Metrics:
         return _metrics(start([*launcher, "--data", DATA, *length.words], ranks, more))
 
-    return Contender(name, measure)
+    return Contender(name, measure, start=str(Path(launcher[0]).parent))
 
 
 def start(command: Sequence[str | Path], ranks: int, more: Mapping[str, str], timeout_s: float = 300) -> Finished:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import pytest
 
+from bench import noise
 from bench.interleave import TRIES, Contender, Metrics, Result, interleave
 from bench.noise import Gauge, Noise, Reading, TooNoisyError
 from bench.report import Column, Comparison
@@ -55,6 +57,39 @@ def test_contenders_take_turns_after_a_warm_up() -> None:
     log: list[str] = []
     interleave(contenders(log, {"a": [1], "b": [1]}), 2, ScriptedGauge(iter([QUIET] * 4)), say=lambda _: None)
     assert log == ["a", "b"] * 3
+
+
+def test_what_starts_from_the_same_environment_is_warmed_up_once() -> None:
+    log: list[str] = []
+    sharing = [
+        dataclasses.replace(each, start="" if each.name == "c" else "peers") for each in contenders(log, {"a": [1], "b": [1], "c": [1]})
+    ]
+    interleave(sharing, 1, ScriptedGauge(iter([QUIET] * 3)), say=lambda _: None)
+    assert log == ["a", "c", "a", "b", "c"]
+
+
+class LoadedGauge(Gauge):
+    """Of a machine on which nobody else computes, with these load averages."""
+
+    def __init__(self, loads: list[float]) -> None:
+        super().__init__()
+        self.loads = loads
+
+    def read(self) -> Reading:
+        return Reading(1.0, 0.0, 0.0, 0.0, self.loads.pop(0))
+
+    def between(self, before: Reading, after: Reading) -> Noise:
+        del before, after
+        return QUIET
+
+
+def test_the_load_average_counts_until_our_own_runs_are_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noise, "POLL_S", 0.0)
+    gauge = LoadedGauge([99.0, 99.0, 0.1, 99.0, 99.0])
+    gauge.wait_until_quiet()
+    assert gauge.loads == [99.0, 99.0]
+    gauge.wait_until_quiet()
+    assert gauge.loads == []
 
 
 def test_a_ratio_is_formed_within_each_round() -> None:
