@@ -1,7 +1,7 @@
 """Starts the CDK's validator of templates beside the app: stacks with their templates go in, its report comes out.
 
-The validator compiles its rules for a second or two, whatever the size of the app. In a process of its own it does that while Python imports
-and builds constructs, which keeps one core busy. Nothing here imports the CDK, so that it can be started before anything else.
+The validator compiles its rules for a second or two, whatever the size of the app. In a process of its own it does that while Python
+imports and builds constructs, which keeps one core busy. Nothing here imports the CDK, so that it can be started before anything else.
 """
 
 from __future__ import annotations
