@@ -37,19 +37,20 @@ class Consumer:
 
 
 def consumers_of(environment: Environment, root: Path) -> tuple[Consumer, ...]:
-    """In the order of their names; none for an environment that pins another's version, and none of its own account, which IAM rules alone.
+    """In the order of their names; none of its own account, which IAM rules alone.
 
+    Where nothing is trained, and what is pinned now is no copy, only those that pin a copy of before, or replaced one.
     Raises ConfigError when the file of any environment is wrong: nobody knows then whether it takes releases from here.
     """
-    if environment.promoted_from is not None and (environment.release is None or environment.release.copied_from is None):
-        return ()
     known = {name: load_environment(name, root) for name in environment_names(root) if name != environment.name}
     known[environment.name] = environment
-    return tuple(
+    found = tuple(
         _consumer(each, Names(environment))
         for name, each in sorted(known.items())
         if each.account != environment.account and environment.name in _sources(name, known)
     )
+    is_source = environment.promoted_from is None or (environment.release is not None and environment.release.copied_from is not None)
+    return found if is_source else tuple(each for each in found if each.versions)
 
 
 def _consumer(environment: Environment, source: Names) -> Consumer:

@@ -99,6 +99,19 @@ def test_an_environment_to_which_releases_are_copied_is_the_source_of_who_is_pro
     assert consumers_of(staging.model_copy(update={"release": Release(**CONTENT)}), tmp_path) == ()
 
 
+@pytest.mark.parametrize("now", [None, Release(**CONTENT)])
+def test_a_copy_stays_readable_to_who_pins_or_replaced_it_when_the_next_release_is_none(tmp_path: Path, now: Release | None) -> None:
+    consumers(tmp_path, {"dev": None, "staging": "dev", "prod": "staging"})
+    own = ARN.format(3).replace("111122223333", ACCOUNTS["staging"]).replace("dev", "staging")
+    key = f"releases/{ACCOUNTS['dev']}/shoal-mnist-dev/3/{'2' * 64}/model.tar.gz"
+    url = f"s3://shoal-mnist-staging-artifacts-{ACCOUNTS['staging']}-us-east-1/{key}"
+    copied = Release(**CONTENT | {"model_package_arn": own, "model_data_url": url, "copied_from": ARN.format(3)})
+    staging, file = load_environment("staging", tmp_path).model_copy(update={"release": now}), tmp_path / "environments/prod.yaml"
+    for pinned in (copied, release(4).replacing(copied)):
+        file.write_text(with_release(file.read_text(), pinned, "prod.yaml"))
+        assert [(each.environment, each.versions, each.archives) for each in consumers_of(staging, tmp_path)] == [("prod", (own,), (key,))]
+
+
 def test_a_circle_leads_to_nobody(tmp_path: Path) -> None:
     assert consumers(tmp_path, {"dev": None, "staging": "prod", "prod": "staging"}) == []
 
