@@ -193,9 +193,13 @@ class Step:
         existing = self.repository.commit_of(branch)
         if existing is None or self.repository.has_merged(branch):
             return self.repository.commit(branch, file, written, message)
-        if release_in(self.repository.text(existing, file)) != release_in(written):
+        before, now = release_in(self.repository.text(existing, file)), release_in(written)
+        if before == now:
+            return existing
+        if _but_replaced(before) != _but_replaced(now):
             raise PromotionError(f"branch {branch} is there and pins something else; delete it (git branch -D {branch}), or merge it")
-        return existing
+        what = f"branch {branch} was made when {self.destination.name} pinned something else, and git merges it no more"
+        raise PromotionError(f"{what}; delete it (git branch -D {branch}), also where it was pushed, and promote again")
 
 
 def _way(workspace: Workspace, environment: Environment) -> list[Environment]:
@@ -215,6 +219,11 @@ def holder_of(workspace: Workspace, environment: Environment) -> Environment:
     way = _way(workspace, environment)
     pinned = environment.release.model_package_arn.rpartition("/")[0] if environment.release else None
     return next((each for each in way if _group(each) == pinned), way[-1])
+
+
+def _but_replaced(release: object) -> object:
+    """What a file says of its release, without those that were pinned before."""
+    return {key: value for key, value in release.items() if key != "replaces"} if isinstance(release, dict) else release
 
 
 def _group(environment: Environment) -> str:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from pathlib import Path
 
 import pytest
 
+from cli.promote import Step
 from config.loader import load_environment
 from config.release import Release
+from lifecycle.errors import PromotionError
+from lifecycle.repository import Repository
 from tests.cli.trained import IMAGE, Checkout, Package, Registry
+from tests.config.test_release import numbered
 from tests.lifecycle.conftest import ACCOUNT
 
 TO_STAGING = ("promote", "--from", "dev", "--to", "staging")
@@ -222,6 +228,26 @@ def test_a_proposal_stands_when_the_rest_of_its_file_changes(released: Checkout,
     released.commit("Say a word")
     assert promoted(released, good) == branch
     assert released.git("rev-parse", branch) == proposed
+
+
+def test_a_proposal_that_another_release_overtook_is_refused_and_can_be_made_again(tmp_path: Path) -> None:
+    """Git itself would not merge it: both change the same lines."""
+    checkout = Checkout.new(tmp_path, tmp_path)
+    first, second = propose(checkout, numbered(2)), propose(checkout, numbered(3))
+    checkout.merge(first)
+    with pytest.raises(PromotionError, match=f"branch {second} was made when staging pinned something else"):
+        propose(checkout, numbered(3))
+    checkout.git("branch", "-D", second)
+    checkout.merge(propose(checkout, numbered(3)))
+    assert [each.model_package_arn for each in pinned(checkout).replaces] == [numbered(2).model_package_arn]
+
+
+def propose(checkout: Checkout, release: Release) -> str:
+    """The branch that pins it in staging; nobody looks at a registry."""
+    dev, staging = (load_environment(name, checkout.root) for name in ("dev", "staging"))
+    step, proposed = Step(checkout.root, Repository(checkout.root, os.environ), dev, staging, dev), release.replacing(staging.release)
+    step.commit(proposed, "Pin it")
+    return step.branch(proposed)
 
 
 def test_when_git_refuses_the_commit_no_branch_and_no_worktree_stay(
