@@ -67,12 +67,15 @@ def key_statements(names: Names, consumers: Sequence[Consumer]) -> list[iam.Poli
 
 def what_is_shared(names: Names, consumers: Sequence[Consumer]) -> str:
     """Who takes releases from here and what each may read, as a person reads it."""
-
     every = "every version" if _shares_every(names) else ""
-    versions = [", ".join(arn.partition("model-package/")[2] for arn in each.versions) for each in consumers]
-    return "; ".join(
-        f"{each.environment} ({each.account}) reads {every or named or 'nothing'}" for each, named in zip(consumers, versions, strict=True)
-    )
+    return "; ".join(f"{each.environment} ({each.account}) reads {every or _named(each)}" for each in consumers)
+
+
+def _named(consumer: Consumer) -> str:
+    """The versions; whose archives lie where none are shared, or have odd names, cannot be served."""
+    versions, without = consumer.versions, len(consumer.versions) - len(consumer.archives)
+    lacks = f" ({without} without an archive that is shared)" if without else ""
+    return ", ".join(arn.partition("model-package/")[2] for arn in versions) + lacks if versions else "nothing"
 
 
 def _shares_every(names: Names) -> bool:

@@ -22,7 +22,7 @@ from config.release import Release
 from config.release_text import with_release
 from config.settings import Environment, SharedVersions
 from emulator.server import Emulator, Options
-from stacks.constructs.shared_releases import bucket_statements, registry_policy
+from stacks.constructs.shared_releases import bucket_statements, registry_policy, what_is_shared
 from stacks.data_stack import DataStack
 from tests.config.test_release import CONTENT
 from tests.emulator.control.account import allow, eventually, trust
@@ -297,6 +297,12 @@ def test_the_template_says_who_reads_what(tmp_path: Path, cdk_context: dict[str,
     template = data_template(tmp_path / "cdk.out", cdk_context, consumers(tmp_path / "repository", PINNED | {"staging": ()}))
     reads = f"prod ({PROD.account}) reads shoal-mnist-dev/2, shoal-mnist-dev/1; staging ({STAGING.account}) reads nothing"
     assert template["Outputs"]["Consumers"]["Value"] == reads
+
+
+def test_a_version_whose_archive_lies_where_none_are_shared_is_told() -> None:
+    elsewhere = Consumer("prod", PROD.account, "arn:a", "arn:b", (VERSIONS[2], VERSIONS[1]), (ARCHIVES[1],))
+    told = "reads shoal-mnist-dev/2, shoal-mnist-dev/1 (1 without an archive that is shared)"
+    assert what_is_shared(NAMES, [elsewhere]) == f"prod ({PROD.account}) {told}"
 
 
 def test_no_pattern_is_in_what_is_shared(tmp_path: Path) -> None:
