@@ -349,3 +349,9 @@ def test_null_is_no_value_of_a_functions_variable(wire: Wire, role: str) -> None
 def test_containers_of_a_model_that_are_no_list_are_refused(wire: Wire, role: str) -> None:
     answer = ask(wire, "sagemaker", "CreateModel", {"ModelName": "m", "ExecutionRoleArn": role, "Containers": -1})
     assert (answer.status, "must be a list" in answer.text) == (400, True), answer.text
+
+
+@pytest.mark.parametrize("service", [service for service in JSON_SERVICES if service not in NOT_TRIED])
+def test_an_operation_that_is_told_nothing_is_answered(wire: Wire, service: str) -> None:
+    for operation in operations(service):
+        require_refusal_or_success(ask(wire, service, operation, {}), operation)

@@ -15,7 +15,7 @@ from emulator.sagemaker.pipelines.execution import Execution
 from emulator.sagemaker.pipelines.parameters import values_of
 from emulator.sagemaker.pipelines.records import KIND, ExecutionRecord
 from emulator.sagemaker.references import assume
-from emulator.sagemaker.refusals import conflict, not_emulated, not_found
+from emulator.sagemaker.refusals import conflict, invalid, not_emulated, not_found
 from emulator.sagemaker.shapes import Document
 
 _LISTING = Listing(
@@ -131,6 +131,8 @@ class Executions:
         return _LISTING.page(shown, {renamed.get(key, key): value for key, value in request.items()})
 
     def steps(self, request: Document) -> Document:
+        if "PipelineExecutionArn" not in request:  # AWS's model does not ask for it, and there is nothing else to list steps by
+            raise invalid("PipelineExecutionArn is required")
         document = self._find(request["PipelineExecutionArn"])
         entries = [step | {"_sequence": position} for position, step in enumerate(document["_steps"].values())]
         return _STEPS.page(entries, request)
