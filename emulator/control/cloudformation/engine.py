@@ -5,25 +5,21 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
+from emulator.control.cloudformation.failures import FAILURES, FailedError, explained, failing
 from emulator.control.cloudformation.parameters import check_rules
 from emulator.control.cloudformation.resolver import NO_VALUE, Resolver
-from emulator.control.cloudformation.resources.base import Created, Request, ResourceError, ResourceType, reason_of
+from emulator.control.cloudformation.resources.base import Created, Request, ResourceType
 from emulator.control.cloudformation.stack import Output, Resource, Stack
 from emulator.control.cloudformation.template import Template, invalid
-from emulator.errors import AwsError
 
 log = logging.getLogger(__name__)
 
 # A resource of a stack that never was complete is kept only with the first.
 RETAINED = frozenset({"Retain", "RetainExceptOnCreate"})
-FAILURES = (ResourceError, AwsError, ClientError, BotoCoreError)
 
 
 @dataclass(frozen=True)
@@ -48,24 +44,6 @@ class Step:
     before: Resource | None
     after: Resource
     replaced: bool = False
-
-
-class FailedError(Exception):
-    """A resource failed; the deployment is taken back."""
-
-
-@contextmanager
-def failing(stack: str) -> Iterator[None]:
-    """Whatever goes wrong with a template is a FailedError: a thread that ended otherwise would leave its stack in progress for ever."""
-    try:
-        yield
-    except FailedError:
-        raise
-    except AwsError as error:
-        raise FailedError(error.message) from error
-    except Exception as error:
-        log.exception("the template of %s", stack)
-        raise FailedError(f"{type(error).__name__}: {error}") from error
 
 
 @dataclass
@@ -398,13 +376,6 @@ def in_order(resources: Mapping[str, Resource]) -> list[Resource]:
     for resource in resources.values():
         visit(resource)
     return list(done.values())
-
-
-def explained(error: Exception) -> str:
-    """The reason of a failure, for a stack event."""
-    if isinstance(error, ClientError):
-        return reason_of(error)
-    return error.message if isinstance(error, AwsError) else str(error)
 
 
 def _policies(resource: Resource) -> dict[str, Any]:
