@@ -34,6 +34,7 @@ _CANNED = (
     "log-delivery-write",
 )
 _LONGEST_PERIOD_S = 86_400
+_RULE_FILTERS = ("group-id", "security-group-rule-id", "tag-key")
 Guard = Callable[[ApiCall], None]
 
 
@@ -127,9 +128,6 @@ def _nat_gateway(call: ApiCall) -> None:
     id_ = call.parameters["NatGatewayId"]
     if id_ not in ec2_backends[call.account][call.region].nat_gateways:
         raise AwsError("NatGatewayNotFound", f"The Nat Gateway {id_} was not found")
-
-
-_RULE_FILTERS = {"group-id", "security-group-rule-id", "tag-key"}
 
 
 def _rule_filters(call: ApiCall) -> None:
