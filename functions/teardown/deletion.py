@@ -15,6 +15,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from scaling import stop_scaling
+from tagged import find_made, listed
 
 # In these states SageMaker refuses DeleteEndpoint, or is deleting already.
 _IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
@@ -82,14 +83,16 @@ def status_of(sagemaker: Any, execution_arn: str) -> str | None:
 
 
 def find_owned(sagemaker: Any, execution_arn: str) -> Owned:
-    """What the execution's steps report, whatever of ours has the execution's id in its name, and what those refer to.
+    """What the execution's steps report, whatever of ours has the execution's id in its name or tags, and what those refer to.
 
     One way alone is not enough: a step that was cut off may have created something that its metadata does not say; the ARNs in
     the metadata are in lower case, a model's name is not; and SageMaker may give a configuration a name without the execution's id.
     """
     owned = Owned()
+    execution_id = execution_arn.rsplit("/", 1)[1]
     _add_reported(owned, sagemaker, execution_arn)
-    _add_named(owned, sagemaker, execution_id=execution_arn.rsplit("/", 1)[1])
+    _add_named(owned, sagemaker, execution_id)
+    _add_tagged(owned, sagemaker, execution_id)
     _add_referred(owned, sagemaker)
     return owned.named(f"{os.environ['PIPELINE_NAME']}-", "pipelines-")
 
@@ -112,13 +115,19 @@ def _step_metadata(sagemaker: Any, execution_arn: str) -> list[dict[str, Any]]:
 
 
 def _add_named(owned: Owned, sagemaker: Any, execution_id: str) -> None:
-    for operation, key, name_key, names in (
-        ("list_endpoints", "Endpoints", "EndpointName", owned.endpoints),
-        ("list_endpoint_configs", "EndpointConfigs", "EndpointConfigName", owned.configs),
-        ("list_models", "Models", "ModelName", owned.models),
+    for operation, kind, names in (
+        ("list_endpoints", "Endpoint", owned.endpoints),
+        ("list_endpoint_configs", "EndpointConfig", owned.configs),
+        ("list_models", "Model", owned.models),
     ):
-        for page in sagemaker.get_paginator(operation).paginate(NameContains=execution_id):
-            names.update(item[name_key] for item in page[key])
+        names.update(item[f"{kind}Name"] for item in listed(sagemaker, operation, kind, execution_id))
+
+
+def _add_tagged(owned: Owned, sagemaker: Any, execution_id: str) -> None:
+    names = {"Endpoint": owned.endpoints, "EndpointConfig": owned.configs, "Model": owned.models}
+    for made in find_made(sagemaker):
+        if made.execution_id == execution_id:
+            names[made.kind].add(made.name)
 
 
 def _add_referred(owned: Owned, sagemaker: Any) -> None:

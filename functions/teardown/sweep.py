@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -17,12 +17,13 @@ from typing import Any
 import boto3
 from botocore.exceptions import ClientError
 from deletion import CLIENT, is_running, status_of, tear_down
+from tagged import Made, find_made, listed, named_execution
 
 # How long one execution's endpoint is waited for; the next sweep comes anyway.
 _PATIENCE_S = 60.0
 _SPARE_S = 15.0
-# No other environment's name goes on behind the pipeline's with a word of twelve characters: config/rules.py refuses that.
-_EXECUTION_ID = r"(?P<id>[a-z0-9]{12})"
+# What SageMaker puts in front of the name of a Model step's model; the execution's id comes behind it.
+_MADE_UP = "pipelines"
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
@@ -85,26 +86,27 @@ def _remove(sagemaker: Any, execution_id: str, deadline: float, report: Report) 
 
 
 def _found(sagemaker: Any) -> dict[str, tuple[float, int]]:
-    """Execution id -> (when the oldest thing with its name was created, as a timestamp; how many of them are endpoints)."""
+    """Execution id -> (when the oldest thing of it was created, as a timestamp; how many of them are endpoints)."""
     found: dict[str, tuple[float, int]] = {}
-    pipeline = os.environ["PIPELINE_NAME"]
-    for operation, kind, prefix in (
-        ("list_endpoints", "Endpoint", pipeline),
-        ("list_endpoint_configs", "EndpointConfig", pipeline),
-        ("list_models", "Model", pipeline),
-        ("list_models", "Model", "pipelines"),
-    ):
-        for item in _named(sagemaker, operation, kind, prefix):
-            match = re.match(rf"{re.escape(prefix)}-{_EXECUTION_ID}(-|$)", item[f"{kind}Name"])
-            if match and (prefix == pipeline or _is_ours(sagemaker, match["id"], found)):
-                oldest, endpoints = found.get(match["id"], (float("inf"), 0))
-                found[match["id"]] = (min(oldest, item["CreationTime"].timestamp()), endpoints + (kind == "Endpoint"))
+    for made in find_made(sagemaker):
+        _count(made, found)
+    for made in _made_up(sagemaker):
+        if _is_ours(sagemaker, made.execution_id, found):
+            _count(made, found)
     return found
 
 
-def _named(sagemaker: Any, operation: str, kind: str, prefix: str) -> list[dict[str, Any]]:
-    pages = sagemaker.get_paginator(operation).paginate(NameContains=f"{prefix}-")
-    return [item for page in pages for item in page[f"{kind}s"]]
+def _count(made: Made, found: dict[str, tuple[float, int]]) -> None:
+    oldest, endpoints = found.get(made.execution_id, (float("inf"), 0))
+    found[made.execution_id] = (min(oldest, made.created_at.timestamp()), endpoints + (made.kind == "Endpoint"))
+
+
+def _made_up(sagemaker: Any) -> Iterator[Made]:
+    """Models whose names SageMaker made up, of whichever pipeline's executions."""
+    for item in listed(sagemaker, "list_models", "Model", f"{_MADE_UP}-"):
+        execution_id = named_execution(_MADE_UP, item["ModelName"])
+        if execution_id is not None:
+            yield Made("Model", item["ModelName"], execution_id, item["CreationTime"])
 
 
 def _is_ours(sagemaker: Any, execution_id: str, found: dict[str, tuple[float, int]]) -> bool:

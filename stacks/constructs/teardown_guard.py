@@ -110,6 +110,12 @@ def allow_deletion(role: ActorRole, names: Names) -> None:
         because="Executions of this one pipeline.",
     )
     role.allow(
+        "ReadTags",
+        ["sagemaker:ListTags"],
+        on=[names.arn("sagemaker", f"{kind}/{named}") for kind in ("endpoint", "endpoint-config", "model")],
+        because="Tags say whose something is whose name does not; another pipeline's are read and left alone.",
+    )
+    role.allow(
         "ListByName",
         ["sagemaker:ListEndpointConfigs", "sagemaker:ListEndpoints", "sagemaker:ListModels"],
         on=["*"],

@@ -34,6 +34,8 @@ class FakeSageMaker:
     models: set[str] = field(default_factory=set)
     uses: dict[str, str] = field(default_factory=dict)
     """Endpoint name -> name of its configuration."""
+    tags: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Name of anything -> its tags."""
     steps: list[dict[str, Any]] = field(default_factory=list)
     status: str = "Stopped"
     """Of the execution."""
@@ -62,6 +64,7 @@ class FakeSageMaker:
             "ListEndpoints": lambda **given: self._list("Endpoint", self.endpoints, given),
             "ListEndpointConfigs": lambda **given: self._list("EndpointConfig", self.configs, given),
             "ListModels": lambda **given: self._list("Model", self.models, given),
+            "ListTags": self._list_tags,
             "DescribeScalableTargets": self._describe_targets,
             "DeregisterScalableTarget": self._deregister,
             "DescribeEndpoint": self._describe_endpoint,
@@ -94,6 +97,12 @@ class FakeSageMaker:
     def _list(self, kind: str, names: Any, given: dict[str, Any]) -> dict[str, Any]:
         found = [name for name in sorted(names) if given["NameContains"] in name]
         return {f"{kind}s": [{f"{kind}Name": name, f"{kind}Arn": f"{ARN}x/{name}", "CreationTime": EPOCH} for name in found]}
+
+    def _list_tags(self, ResourceArn: str) -> dict[str, Any]:  # noqa: N803
+        tags = self.tags.get(ResourceArn.rpartition("/")[2])
+        if tags is None:
+            raise RefusedError("ResourceNotFound", f"Resource {ResourceArn} does not exist.")
+        return {"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}
 
     def _refuse(self, **_: Any) -> dict[str, Any]:
         raise RefusedError("AccessDeniedException", "not authorized to perform it")

@@ -18,6 +18,8 @@ EXECUTION = f"{ARN}pipeline/shoal-mnist-dev/execution/{EXECUTION_ID}"
 ENDPOINT = f"shoal-mnist-dev-{EXECUTION_ID}"
 CONFIG = "shoal-mnist-dev-x7k2m9"
 MODEL = f"pipelines-{EXECUTION_ID}-CreateModel-h3Xq8W"
+NAMELESS = "shoal-mnist-dev-x9"
+TAGS = {"shoal:pipeline": "shoal-mnist-dev", "shoal:execution": EXECUTION_ID}
 TARGET = f"endpoint/{ENDPOINT}/variant/AllTraffic"
 DELETED = [f"endpoint/{ENDPOINT}", f"endpoint-config/{CONFIG}", f"model/{MODEL}"]
 
@@ -203,6 +205,37 @@ def test_a_configuration_without_endpoint_is_found_by_what_its_step_reports(acco
     account.sagemaker.endpoints, account.sagemaker.uses = {}, {}
     account.step()
     assert account.sagemaker.deleted == [f"endpoint-config/{CONFIG}", f"model/{MODEL}"]
+
+
+@pytest.mark.parametrize("kind", ["endpoint", "endpoint-config", "model"])
+def test_what_says_in_its_tags_alone_whose_it_is_is_deleted(account: Account, kind: str) -> None:
+    """No step reports it, nothing refers to it and its name has no execution's id."""
+    fake = account.sagemaker
+    account.step()
+    if kind == "endpoint":
+        fake.endpoints[NAMELESS] = "InService"
+    elif kind == "endpoint-config":
+        fake.configs[NAMELESS] = MODEL
+    else:
+        fake.models.add(NAMELESS)
+    fake.tags[NAMELESS] = TAGS
+    assert json.loads(account.step().result["deleted"]) == [f"{kind}/{NAMELESS}"]
+    assert not fake.endpoints | fake.configs
+    assert not fake.models
+
+
+@pytest.mark.parametrize("tags", [TAGS | {"shoal:execution": "zzzzzzzzzzzz"}, TAGS | {"shoal:pipeline": "shoal-mnist-dev-2"}, {}])
+def test_what_tags_call_anothers_or_nobodys_stays(account: Account, tags: dict[str, str]) -> None:
+    account.sagemaker.configs[NAMELESS] = MODEL
+    account.sagemaker.tags[NAMELESS] = tags
+    account.step()
+    assert account.sagemaker.configs == {NAMELESS: MODEL}
+
+
+def test_what_is_gone_before_its_tags_are_read_is_no_trouble(account: Account) -> None:
+    account.sagemaker.configs[NAMELESS] = MODEL
+    account.step()
+    assert account.sagemaker.deleted == DELETED
 
 
 def test_a_model_without_endpoint_is_deleted(account: Account) -> None:

@@ -1,4 +1,4 @@
-"""The deleter's role with its own policy, enforced: it deregisters what scales an endpoint, and without either statement it may not."""
+"""The deleter's role with its own policy, enforced: it deregisters what scales an endpoint, it reads tags; without a statement it may not."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tests.identity.templates import Templates
 
 NAMES = Names(load_environment("dev", ROOT))
 ACCOUNT, REGION = NAMES.environment.account, NAMES.environment.region
+NAMELESS = f"{NAMES.pipeline}-x9"
 TARGETS = f"arn:aws:application-autoscaling:{REGION}:{ACCOUNT}:scalable-target/0ec4abcd"
 SCOPE = {"application-autoscaling:service-namespace": "sagemaker", "application-autoscaling:scalable-dimension": SCALED[0]}
 DEREGISTER = Question("application-autoscaling:DeregisterScalableTarget", TARGETS, {**SCOPE})
@@ -104,12 +105,15 @@ def _let(account: Account, role: str, policies: dict[str, Any]) -> None:
 
 
 def _endpoint(account: Account) -> str:
-    """With the tag that the definition puts on what an execution makes, and a target of somebody's."""
+    """With the definition's tag, a target of somebody's, and beside it a configuration that only its tags attribute."""
     name, tags = f"{NAMES.pipeline}-abcdefghijkl", [{"Key": "shoal:pipeline", "Value": NAMES.pipeline}]
     deploy(account, name, GOOD_MODEL)
     for kind in ("model", "endpoint-config", "endpoint"):
         account.sagemaker.add_tags(ResourceArn=f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:{kind}/{name}", Tags=tags)
     settled(account, name)
+    tags = [*tags, {"Key": "shoal:execution", "Value": name.rpartition("-")[2]}]
+    variants = account.sagemaker.describe_endpoint_config(EndpointConfigName=name)["ProductionVariants"]
+    account.sagemaker.create_endpoint_config(EndpointConfigName=NAMELESS, ProductionVariants=variants, Tags=tags)
     scope = {"ServiceNamespace": "sagemaker", "ScalableDimension": SCALED[0]}
     account.client("application-autoscaling").register_scalable_target(
         **scope, ResourceId=f"endpoint/{name}/variant/AllTraffic", MinCapacity=1, MaxCapacity=2
@@ -117,14 +121,16 @@ def _endpoint(account: Account) -> str:
     return name
 
 
-def test_an_endpoint_that_is_scaled_is_not_deleted_for_who_may_not_deregister(scaled: Scaled, dev: Templates) -> None:
-    """And the deleter says so, instead of taking it for deleted."""
+@pytest.mark.parametrize(
+    ("sid", "action"), [("StopScaling", "application-autoscaling:DeregisterScalableTarget"), ("ReadTags", "sagemaker:ListTags")]
+)
+def test_a_deleter_that_lacks_a_right_says_so_and_does_not_call_it_deleted(scaled: Scaled, dev: Templates, sid: str, action: str) -> None:
     role = NAMES.role("teardown")
     policies = dev.identity_policies()[role]
-    _let(scaled.account, role, {name: _without(document, "StopScaling") for name, document in policies.items()})
+    _let(scaled.account, role, {name: _without(document, sid) for name, document in policies.items()})
     refused = scaled.tear_down()
     _let(scaled.account, role, policies)
-    assert "application-autoscaling:DeregisterScalableTarget" in refused.error
+    assert action in refused.error
     assert scaled.account.sagemaker.describe_endpoint(EndpointName=scaled.endpoint)["EndpointStatus"] == "InService"
 
 
@@ -135,6 +141,8 @@ def _without(document: dict[str, Any], sid: str) -> dict[str, Any]:
 def test_with_its_own_policy_the_deleter_takes_down_the_target_and_everything_behind_it(scaled: Scaled) -> None:
     done = scaled.tear_down()
     assert not done.error, done.log
-    kinds = [entry.partition("/")[0] for entry in json.loads(done.result["deleted"])]
-    assert kinds == ["scalable-target", "endpoint", "endpoint-config", "model"]
+    name = scaled.endpoint
+    target, *others = json.loads(done.result["deleted"])
+    assert target.startswith("scalable-target/")
+    assert others == [f"endpoint/{name}", f"endpoint-config/{name}", f"endpoint-config/{NAMELESS}", f"model/{name}"]
     assert {"application-autoscaling:DescribeScalableTargets", "application-autoscaling:DeregisterScalableTarget"} <= scaled.asked()
