@@ -1,4 +1,4 @@
-"""The deleter's role with its own policy, enforced: it deregisters what scales an endpoint, it reads tags; without a statement it may not."""
+"""The deleter's role with its own policy, enforced: it deregisters what scales an endpoint, it reads tags; without a right it fails."""
 
 from __future__ import annotations
 
