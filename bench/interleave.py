@@ -114,7 +114,7 @@ def interleave(
     counted = 0
     while counted < rounds:
         samples = [_sample(contender, counted, gauge, result, 1 if despite_noise else tries) for contender in contenders]
-        noisiest = max((sample.noise for sample in samples), key=lambda noise: (not noise.is_quiet, noise.kernel_ratio))
+        noisiest = max((sample.noise for sample in samples), key=lambda noise: (not noise.is_quiet, noise.change))
         if noisiest.is_quiet or despite_noise:
             result.samples += samples
             counted += 1

@@ -1,12 +1,13 @@
 """How busy the machine is with other things: a calibration kernel, other processes' CPU time and the load average come out.
 
-A measurement counts only if the kernel before and after it ran as fast as it ever did here, and nobody else computed meanwhile.
+A measurement counts only if the kernel before and after it ran as fast as it mostly does here, and nobody else computed meanwhile.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import statistics
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -17,8 +18,14 @@ from pathlib import Path
 KERNEL_BYTES = 24 * 1024 * 1024
 KERNEL_TRIES = 5
 """The best of so many is taken: a machine that shares its cores is slow in all of them, one interrupt slows only one."""
-SLOWEST_KERNEL = 1.10
-"""A kernel that takes a tenth longer than the fastest one seen means that cores, caches or clocks are shared."""
+CALIBRATIONS = 15
+"""Readings of which the usual time of a kernel is taken at first; some 100 ms each."""
+LARGEST_CHANGE = 1.10
+"""A kernel that takes a tenth longer than usual, or less, means that cores, caches or clocks have changed.
+
+Slower than the fastest one ever seen it may be: a machine whose neighbours always compute is slow for every contender alike, and
+a round's ratios do not see it; a change within a round they do.
+"""
 LARGEST_FOREIGN_SHARE = 0.05
 """CPU time of other processes, as a share of all cores' time."""
 POLL_S = 2.0
@@ -51,36 +58,47 @@ class Noise:
     foreign_share: float
 
     @property
+    def change(self) -> float:
+        """How far the kernel was from usual, in either direction, as a factor from 1 on."""
+        return max(self.kernel_ratio, 1 / self.kernel_ratio)
+
+    @property
     def is_quiet(self) -> bool:
         """Whether the run counts."""
-        return self.kernel_ratio <= SLOWEST_KERNEL and self.foreign_share <= LARGEST_FOREIGN_SHARE
+        return self.change <= LARGEST_CHANGE and self.foreign_share <= LARGEST_FOREIGN_SHARE
 
     def __str__(self) -> str:
-        kernel = f"the calibration kernel took {self.kernel_ratio:.2f} times its best"
+        kernel = f"the calibration kernel took {self.kernel_ratio:.2f} times as long as usual"
         return f"{kernel}, other processes used {self.foreign_share:.0%} of the cores"
 
 
 class Gauge:
-    """Reads the noise; one per benchmark, because it remembers the fastest kernel."""
+    """Reads the noise; one per benchmark, because it remembers how long kernels took."""
 
     def __init__(self, also: frozenset[int] = frozenset()) -> None:
         """`also`: processes that are ours without being our descendants (a daemon we started)."""
         self._also = also
         self._was_quiet = False
-        self.best_kernel_s = best_kernel_s()
+        self._kernels = [best_kernel_s() for _ in range(CALIBRATIONS)]
 
     def read(self) -> Reading:
         """The state now; takes as long as the kernels, some 100 ms. Their own time is not in `busy_s` of the run after them."""
         kernel = best_kernel_s()
-        self.best_kernel_s = min(self.best_kernel_s, kernel)
+        self._kernels.append(kernel)
         return Reading(kernel, busy_s(), own_s(self._also), time.monotonic(), os.getloadavg()[0])
 
     def between(self, before: Reading, after: Reading) -> Noise:
         """What disturbed the run between two readings."""
         foreign_s = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
         available_s = (after.at_s - before.at_s) * (os.cpu_count() or 1)
-        kernel = max(before.kernel_s, after.kernel_s) / self.best_kernel_s
-        return Noise(kernel, max(0.0, foreign_s / available_s))
+        usual = self.usual_kernel_s
+        of_both = (Noise(reading.kernel_s / usual, max(0.0, foreign_s / available_s)) for reading in (before, after))
+        return max(of_both, key=lambda noise: noise.change)
+
+    @property
+    def usual_kernel_s(self) -> float:
+        """The median of all readings."""
+        return statistics.median(self._kernels)
 
     def wait_until_quiet(self, patience_s: float = PATIENCE_S) -> None:
         """Return once nobody else computes and, the first time, the load average has sunk below half of the cores.

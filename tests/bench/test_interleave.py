@@ -123,8 +123,27 @@ def test_a_result_taken_despite_noise_says_so_in_its_table() -> None:
 
 def test_the_gauge_sees_the_work_of_others_and_not_its_own() -> None:
     gauge = Gauge()
-    before = Reading(gauge.best_kernel_s, busy_s=100.0, own_s=10.0, at_s=0.0, load=0.0)
-    own = gauge.between(before, Reading(gauge.best_kernel_s, busy_s=101.0, own_s=11.0, at_s=1.0, load=1.0))
-    others = gauge.between(before, Reading(gauge.best_kernel_s, busy_s=101.0, own_s=10.0, at_s=1.0, load=1.0))
+    usual = gauge.usual_kernel_s
+    before = Reading(usual, busy_s=100.0, own_s=10.0, at_s=0.0, load=0.0)
+    own = gauge.between(before, Reading(usual, busy_s=101.0, own_s=11.0, at_s=1.0, load=1.0))
+    others = gauge.between(before, Reading(usual, busy_s=101.0, own_s=10.0, at_s=1.0, load=1.0))
     assert own.is_quiet
     assert not others.is_quiet
+
+
+@pytest.mark.parametrize(("kernel", "quiet"), [(1.05, True), (0.95, True), (1.2, False), (0.8, False)])
+def test_a_machine_that_became_slower_or_faster_is_not_quiet(kernel: float, quiet: bool) -> None:
+    gauge = Gauge()
+    before = Reading(gauge.usual_kernel_s, busy_s=0.0, own_s=0.0, at_s=0.0, load=0.0)
+    found = gauge.between(before, Reading(kernel * gauge.usual_kernel_s, busy_s=0.0, own_s=0.0, at_s=1.0, load=0.0))
+    assert found.is_quiet == quiet
+    assert found.kernel_ratio == pytest.approx(kernel)
+
+
+def test_what_is_usual_follows_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    gauge = Gauge()
+    slower = 2 * gauge.usual_kernel_s
+    monkeypatch.setattr(noise, "best_kernel_s", lambda: slower)
+    for _ in range(noise.CALIBRATIONS + 1):
+        gauge.read()
+    assert gauge.usual_kernel_s == slower
