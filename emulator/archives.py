@@ -19,6 +19,8 @@ GIB = 1024**3
 MOST_UNPACKED_BYTES = 30 * GIB
 """Of a model archive, here; AWS's bound is the instance's storage."""
 MOST_MEMBERS = 100_000
+BY_THE_BLOCK = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What zipfile unpacks no more of at once than is asked for. Of bzip2 and LZMA it unpacks all that a block of the archive holds."""
 _BLOCK = 1024 * 1024
 
 
@@ -46,7 +48,7 @@ def unpack_tar(path: Path, target: Path, most_bytes: int = MOST_UNPACKED_BYTES) 
 
 
 def unpack_zip(archive: IO[bytes], target: Path, most_bytes: int) -> None:
-    """Unpack a zip into `target`, the same way."""
+    """Unpack a zip into `target`, the same way; its members are stored or deflated, as `zip` does."""
     budget = Budget(most_bytes)
     try:
         with zipfile.ZipFile(archive) as opened:
@@ -117,6 +119,9 @@ def _take_from_zip(opened: zipfile.ZipFile, member: zipfile.ZipInfo, target: Pat
     place = _place(member.filename, "" if plain else "link or device", target, budget)
     if member.is_dir():
         place.mkdir(parents=True, exist_ok=True)
+    elif member.compress_type not in BY_THE_BLOCK:
+        method = f"method {member.compress_type}; 0 (stored) or 8 (deflate) is needed"
+        raise BadArchiveError(f"{_shown(member.filename)} is compressed with {method}")
     else:
         with opened.open(member) as source:
             _write(source, place, 0o755 if mode & 0o100 else 0o644, budget)

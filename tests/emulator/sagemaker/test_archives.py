@@ -184,3 +184,11 @@ def test_a_functions_zip_that_unpacks_to_too_much_stops_at_the_limit(tmp_path: P
     with pytest.raises(BadArchiveError, match="more than 3000000 bytes"):
         unpack_zip(bomb, tmp_path / "there", 3_000_000)
     assert (tmp_path / "there" / "zeros").stat().st_size <= 3_000_000
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_functions_zip_that_could_only_be_unpacked_at_once_is_refused(tmp_path: Path, method: int) -> None:
+    with zipfile.ZipFile(tmp_path / "code.zip", "w", method) as made:
+        made.writestr("main.py", "pass")
+    with pytest.raises(BadArchiveError, match=rf"'main.py' is compressed with method {method}; 0 \(stored\) or 8 \(deflate\) is needed"):
+        unpack_zip((tmp_path / "code.zip").open("rb"), tmp_path / "there", 1000)
