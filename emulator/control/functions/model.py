@@ -130,10 +130,11 @@ def unpack(archive: bytes, root: Path) -> Code:
         temporary.mkdir(parents=True)
         try:
             unpack_zip(io.BytesIO(archive), temporary, MOST_UNPACKED_BYTES)
+            temporary.rename(folder)
         except BadArchiveError as error:
-            shutil.rmtree(temporary)
             raise AwsError("InvalidParameterValueException", refusal(error)) from error
-        temporary.rename(folder)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
     return Code(base64.b64encode(digest.digest()).decode(), len(archive), folder)
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import time
+from pathlib import Path
+from typing import IO
 
 import pytest
 from botocore.exceptions import ClientError
 
+from emulator.control.functions import model
 from tests.emulator.control.account import Account, eventually, zipped
 
 ECHO = "def handler(event, context):\n    print('got', event)\n    return {'event': event}\n"
@@ -146,3 +149,14 @@ def test_a_zip_that_reaches_outside_its_folder_is_refused_and_leaves_nothing(acc
             Code={"ZipFile": zipped(ECHO, "../main.py")},
         )
     assert not list((account.state_dir / "lambda" / "slip").glob("*"))
+
+
+def test_a_zip_whose_unpacking_breaks_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_off(_archive: IO[bytes], target: Path, _most_bytes: int) -> None:
+        (target / "main.py").touch()
+        raise MemoryError
+
+    monkeypatch.setattr(model, "unpack_zip", break_off)
+    with pytest.raises(MemoryError):
+        model.unpack(zipped(ECHO), tmp_path)
+    assert list(tmp_path.iterdir()) == []
