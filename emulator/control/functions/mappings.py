@@ -257,11 +257,17 @@ def record(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:
 
 
 def failures(payload: Any, messages: list[dict[str, Any]]) -> set[str]:
-    """Message ids that a partial batch response names; a response that is none of the documented forms fails the whole batch."""
+    """Message ids that a partial batch response names; a response that is none of the documented forms fails the whole batch
+    (Lambda developer guide, "Handling errors for an SQS event source", success and failure conditions)."""
     everything = {message["MessageId"] for message in messages}
-    if payload in (None, {}, ""):
+    if payload in (None, ""):
         return set()
     if not isinstance(payload, Mapping):
         return everything
-    named = [item.get("itemIdentifier") for item in payload.get("batchItemFailures") or []]
-    return everything if any(name not in everything for name in named) else set(named)
+    items = payload.get("batchItemFailures")
+    if items is None:
+        return set()
+    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
+        return everything
+    named = [item.get("itemIdentifier") for item in items]
+    return set(named) if all(isinstance(name, str) and name in everything for name in named) else everything

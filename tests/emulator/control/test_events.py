@@ -183,9 +183,18 @@ def test_a_queue_that_shows_messages_again_before_the_function_ends_is_refused(a
     [
         (None, set()),
         ({"batchItemFailures": []}, set()),
+        ({"batchItemFailures": None}, set()),
         ({"batchItemFailures": [{"itemIdentifier": "a"}]}, {"a"}),
         ({"batchItemFailures": [{"itemIdentifier": "unknown"}]}, {"a", "b"}),
         ({"batchItemFailures": [{"wrong": "a"}]}, {"a", "b"}),
+        ({"batchItemFailures": [{"itemIdentifier": ""}]}, {"a", "b"}),
+        ({"batchItemFailures": [{"itemIdentifier": ["a"]}]}, {"a", "b"}),
+        ({"batchItemFailures": ["a"]}, {"a", "b"}),
+        ({"batchItemFailures": [None]}, {"a", "b"}),
+        ({"batchItemFailures": {"itemIdentifier": "a"}}, {"a", "b"}),
+        ({"batchItemFailures": 5}, {"a", "b"}),
+        (5, {"a", "b"}),
+        ([None], {"a", "b"}),
         ("text", {"a", "b"}),
     ],
 )
