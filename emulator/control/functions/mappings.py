@@ -187,9 +187,10 @@ class EventSources:
                     role_arn = function.settings["Role"]
                     credentials = self.identity.service_credentials(role_arn, function.name, LAMBDA)
                 self._once(source, self.clients("sqs", credentials), stop)
-            except (AwsError, ClientError, BotoCoreError) as error:
+            except Exception as error:  # a mapping that stays Enabled must go on polling, whatever happened once
                 source.last_result = f"PROBLEM: {error}"
-                log.warning("event source mapping %s: %s", source.id, error)
+                expected = isinstance(error, (AwsError, ClientError, BotoCoreError))
+                log.warning("event source mapping %s: %s", source.id, error, exc_info=None if expected else error)
                 stop.wait(PAUSE_AFTER_FAILURE_S)
 
     def _once(self, source: EventSource, sqs: Any, stop: threading.Event) -> None:

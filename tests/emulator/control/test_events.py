@@ -161,6 +161,22 @@ def test_only_the_messages_that_a_partial_batch_response_names_stay(account: Acc
     assert eventually(lambda: sum(counted(account, url)) == 1)
 
 
+def test_a_mapping_goes_on_after_a_failure_that_nobody_expects(account: Account) -> None:
+    url, arn = account.queue(VisibilityTimeout="1")
+    name = mapped(account, "def handler(event, context):\n    pass\n", arn)
+    code = account.state_dir / "lambda" / name
+    code.rename(code.with_suffix(".away"))
+    account.client("sqs").send_message(QueueUrl=url, MessageBody="x")
+    assert eventually(lambda: "No such file" in last_result(account, name))
+    code.with_suffix(".away").rename(code)
+    assert eventually(lambda: counted(account, url) == (0, 0))
+
+
+def last_result(account: Account, name: str) -> str:
+    found = account.client("lambda").list_event_source_mappings(FunctionName=name)["EventSourceMappings"]
+    return str(found[0]["LastProcessingResult"])
+
+
 def test_a_disabled_mapping_leaves_messages_alone_until_it_is_enabled(account: Account) -> None:
     url, arn = account.queue(VisibilityTimeout="1")
     name = account.function("def handler(event, context):\n    pass\n", Timeout=1)
