@@ -182,7 +182,11 @@ class Invoker:
         stream = f"{datetime.now(UTC):%Y/%m/%d}/[$LATEST]{uuid.uuid4().hex}"
         home = Path(tempfile.mkdtemp(prefix=f"{function.name}-", dir=self._homes()))
         variables = self._variables(function, credentials, stream, home)
-        sandbox = Sandbox(function.code.folder, variables, self.registry, f"lambda {function.name}")
+        try:
+            sandbox = Sandbox(function.code.folder, variables, self.registry, f"lambda {function.name}")
+        except OSError:
+            shutil.rmtree(home, ignore_errors=True)
+            raise
         return Environment(function.revision, sandbox, credentials, stream, home)
 
     def _homes(self) -> Path:

@@ -60,6 +60,10 @@ class Sandbox:
                 pass_fds=(requests_read, answers_write),
                 start_new_session=True,
             )
+        except OSError:
+            os.close(requests_write)
+            os.close(answers_read)
+            raise
         finally:
             os.close(requests_read)
             os.close(answers_write)

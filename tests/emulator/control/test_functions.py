@@ -11,6 +11,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from emulator.control.functions import model
+from emulator.control.functions.sandbox import Sandbox
+from emulator.processes import ProcessRegistry
 from tests.emulator.control.account import Account, eventually, zipped
 
 ECHO = "def handler(event, context):\n    print('got', event)\n    return {'event': event}\n"
@@ -160,3 +162,19 @@ def test_a_zip_whose_unpacking_breaks_off_leaves_nothing(tmp_path: Path, monkeyp
     with pytest.raises(MemoryError):
         model.unpack(zipped(ECHO), tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_function_whose_process_cannot_be_started_leaves_no_folder(account: Account) -> None:
+    name = account.function(ECHO)
+    code = account.state_dir / "lambda" / name
+    code.rename(code.with_suffix(".away"))
+    with pytest.raises(ClientError, match="No such file"):
+        account.invoke(name)
+    assert not list((account.state_dir / "lambda" / "tmp").glob(f"{name}-*"))
+
+
+def test_a_process_that_cannot_be_started_leaves_no_file_open(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(FileNotFoundError):
+        Sandbox(tmp_path / "missing", {}, ProcessRegistry(tmp_path / "processes"), "lambda")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
