@@ -136,15 +136,42 @@ def put_folder(s3: Any, folder: Path, uri: str, kms_key: str = "") -> int:
 
 
 def archive(folder: Path, target: Path) -> bool:
-    """Make `target` (.tar.gz) of what is in `folder`, links as links; False, and no archive, when nothing is in it."""
+    """Make `target` (.tar.gz) of what is in `folder`; False, and no archive, when nothing is in it.
+
+    In the place of a link is what it points to: `unpack` takes no links. One that leads out of the folder, to nothing, or to a folder
+    that it is in stays a link.
+    """
     _require_own(folder)
-    entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    entries = sorted(folder.resolve().iterdir()) if folder.is_dir() else []
     if not entries:
         return False
-    with tarfile.open(target, "w:gz", compresslevel=1) as tar:
+    with tarfile.open(target, "w:gz", compresslevel=1, dereference=True) as tar:  # that of hard links; symbolic ones are resolved here
         for entry in entries:
-            tar.add(entry, arcname=entry.name)
+            _add(tar, entry, entry.name, (folder.resolve(),))
     return True
+
+
+def _add(tar: tarfile.TarFile, path: Path, name: str, above: tuple[Path, ...]) -> None:
+    """Add a file, or a folder with all in it; `above`: the folders that it is in, resolved, from the archived one on."""
+    real = _inner(path, above)
+    if real is None:
+        link = tarfile.TarInfo(name)
+        link.type, link.linkname = tarfile.SYMTYPE, str(path.readlink())
+        tar.addfile(link)
+        return
+    tar.add(real, name, recursive=False)
+    if real.is_dir():
+        for entry in sorted(real.iterdir()):
+            _add(tar, entry, f"{name}/{entry.name}", (*above, real))
+
+
+def _inner(path: Path, above: tuple[Path, ...]) -> Path | None:
+    """What `path` is when links are followed; None for a link whose end is not to be written in its place."""
+    try:
+        real = path.resolve(strict=True)
+    except (OSError, RuntimeError):  # there is nothing, nothing that may be looked at, or only the link itself
+        return None
+    return real if real.is_relative_to(above[0]) and real not in above else None
 
 
 def unpack(path: Path, target: Path) -> None:

@@ -50,6 +50,32 @@ def test_what_was_packed_is_unpacked(tmp_path: Path) -> None:
     assert (tmp_path / "there" / "code" / "inference.py").read_text() == "pass"
 
 
+def test_what_links_inside_of_a_packed_folder_point_to_is_unpacked_in_their_place(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    (model / "checkpoint-1").mkdir(parents=True)
+    (model / "checkpoint-1" / "step-1.pt").write_text("weights")
+    (model / "checkpoint-1" / "first.pt").symlink_to("step-1.pt")
+    (model / "best").symlink_to("checkpoint-1")
+    (model / "latest.pt").symlink_to("best/first.pt")
+    (model / "model.pt").hardlink_to(model / "checkpoint-1" / "step-1.pt")
+    assert archive(model, tmp_path / "model.tar.gz")
+    unpack(tmp_path / "model.tar.gz", tmp_path / "there")
+    there = {name: (tmp_path / "there" / name).read_text() for name in below(tmp_path / "there") if (tmp_path / "there" / name).is_file()}
+    assert there == dict.fromkeys(
+        ["best/first.pt", "best/step-1.pt", "checkpoint-1/first.pt", "checkpoint-1/step-1.pt", "latest.pt", "model.pt"], "weights"
+    )
+
+
+@pytest.mark.parametrize("target", ["../secret", "/etc/hostname", "gone.pt", "link", ".", "../model"])
+def test_a_link_that_leads_to_no_content_of_a_packed_folder_stays_a_link(tmp_path: Path, target: str) -> None:
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "link").symlink_to(target)
+    assert archive(tmp_path / "model", tmp_path / "model.tar.gz")
+    with tarfile.open(tmp_path / "model.tar.gz") as tar:
+        assert [(each.name, each.type, each.linkname) for each in tar] == [("link", tarfile.SYMTYPE, target)]
+
+
 @pytest.mark.parametrize("target", ["/proc/self/environ", "../secret"])
 def test_a_link_out_of_the_folder_that_a_job_has_filled_is_not_followed(tmp_path: Path, target: str) -> None:
     (tmp_path / "output" / "deep").mkdir(parents=True)
