@@ -21,6 +21,9 @@ def sweep(workspace: Workspace, environment: str, local: bool, dry_run: bool) ->
     found = sweeper.sweep(session.target, session.names.function("sweep"), dry_run=dry_run)
     for line in _told(found, session.environment.endpoint.ttl_minutes):
         click.echo(line)
+    if not found.complete:
+        function = session.names.function("sweep")
+        raise LeftBehindError(f"not everything was looked at: tags could not be read, the log of {function} says why")
     if found.pending:
         raise LeftBehindError(f"not deleted yet: what executions {', '.join(found.pending)} left; sweep again in a few minutes")
 

@@ -23,6 +23,7 @@ class Swept:
     past_ttl: list[str]
     deleted: list[str]
     pending: list[str]
+    complete: bool
 
 
 def sweep(target: Target, function: str, *, dry_run: bool) -> Swept:

@@ -15,7 +15,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from scaling import stop_scaling
-from tagged import find_made, listed
+from tagged import MADE_UP, find_tagged, is_execution_id, listed, named_execution
 
 # In these states SageMaker refuses DeleteEndpoint, or is deleting already.
 _IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
@@ -35,17 +35,22 @@ class Owned:
     endpoints: set[str] = field(default_factory=set)
     configs: set[str] = field(default_factory=set)
     models: set[str] = field(default_factory=set)
+    complete: bool = True
+    """Whether there can be nothing else; not where tags could not be read."""
 
     def named(self, *prefixes: str) -> Owned:
         """Only what starts with one of `prefixes`."""
-        kept = [{name for name in names if name.startswith(prefixes)} for names in (self.endpoints, self.configs, self.models)]
-        return Owned(*kept)
+        endpoints, configs, models = (
+            {name for name in names if name.startswith(prefixes)} for names in (self.endpoints, self.configs, self.models)
+        )
+        return Owned(endpoints, configs, models, self.complete)
 
 
 def tear_down(sagemaker: Any, execution_arn: str, deadline: float) -> tuple[bool, list[str]]:
     """Deregister scalable targets, delete endpoints, then configurations, then models; an endpoint that is not gone keeps what it uses.
 
-    Returns whether nothing is left, and what was deleted now, as kind/name. `deadline` is a time.monotonic() value.
+    Returns whether nothing is left, and what was deleted now, as kind/name. `deadline` is a time.monotonic() value. ValueError for an
+    ARN that is no execution's.
     """
     owned = find_owned(sagemaker, execution_arn)
     log.info("%s owns %s", execution_arn, owned)
@@ -63,7 +68,7 @@ def tear_down(sagemaker: Any, execution_arn: str, deadline: float) -> tuple[bool
         # Looked at first: a model that is gone has no tags, and by them alone its deletion is allowed.
         if _unless_gone(sagemaker.describe_model, ModelName=name) and _unless_gone(sagemaker.delete_model, ModelName=name) is not None:
             deleted.append(f"model/{name}")
-    return unscaled, deleted
+    return unscaled and owned.complete, deleted
 
 
 def is_running(sagemaker: Any, execution_arn: str) -> bool:
@@ -89,12 +94,14 @@ def find_owned(sagemaker: Any, execution_arn: str) -> Owned:
     the metadata are in lower case, a model's name is not; and SageMaker may give a configuration a name without the execution's id.
     """
     owned = Owned()
-    execution_id = execution_arn.rsplit("/", 1)[1]
+    execution_id = execution_arn.rpartition("/")[2]
+    if not is_execution_id(execution_id):
+        raise ValueError(f"{execution_arn!r} does not end in an execution's id, twelve letters and digits")
     _add_reported(owned, sagemaker, execution_arn)
     _add_named(owned, sagemaker, execution_id)
     _add_tagged(owned, sagemaker, execution_id)
-    _add_referred(owned, sagemaker)
-    return owned.named(f"{os.environ['PIPELINE_NAME']}-", "pipelines-")
+    _add_referred(owned, sagemaker, execution_id)
+    return owned.named(f"{os.environ['PIPELINE_NAME']}-", f"{MADE_UP}-")
 
 
 def _add_reported(owned: Owned, sagemaker: Any, execution_arn: str) -> None:
@@ -124,20 +131,32 @@ def _add_named(owned: Owned, sagemaker: Any, execution_id: str) -> None:
 
 
 def _add_tagged(owned: Owned, sagemaker: Any, execution_id: str) -> None:
+    """A refusal is logged and keeps nothing else from being deleted: what is known costs money now."""
     names = {"Endpoint": owned.endpoints, "EndpointConfig": owned.configs, "Model": owned.models}
-    for made in find_made(sagemaker):
-        if made.execution_id == execution_id:
-            names[made.kind].add(made.name)
+    try:
+        for made in find_tagged(sagemaker):
+            if made.execution_id == execution_id:
+                names[made.kind].add(made.name)
+    except ClientError:
+        log.exception("tags")
+        owned.complete = False
 
 
-def _add_referred(owned: Owned, sagemaker: Any) -> None:
+def _add_referred(owned: Owned, sagemaker: Any, execution_id: str) -> None:
     for name in owned.endpoints:
         endpoint = _unless_gone(sagemaker.describe_endpoint, EndpointName=name)
         if endpoint and "EndpointConfigName" in endpoint:
-            owned.configs.add(endpoint["EndpointConfigName"])
+            owned.configs.update(_unless_anothers(execution_id, endpoint["EndpointConfigName"]))
     for name in owned.configs:
         config = _unless_gone(sagemaker.describe_endpoint_config, EndpointConfigName=name) or {}
-        owned.models.update(variant["ModelName"] for variant in config.get("ProductionVariants", []))
+        for variant in config.get("ProductionVariants", []):
+            owned.models.update(_unless_anothers(execution_id, variant["ModelName"]))
+
+
+def _unless_anothers(execution_id: str, name: str) -> set[str]:
+    """The name, or nothing when it says that another execution made what it names: that may be in use there."""
+    said = {named_execution(prefix, name) for prefix in (os.environ["PIPELINE_NAME"], MADE_UP)} - {None}
+    return {name} if said <= {execution_id} else set()
 
 
 def _delete_endpoint(sagemaker: Any, name: str, deadline: float, deleted: list[str]) -> bool:

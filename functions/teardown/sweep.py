@@ -17,13 +17,11 @@ from typing import Any
 import boto3
 from botocore.exceptions import ClientError
 from deletion import CLIENT, is_running, status_of, tear_down
-from tagged import Made, find_made, listed, named_execution
+from tagged import MADE_UP, Made, find_named, find_tagged, listed, named_execution
 
 # How long one execution's endpoint is waited for; the next sweep comes anyway.
 _PATIENCE_S = 60.0
 _SPARE_S = 15.0
-# What SageMaker puts in front of the name of a Model step's model; the execution's id comes behind it.
-_MADE_UP = "pipelines"
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
@@ -42,6 +40,8 @@ class Report:
     """kind/name of what this sweep deleted."""
     pending: list[str] = field(default_factory=list)
     """Executions of which something could not be deleted yet."""
+    complete: bool = True
+    """Whether everything was looked at; not where tags could not be read."""
     endpoints: int = 0
     """Endpoints of this pipeline that exist, whatever their age."""
     endpoints_past_ttl: int = 0
@@ -60,7 +60,7 @@ def sweep(sagemaker: Any, deadline: float, *, dry_run: bool) -> Report:
     """Look at every execution that something is named after. `deadline` is a time.monotonic() value."""
     report = Report(dry_run)
     limit = datetime.now(UTC).timestamp() - 60 * float(os.environ["TTL_MINUTES"])
-    for execution_id, (created_at, endpoints) in sorted(_found(sagemaker).items()):
+    for execution_id, (created_at, endpoints) in sorted(_found(sagemaker, report).items()):
         report.endpoints += endpoints
         past = created_at < limit
         report.endpoints_past_ttl += endpoints if past else 0
@@ -85,11 +85,18 @@ def _remove(sagemaker: Any, execution_id: str, deadline: float, report: Report) 
         report.pending.append(execution_id)
 
 
-def _found(sagemaker: Any) -> dict[str, tuple[float, int]]:
+def _found(sagemaker: Any, report: Report) -> dict[str, tuple[float, int]]:
     """Execution id -> (when the oldest thing of it was created, as a timestamp; how many of them are endpoints)."""
     found: dict[str, tuple[float, int]] = {}
-    for made in find_made(sagemaker):
+    for made in find_named(sagemaker):
         _count(made, found)
+    try:
+        for made in find_tagged(sagemaker):
+            _count(made, found)
+    except ClientError:
+        # What names say is swept all the same.
+        log.exception("tags")
+        report.complete = False
     for made in _made_up(sagemaker):
         if _is_ours(sagemaker, made.execution_id, found):
             _count(made, found)
@@ -103,8 +110,8 @@ def _count(made: Made, found: dict[str, tuple[float, int]]) -> None:
 
 def _made_up(sagemaker: Any) -> Iterator[Made]:
     """Models whose names SageMaker made up, of whichever pipeline's executions."""
-    for item in listed(sagemaker, "list_models", "Model", f"{_MADE_UP}-"):
-        execution_id = named_execution(_MADE_UP, item["ModelName"])
+    for item in listed(sagemaker, "list_models", "Model", f"{MADE_UP}-"):
+        execution_id = named_execution(MADE_UP, item["ModelName"])
         if execution_id is not None:
             yield Made("Model", item["ModelName"], execution_id, item["CreationTime"])
 
@@ -119,7 +126,12 @@ def _arn(execution_id: str) -> str:
 
 
 def _publish(cloudwatch: Any, report: Report) -> None:
-    values = {"Sweeps": 1, "Endpoints": report.endpoints, "EndpointsPastTtl": report.endpoints_past_ttl, "Unremoved": len(report.pending)}
+    values = {
+        "Sweeps": 1,
+        "Endpoints": report.endpoints,
+        "EndpointsPastTtl": report.endpoints_past_ttl,
+        "Unremoved": len(report.pending) + (not report.complete),
+    }
     dimensions = [{"Name": "Pipeline", "Value": os.environ["PIPELINE_NAME"]}]
     data = [{"MetricName": name, "Value": value, "Unit": "Count", "Dimensions": dimensions} for name, value in values.items()]
     cloudwatch.put_metric_data(Namespace="Shoal", MetricData=data)

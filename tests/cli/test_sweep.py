@@ -19,7 +19,7 @@ NAMES = Names(load_environment("dev", ROOT))
 FUNCTION, EXECUTION = NAMES.function("sweep"), "abcdefghijkl"
 MODEL = f"{NAMES.pipeline}-{EXECUTION}"
 BUSY = "def handler(event, context):\n    return {**dict.fromkeys(('kept', 'past_ttl', 'deleted'), []), 'dry_run': False, " + (
-    "'endpoints': 1, 'endpoints_past_ttl': 1, 'pending': ['abcdefghijkl']}\n"
+    "'endpoints': 1, 'endpoints_past_ttl': 1, 'complete': True, 'pending': ['abcdefghijkl']}\n"
 )
 
 

@@ -31,8 +31,8 @@ class Account:
     sagemaker: FakeSageMaker
     url: str
 
-    def step(self, remaining_ms: int = 60_000) -> Outcome:
-        return self._invoke({"pipeline_execution_arn": EXECUTION}, remaining_ms)
+    def step(self, remaining_ms: int = 60_000, execution: str = EXECUTION) -> Outcome:
+        return self._invoke({"pipeline_execution_arn": execution}, remaining_ms)
 
     def queue(self, remaining_ms: int = 60_000, received: int = 1) -> Any:
         detail = {"pipelineExecutionArn": EXECUTION, "currentPipelineExecutionStatus": "Stopped"}
@@ -224,12 +224,42 @@ def test_what_says_in_its_tags_alone_whose_it_is_is_deleted(account: Account, ki
     assert not fake.models
 
 
-@pytest.mark.parametrize("tags", [TAGS | {"shoal:execution": "zzzzzzzzzzzz"}, TAGS | {"shoal:pipeline": "shoal-mnist-dev-2"}, {}])
+@pytest.mark.parametrize(
+    "tags",
+    [
+        TAGS | {"shoal:execution": "zzzzzzzzzzzz"},
+        TAGS | {"shoal:pipeline": "shoal-mnist-dev-2"},
+        TAGS | {"shoal:execution": ""},
+        TAGS | {"shoal:execution": "a"},
+        {},
+    ],
+)
 def test_what_tags_call_anothers_or_nobodys_stays(account: Account, tags: dict[str, str]) -> None:
     account.sagemaker.configs[NAMELESS] = MODEL
     account.sagemaker.tags[NAMELESS] = tags
     account.step()
     assert account.sagemaker.configs == {NAMELESS: MODEL}
+
+
+def test_a_configuration_by_its_tags_does_not_take_another_executions_model_with_it(account: Account) -> None:
+    used = "shoal-mnist-dev-zzzzzzzzzzzz"
+    account.sagemaker.models.add(used)
+    account.sagemaker.configs[NAMELESS], account.sagemaker.tags[NAMELESS] = used, TAGS
+    account.step()
+    assert (account.sagemaker.models, account.sagemaker.configs) == ({used}, {})
+
+
+def test_tags_that_may_not_be_read_keep_nothing_that_is_known_and_the_message_comes_back(account: Account) -> None:
+    account.sagemaker.configs[NAMELESS], account.sagemaker.refused = MODEL, ("ListTags",)
+    assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
+    assert account.sagemaker.deleted == DELETED
+
+
+@pytest.mark.parametrize("execution_id", ["", "a", "ABCDEFGHIJKL"])
+def test_what_is_no_executions_arn_is_refused_before_anything_is_looked_for(account: Account, execution_id: str) -> None:
+    outcome = account.step(execution=f"{ARN}pipeline/shoal-mnist-dev/execution/{execution_id}")
+    assert "does not end in an execution's id" in outcome.error
+    assert account.sagemaker.calls == []
 
 
 def test_what_is_gone_before_its_tags_are_read_is_no_trouble(account: Account) -> None:

@@ -53,14 +53,15 @@ def test_what_is_past_its_time_goes_with_its_configuration_and_model(swept: Swep
 
 def test_a_configuration_of_which_only_the_tags_say_whose_it_is_goes(swept: Swept) -> None:
     made = f"{PIPELINE}-x9"
-    for name, pipeline in ((made, PIPELINE), (f"{PIPELINE}-2-x9", f"{PIPELINE}-2")):
-        tags = [{"Key": "shoal:pipeline", "Value": pipeline}, {"Key": "shoal:execution", "Value": "leftoverid02"}]
+    others = {f"{PIPELINE}-2-x9": (f"{PIPELINE}-2", "leftoverid02"), f"{PIPELINE}-x8": (PIPELINE, ""), f"{PIPELINE}-x7": (PIPELINE, "1")}
+    for name, (pipeline, execution_id) in {made: (PIPELINE, "leftoverid02"), **others}.items():
+        tags = [{"Key": "shoal:pipeline", "Value": pipeline}, {"Key": "shoal:execution", "Value": execution_id}]
         variants = swept.account.sagemaker.describe_endpoint_config(EndpointConfigName=LEFT)["ProductionVariants"]
         swept.account.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=variants, Tags=tags)
     report = swept.sweep(0)
     assert report["past_ttl"] == ["leftoverid01", "leftoverid02"]
     left = swept.account.sagemaker.list_endpoint_configs()["EndpointConfigs"]
-    assert [each["EndpointConfigName"] for each in left] == [f"{PIPELINE}-2-x9"]
+    assert {each["EndpointConfigName"] for each in left} == {*others}
 
 
 def test_a_dry_run_reports_and_deletes_nothing(swept: Swept) -> None:
