@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from config.settings import Environment
 
+PIPELINE_TAG, EXECUTION_TAG = "shoal:pipeline", "shoal:execution"
+"""On everything that an execution makes: whose pipeline's, and which one's."""
 SERVED_CHARACTERS = 6
 SERVING_PROOF = "serving-proof"
 """The actor that proves a deployment of the serving endpoint."""

@@ -7,6 +7,7 @@ stopped first, the environment's own teardown function removes their endpoints, 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +16,7 @@ from typing import Protocol
 
 from botocore.exceptions import ClientError
 
-from config.names import Names
+from config.names import EXECUTION_TAG, PIPELINE_TAG, Names
 from config.settings import Environment
 from lifecycle import inventory
 from lifecycle.cdk import TOOLKIT_STACK
@@ -139,13 +140,30 @@ class Teardown:
                 logs.delete_log_group(logGroupName=group.name)
 
     def _serving(self) -> list[inventory.Resource]:
-        """What this pipeline's executions made for serving: by their ids and exact names, never by the prefix alone, which `dev` and
+        """What this pipeline's executions made for serving: by their ids, exact names and tags, never by the prefix alone, which `dev` and
         `dev-b` share."""
         executions = [self._pipeline.look(summary["PipelineExecutionArn"]) for summary in self._pipeline.executions()]
         made = {_folded(resource) for execution in executions for resource in made_by_steps(execution)}
         ids = tuple(execution.id for execution in executions)
-        found = inventory.of_environment(self.target, inventory.Owner.of(self.names, ids), _SERVING)
-        return [resource for resource in found if _folded(resource) in made or any(mark in resource.name for mark in ids)]
+        owner = inventory.Owner.of(self.names, ids, inventory.neighbours(self.target, self.names))
+        found = inventory.of_environment(self.target, owner, _SERVING)
+        return [each for each in found if _folded(each) in made or any(mark in each.name for mark in ids) or self._is_attributed(each)]
+
+    def _is_attributed(self, resource: inventory.Resource) -> bool:
+        """Whether its name or tags say that an execution of this pipeline made it: one without a record, or that did not report it."""
+        name = resource.name.removeprefix("endpoint/").partition("/")[0]  # a scalable target's is endpoint/NAME/variant/NAME
+        if re.match(rf"{re.escape(self.names.pipeline)}-[a-z0-9]{{12}}(-|$)", name):
+            return True
+        kind = "endpoint" if resource.kind == "scalable target" else resource.kind.replace(" ", "-")
+        pages = self.target.client("sagemaker").get_paginator("list_tags")
+        try:
+            listed = pages.paginate(ResourceArn=self.names.arn("sagemaker", f"{kind}/{name}"))
+            tags = {tag["Key"]: tag["Value"] for page in listed for tag in page["Tags"]}
+        except ClientError as error:
+            if error_code(error) not in {"ResourceNotFound", "ValidationException"}:  # gone meanwhile
+                raise
+            return False
+        return tags.get(PIPELINE_TAG) == self.names.pipeline and EXECUTION_TAG in tags
 
     @property
     def _pipeline(self) -> Pipeline:
@@ -182,9 +200,9 @@ class Teardown:
         for resource in left:
             self.report(Note(f"deleting {resource}"))
             if resource.kind == "endpoint config":
-                sagemaker.delete_endpoint_config(EndpointConfigName=resource.name)
+                _unless_gone(sagemaker.delete_endpoint_config, EndpointConfigName=resource.name)
             elif resource.kind == "model":
-                sagemaker.delete_model(ModelName=resource.name)
+                _unless_gone(sagemaker.delete_model, ModelName=resource.name)
         return not self._serving()
 
     def _deregister(self, resource_id: str) -> None:
@@ -202,6 +220,15 @@ class Teardown:
             if time.monotonic() > deadline:
                 raise LeftBehindError(f"{otherwise} after {timeout_s:.0f} s")
             time.sleep(self.poll_s)
+
+
+def _unless_gone(delete: Callable[..., object], **name: str) -> None:
+    """Delete what may be gone by now: the end of a stopped execution brings its deleter, too. SageMaker tells by the message only."""
+    try:
+        delete(**name)
+    except ClientError as error:
+        if "Could not find" not in str(error):
+            raise
 
 
 def _folded(resource: inventory.Resource) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from config.file_system import DATASETS_PATH
-from config.names import Names
+from config.names import EXECUTION_TAG, PIPELINE_TAG, Names
 from config.settings import Environment, Framework, InputMode
 from pipelines.expressions import EXECUTION_ID, Expression, Join, Parameter, Property
 from pipelines.launch import Launch, fabric
@@ -17,7 +17,6 @@ _INPUT = "/opt/ml/processing/input"
 _CODE = "/opt/ml/processing/code"
 _EVALUATION = "/opt/ml/processing/output/evaluation"
 _NUMBER = "([0-9.eE+-]+)"
-PIPELINE_TAG = "shoal:pipeline"
 EVALUATION_OUTPUT = "evaluation"
 EVALUATION_FILE = "evaluation.json"
 METRICS = {
@@ -296,7 +295,7 @@ class Requests:
         """On everything an execution creates, so that a left-over can be found, attributed and aged."""
         tags: dict[str, str | Expression] = {
             PIPELINE_TAG: self.names.pipeline,
-            "shoal:execution": EXECUTION_ID,
+            EXECUTION_TAG: EXECUTION_ID,
             "shoal:ttl-minutes": str(self.environment.endpoint.ttl_minutes),
         }
         return [{"Key": key, "Value": value} for key, value in tags.items()]

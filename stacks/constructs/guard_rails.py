@@ -13,9 +13,8 @@ from typing import Any
 
 from aws_cdk import aws_ec2 as ec2
 
-from config.names import Names
+from config.names import PIPELINE_TAG, Names
 from pipelines.limits import Limits
-from pipelines.requests import PIPELINE_TAG
 
 Conditions = dict[str, dict[str, Any]]
 _TAG = f"aws:ResourceTag/{PIPELINE_TAG}"

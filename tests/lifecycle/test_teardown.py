@@ -102,12 +102,46 @@ def test_what_an_execution_left_is_deleted_when_the_function_cannot(target: Targ
     assert target.client("sagemaker").list_models(NameContains=model)["Models"] == []
 
 
-def make_model(target: Target, pipeline: Pipeline, name: str) -> None:
+def test_what_an_execution_left_of_which_there_is_no_record_is_found_by_name_and_by_tags(target: Target) -> None:
+    settings, events = environment(), list[Event]()
+    names = Names(settings)
+    pipeline = make_pipeline(target, [gate(met=True)], name=names.pipeline)
+    of_an_execution = {"shoal:pipeline": names.pipeline, "shoal:execution": "abcdefghijkl"}
+    make_model(target, pipeline, f"{names.pipeline}-abcdefghijkl")
+    make_model(target, pipeline, f"{names.pipeline}-x9", of_an_execution)
+    others = {f"{names.pipeline}-2-x9": of_an_execution | {"shoal:pipeline": f"{names.pipeline}-2"}, f"{names.pipeline}-own": {}}
+    for name, tags in others.items():
+        make_model(target, pipeline, name, tags)
+    teardown(target, settings, events).remove_endpoints()
+    left = {each["ModelName"] for each in target.client("sagemaker").list_models(NameContains=names.pipeline)["Models"]}
+    for name in others:
+        target.client("sagemaker").delete_model(ModelName=name)
+    assert left == {*others}
+
+
+def test_what_another_deleter_takes_meanwhile_is_no_trouble(target: Target) -> None:
+    settings, deleted = environment(), list[str]()
+    names = Names(settings)
+    pipeline = make_pipeline(target, [gate(met=True)], name=names.pipeline)
+    model = f"{names.pipeline}-abcdefghijkl"
+    make_model(target, pipeline, model)
+
+    def take(event: Event) -> None:
+        if isinstance(event, Note) and event.text == f"deleting model {model}":
+            target.client("sagemaker").delete_model(ModelName=model)
+            deleted.append(model)
+
+    Teardown(target, names, take, poll_s=0.05).remove_endpoints()
+    assert deleted == [model]
+
+
+def make_model(target: Target, pipeline: Pipeline, name: str, tags: dict[str, str] | None = None) -> None:
     """A model without data, which CreateModel accepts; nothing is started."""
     image = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"
     container: dict[str, Any] = {"Image": image, "Environment": {}}
     role = f"arn:aws:iam::{ACCOUNT}:role/{pipeline.name}-role"
-    target.client("sagemaker").create_model(ModelName=name, ExecutionRoleArn=role, PrimaryContainer=container)
+    listed = [{"Key": key, "Value": value} for key, value in (tags or {}).items()]
+    target.client("sagemaker").create_model(ModelName=name, ExecutionRoleArn=role, PrimaryContainer=container, Tags=listed)
 
 
 def test_the_stack_of_a_release_that_is_pinned_no_more_is_deleted(target: Target) -> None:
