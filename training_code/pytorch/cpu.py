@@ -17,6 +17,8 @@ import torch
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
 KEPT_BYTES = 1 << 30
 GROWTH_BYTES = 64 << 20
+LARGE_BYTES = 1 << 18
+"""A gradient of so many is a message of its own: copying it into one costs more than the message's fixed part."""
 
 
 def tune_process(local_world_size: int, environ: Mapping[str, str]) -> None:
@@ -69,7 +71,7 @@ def computes_bf16() -> bool:
 
 
 def average_gradients(network: torch.nn.Module, all_reduce: Callable[[torch.Tensor], None], world_size: int) -> None:
-    """Average the gradients over the ranks at the end of each backward(), as one message.
+    """Average the gradients over the ranks at the end of each backward().
 
     DistributedDataParallel does the same in buckets during the pass, which gains nothing where the core that would carry the
     message is the one that computes, and imports torch's compiler.
@@ -77,27 +79,44 @@ def average_gradients(network: torch.nn.Module, all_reduce: Callable[[torch.Tens
     parameters = list(network.parameters())
     missing = len(parameters)
 
+    def divide(_network: torch.nn.Module, _pixels: object, logits: torch.Tensor) -> None:
+        """At the start of the pass, where the numbers are few: all that comes of them is divided, and need only be added."""
+        if logits.requires_grad:
+            logits.register_hook(lambda gradient: gradient / world_size)
+
     def ready(_parameter: torch.Tensor) -> None:
         nonlocal missing
         missing -= 1
         if not missing:
             missing = len(parameters)
-            _average([parameter for parameter in parameters if parameter.grad is not None], all_reduce, world_size)
+            _add([parameter for parameter in parameters if parameter.grad is not None], all_reduce)
 
+    network.register_forward_hook(divide)
     for parameter in parameters:
         parameter.register_post_accumulate_grad_hook(ready)
 
 
-def _average(parameters: list[torch.Tensor], all_reduce: Callable[[torch.Tensor], None], world_size: int) -> None:
-    """The gradients become views of the message, so that nothing is copied back.
+def _add(parameters: list[torch.Tensor], all_reduce: Callable[[torch.Tensor], None]) -> None:
+    """Add the gradients over the ranks: each large one where it is, the small ones as one message, of which they become views.
 
     A gradient fills one piece of memory, in the order of its parameter's strides or row by row, the same on every rank ("Gradient Layout
     Contract" in torch/csrc/autograd/functions/accumulate_grad.h): it is sent as it lies there.
     """
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    flat = torch.cat([gradient.as_strided((gradient.numel(),), (1,)) for gradient in gradients])
-    all_reduce(flat)
-    flat /= world_size
-    means = flat.split([gradient.numel() for gradient in gradients])
-    for parameter, gradient, mean in zip(parameters, gradients, means, strict=True):
-        parameter.grad = mean.as_strided(gradient.shape, gradient.stride())
+    small = []
+    for parameter in parameters:
+        if parameter.grad is not None and parameter.grad.nbytes >= LARGE_BYTES:
+            all_reduce(_flat(parameter.grad))
+        else:
+            small.append(parameter)
+    gradients = [parameter.grad for parameter in small if parameter.grad is not None]
+    if not gradients:
+        return
+    message = torch.cat([_flat(gradient) for gradient in gradients])
+    all_reduce(message)
+    sums = message.split([gradient.numel() for gradient in gradients])
+    for parameter, gradient, total in zip(small, gradients, sums, strict=True):
+        parameter.grad = total.as_strided(gradient.shape, gradient.stride())
+
+
+def _flat(gradient: torch.Tensor) -> torch.Tensor:
+    return gradient.as_strided((gradient.numel(),), (1,))
