@@ -64,6 +64,8 @@ class Circumstance:
     rules: tuple[dict[str, Any], ...] = ()
     early_event: bool = False
     """A terminal event of this execution comes while it still runs."""
+    nameless: bool = False
+    """The name of the endpoint's configuration does not say which execution made it."""
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,11 @@ DISTURBED = (
     Circumstance("events in disorder", step="none", sweeper=False, rules=_event("reorder", times=1), early_event=True),
     Circumstance("deleter killed", step="none", sweeper=False, rules=KILLED),
 )
+NAMELESS = (
+    Circumstance("only tags", step="none", sweeper=False, nameless=True),
+    Circumstance("only tags for the sweeper", step="none", rule=False, nameless=True),
+)
+_NAMELESS_TROUBLES = ("nothing-wrong", "CreateEndpointConfig-answer lost", "CreateEndpointConfig-stopped")
 _DISTURBED_TROUBLES = (
     "nothing-wrong",
     "Train-stopped",
@@ -226,6 +233,7 @@ FAST = (
     "nothing-wrong-events-twice",
     "SmokeTest-fails-sweeper-only",
     "Teardown-killed-queue-only",
+    "CreateEndpointConfig-answer-lost-only-tags",
 )
 
 
@@ -235,6 +243,8 @@ def cases() -> list[Case]:
     found = [Case(trouble, layers) for layers in LAYERS for trouble in every if not _comes_too_late(trouble, layers)]
     chosen = [trouble for trouble in every if f"{trouble.step}-{trouble.fault}" in _DISTURBED_TROUBLES]
     found += [Case(trouble, circumstance) for circumstance in DISTURBED for trouble in chosen]
+    unreported = [trouble for trouble in every if f"{trouble.step}-{trouble.fault}" in _NAMELESS_TROUBLES]
+    found += [Case(trouble, circumstance) for circumstance in NAMELESS for trouble in unreported]
     queue = next(circumstance for circumstance in DISTURBED if circumstance.name == "queue only")
     found += [Case(trouble, queue) for trouble in every if trouble.step == "Teardown" and not trouble.stop_at]
     seeded = [Case(case.trouble, case.circumstance, zlib.crc32(case.name.encode())) for case in found]

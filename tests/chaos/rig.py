@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import json
 import random
+import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from config.names import EXECUTION_TAG
 from tests.chaos.bystanders import Bystanders
 from tests.chaos.cases import Case
 from tests.chaos.world import World
@@ -23,6 +25,8 @@ CLEAN_LIMIT_S = 120.0
 FAULT_LIMIT_S = 15.0
 """How long after an execution's end a fault of the deleter may take to come."""
 _POLL_S = 0.3
+_NAMED = re.compile(r"-[a-z0-9]{12}(-|$)")
+"""A name that says which execution made it."""
 
 
 @dataclass
@@ -54,6 +58,7 @@ def run(
     """Run cases in their order, `at_once` at a time; the global switches are turned when nothing runs. `at_last` is done before
     the bystanders leave."""
     results: list[Result] = []
+    before = in_the_account(world.client("sagemaker"))
     bystanders = Bystanders.settle(world)
     for (rule, sweeper), group in groupby(chosen, key=lambda case: (case.circumstance.rule, case.circumstance.sweeper)):
         world.layers(rule=rule, sweeper=sweeper)
@@ -63,12 +68,17 @@ def run(
                 say(result)
     world.layers(rule=True, sweeper=True)
     at_last(bystanders)
-    last = Result("bystanders")
-    last.problems = bystanders.leave()
-    if not last.survived:
-        results.append(last)
-        say(last)
+    last = [Result("bystanders", problems=bystanders.leave()), Result("the account afterwards", left=_left_of_anybody(world, before))]
+    for result in last:
+        if not result.survived:
+            results.append(result)
+            say(result)
     return results
+
+
+def _left_of_anybody(world: World, before: Mapping[str, str]) -> list[str]:
+    """What is there that was not before the first case, whoever made it: a case that was clean may have left something later."""
+    return sorted(in_the_account(world.client("sagemaker")).keys() - before.keys())
 
 
 def run_case(world: World, case: Case, bystanders: Bystanders | None, clean_limit_s: float) -> Result:
@@ -106,7 +116,8 @@ class _Run:
 
     def _start(self) -> None:
         trouble = self.case.trouble
-        definition = variant(self.world.definition, self.case.circumstance.step, trouble.max_runtime_s, trouble.startup_s)
+        nameless = f"{self.world.names.pipeline}-x" if self.case.circumstance.nameless else None
+        definition = variant(self.world.definition, self.case.circumstance.step, trouble.max_runtime_s, trouble.startup_s, nameless)
         with self.world.redefined(definition):
             self._arn = self._sagemaker.start_pipeline_execution(
                 PipelineName=self.world.names.pipeline,
@@ -186,14 +197,33 @@ class _Run:
 
 
 def left_in_the_account(sagemaker: Any, execution_id: str) -> list[str]:
-    """Endpoints, configurations and models with the execution's id in their names, as kind/name."""
-    found = [f"endpoint/{each['EndpointName']}" for each in sagemaker.list_endpoints(NameContains=execution_id)["Endpoints"]]
-    configs = sagemaker.list_endpoint_configs(NameContains=execution_id)["EndpointConfigs"]
-    found += [f"endpoint-config/{each['EndpointConfigName']}" for each in configs]
-    return found + [f"model/{each['ModelName']}" for each in sagemaker.list_models(NameContains=execution_id)["Models"]]
+    """Endpoints, configurations and models with the execution's id in their names or tags, as kind/name."""
+    return [each for each, arn in in_the_account(sagemaker).items() if execution_id in each or _is_tagged(sagemaker, arn, execution_id)]
 
 
-def variant(definition: dict[str, Any], step: str, max_runtime_s: int | None = None, startup_s: int | None = None) -> dict[str, Any]:
+def in_the_account(sagemaker: Any) -> dict[str, str]:
+    """Every endpoint, configuration and model that there is: kind/name -> ARN."""
+    kinds = (("Endpoint", "endpoint"), ("EndpointConfig", "endpoint-config"), ("Model", "model"))
+    found: dict[str, str] = {}
+    for shape, kind in kinds:
+        pages = sagemaker.get_paginator(f"list_{kind.replace('-', '_')}s").paginate()
+        found |= {f"{kind}/{each[f'{shape}Name']}": each[f"{shape}Arn"] for page in pages for each in page[f"{shape}s"]}
+    return found
+
+
+def _is_tagged(sagemaker: Any, arn: str, execution_id: str) -> bool:
+    if _NAMED.search(arn):
+        return False
+    try:
+        tags = sagemaker.list_tags(ResourceArn=arn)["Tags"]
+    except sagemaker.exceptions.ResourceNotFound:  # gone meanwhile
+        return False
+    return {"Key": EXECUTION_TAG, "Value": execution_id} in tags
+
+
+def variant(
+    definition: dict[str, Any], step: str, max_runtime_s: int | None = None, startup_s: int | None = None, config_name: str | None = None
+) -> dict[str, Any]:
     """The deployed definition with another Teardown step, pauses of a second between attempts, and perhaps shorter limits."""
     changed = copy.deepcopy(definition)
     for each in all_steps(changed["Steps"]):
@@ -203,6 +233,8 @@ def variant(definition: dict[str, Any], step: str, max_runtime_s: int | None = N
             each["Arguments"]["StoppingCondition"]["MaxRuntimeInSeconds"] = max_runtime_s
         for served in each.get("Arguments", {}).get("ProductionVariants", []) if startup_s else []:
             served["ContainerStartupHealthCheckTimeoutInSeconds"] = startup_s
+        if config_name and each["Type"] == "EndpointConfig":
+            each["Arguments"]["EndpointConfigName"] = config_name
         if each["Name"] == "Teardown":
             each["DependsOn"] = [{"Step": "SmokeTest", "Trigger": "Any"}] if step == "any" else ["SmokeTest"]
     if step == "none":

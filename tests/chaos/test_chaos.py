@@ -70,8 +70,9 @@ def test_a_case_ends_as_documented_and_leaves_nothing(attack: Attack, name: str)
     require_survival(attack.results[name])
 
 
-def test_bystanders_leave_nothing_when_they_are_stopped(attack: Attack) -> None:
+def test_bystanders_leave_nothing_when_they_are_stopped_and_the_account_is_as_before(attack: Attack, world: World) -> None:
     assert set(attack.results) == {*FAST, MISJUDGED.name}
+    assert world.dead_letters() == 0
 
 
 def test_a_deleter_that_takes_somebody_elses_endpoint_is_reported(attack: Attack) -> None:
