@@ -69,11 +69,7 @@ def run(
     world.layers(rule=True, sweeper=True)
     at_last(bystanders)
     last = [Result("bystanders", problems=bystanders.leave()), Result("the account afterwards", left=_left_of_anybody(world, before))]
-    for result in last:
-        if not result.survived:
-            results.append(result)
-            say(result)
-    return results
+    return results + [result for result in last if not result.survived]
 
 
 def _left_of_anybody(world: World, before: Mapping[str, str]) -> list[str]:
