@@ -13,6 +13,8 @@ from emulator.sagemaker.refusals import conflict, invalid, not_emulated, not_fou
 from emulator.sagemaker.shapes import Document
 
 KIND = "pipeline"
+LARGEST_DEFINITION = 1_048_576
+"""Characters of PipelineDefinition (CreatePipeline, API reference). Of a definition in S3 it says nothing: here as many bytes."""
 _UPDATABLE = ("PipelineDisplayName", "PipelineDescription", "RoleArn", "ParallelismConfiguration")
 _LISTING = Listing("PipelineSummaries", "PipelineSummary", "PipelineName")
 _PREFIX_LISTING = Listing(_LISTING.answer, _LISTING.summary, _LISTING.name, also=frozenset({"PipelineNamePrefix"}))
@@ -56,12 +58,14 @@ class Pipelines:
             raise invalid("Either PipelineDefinition or PipelineDefinitionS3Location is required")
         place = request["PipelineDefinitionS3Location"]
         version = {"VersionId": place["VersionId"]} if "VersionId" in place else {}
+        unreadable = f"Unable to read the pipeline definition from s3://{place['Bucket']}/{place['ObjectKey']}"
         try:
             answer = self._core.context.clients("s3", None).get_object(Bucket=place["Bucket"], Key=place["ObjectKey"], **version)
+            if answer["ContentLength"] > LARGEST_DEFINITION:
+                raise invalid(f"{unreadable}: it has {answer['ContentLength']} bytes; at most {LARGEST_DEFINITION} are allowed")
             return str(answer["Body"].read().decode())
-        except storage.S3_FAILURES as refused:
-            where = f"s3://{place['Bucket']}/{place['ObjectKey']}"
-            raise invalid(f"Unable to read the pipeline definition from {where}: {refused}") from refused
+        except (*storage.S3_FAILURES, UnicodeDecodeError) as refused:
+            raise invalid(f"{unreadable}: {refused}") from refused
 
     def find(self, name_or_arn: str) -> Document:
         """The pipeline by name or ARN, in any case; ResourceNotFound."""

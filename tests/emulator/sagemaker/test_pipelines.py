@@ -20,6 +20,7 @@ FAIL = {
     "Type": "Fail",
     "Arguments": {"ErrorMessage": {"Std:Join": {"On": " ", "Values": ["below", {"Get": "Parameters.Least"}]}}},
 }
+STOP = {"Name": "No", "Type": "Fail", "Arguments": {"ErrorMessage": "no"}}
 LEAST = {"Name": "Least", "Type": "Float", "DefaultValue": 0.9}
 
 
@@ -64,7 +65,7 @@ def test_a_parameter_of_the_start_decides_the_branch_and_fail_says_why(account: 
 
 
 def test_executions_and_steps_are_counted_and_timed(account: Account) -> None:
-    account.deploy_pipeline("counted", [{"Name": "No", "Type": "Fail", "Arguments": {"ErrorMessage": "no"}}])
+    account.deploy_pipeline("counted", [STOP])
     account.execute("counted")
     count = partial(account.measured, "AWS/Sagemaker/ModelBuildingPipeline", PipelineName="counted")
     assert [sum(count(name=f"Execution{what}", statistic="Sum")) for what in ("Started", "Failed", "Succeeded")] == [1, 1, 0]
@@ -94,6 +95,28 @@ def test_parameters_of_an_execution_can_be_read_back(account: Account, gated: st
 def test_a_start_with_wrong_parameters_is_refused(account: Account, gated: str, given: list[dict[str, str]], message: str) -> None:
     with pytest.raises(ClientError, match=message):
         account.sagemaker.start_pipeline_execution(PipelineName=gated, PipelineParameters=given)
+
+
+def test_a_definition_in_s3_is_deployed(account: Account) -> None:
+    account.put("definitions/stop.json", json.dumps({"Version": "2020-12-01", "Steps": [STOP]}).encode())
+    place = {"Bucket": BUCKET, "ObjectKey": "definitions/stop.json"}
+    account.sagemaker.create_pipeline(PipelineName="from-s3", PipelineDefinitionS3Location=place, RoleArn=account.role)
+    assert json.loads(account.sagemaker.describe_pipeline(PipelineName="from-s3")["PipelineDefinition"])["Steps"] == [STOP]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"Version": "2020-12-01", "Metadata": {"Author": "José"}}'.encode("latin-1"), "can't decode byte"),
+        (b" " * 1_048_577, "it has 1048577 bytes; at most 1048576 are allowed"),
+    ],
+)
+def test_a_definition_in_s3_that_is_no_text_or_too_large_is_refused(account: Account, content: bytes, message: str) -> None:
+    account.put("definitions/unusable.json", content)
+    place = {"Bucket": BUCKET, "ObjectKey": "definitions/unusable.json"}
+    with pytest.raises(ClientError, match=message) as refused:
+        account.sagemaker.create_pipeline(PipelineName="unusable", PipelineDefinitionS3Location=place, RoleArn=account.role)
+    assert refused.value.response["Error"]["Code"] == "ValidationException"
 
 
 def test_a_token_starts_one_execution_only(account: Account, gated: str) -> None:
