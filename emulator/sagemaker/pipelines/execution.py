@@ -164,7 +164,7 @@ class Execution:
         s3 = self._core.context.clients("s3", self._runner.credentials)
         try:
             return json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
-        except json.JSONDecodeError as wrong:
+        except (ValueError, RecursionError) as wrong:  # no JSON, no text, or nested without end
             raise ExpressionError(f"Property file {name} at {uri} is not JSON: {wrong}") from wrong
         except storage.S3_FAILURES as refused:
             raise ExpressionError(f"Property file {name} at {uri} could not be read: {refused}") from refused

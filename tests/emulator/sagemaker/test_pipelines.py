@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 from functools import partial
 from typing import Any
@@ -26,11 +27,16 @@ LEAST = {"Name": "Least", "Type": "Float", "DefaultValue": 0.9}
 
 def report_step(accuracy: str) -> dict[str, Any]:
     """A Processing step that writes evaluation.json, with a property file for it."""
+    return step_that_writes(f'echo \'{{"metrics": {{"accuracy": {{"value": {accuracy}}}}}}}\'')
+
+
+def step_that_writes(script: str) -> dict[str, Any]:
+    """The same, of what a script prints."""
     prefix = {"Std:Join": {"On": "/", "Values": [f"s3://{BUCKET}/evaluations", {"Get": "Execution.PipelineExecutionId"}]}}
     output = {"OutputName": "evaluation", "S3Output": {"S3Uri": prefix, "LocalPath": REPORT, "S3UploadMode": "EndOfJob"}}
     return shell_step(
         "Evaluate",
-        f'echo \'{{"metrics": {{"accuracy": {{"value": {accuracy}}}}}}}\' > {REPORT}/evaluation.json',
+        f"{script} > {REPORT}/evaluation.json",
         Arguments={"ProcessingOutputConfig": {"Outputs": [output]}},
         PropertyFiles=[{"PropertyFileName": "Report", "OutputName": "evaluation", "FilePath": "evaluation.json"}],
     )
@@ -62,6 +68,20 @@ def test_a_parameter_of_the_start_decides_the_branch_and_fail_says_why(account: 
     assert execution["PipelineExecutionStatus"] == "Failed"
     assert execution["FailureReason"] == "Step failure: One or multiple steps failed."
     assert account.steps(execution)["TooLow"]["FailureReason"] == "below 0.99"
+
+
+@pytest.mark.parametrize(
+    ("name", "script"),
+    [
+        ("cut-short", "echo '{\"metrics\": '"),
+        ("latin-1", r"printf '{\"author\": \"Jos\351\"}'"),
+        ("nested", "head -c 200000 /dev/zero | tr '\\0' '['"),
+    ],
+)
+def test_a_property_file_that_is_not_json_is_the_steps_failure_by_name(account: Account, name: str, script: str) -> None:
+    account.deploy_pipeline(name, [step_that_writes(script), gate([], [FAIL])], Parameters=[LEAST])
+    reason = account.steps(account.execute(name))["Gate"]["FailureReason"]
+    assert re.match(r"ClientError: Property file Report at s3://\S+/evaluation\.json is not JSON: ", reason)
 
 
 def test_executions_and_steps_are_counted_and_timed(account: Account) -> None:
