@@ -14,10 +14,11 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from emulator.archives import TooLargeError
 from emulator.context import LambdaResult
 from emulator.control.clients import Clients
 from emulator.control.functions.invoker import LAMBDA, Invoker, error_text, parsed
-from emulator.control.functions.model import Code, Function, checked_settings, function_name, unpack
+from emulator.control.functions.model import MOST_UNPACKED_BYTES, Code, Function, checked_settings, function_name, refusal, unpack
 from emulator.control.identity import Identity
 from emulator.control.policies import allows
 from emulator.control.protocol import ApiCall
@@ -204,6 +205,9 @@ class Functions:
             detail = error.response["Error"]
             message = f"Error occurred while GetObject. S3 Error Code: {detail.get('Code')}. S3 Error Message: {detail.get('Message')}"
             raise AwsError("InvalidParameterValueException", message) from error
+        if found["ContentLength"] > MOST_UNPACKED_BYTES:  # what it holds would be too large: nothing of it is read into memory
+            too_large = TooLargeError(f"the zip itself has {found['ContentLength']}")
+            raise AwsError("InvalidParameterValueException", refusal(too_large))
         return unpack(found["Body"].read(), self.folder / name)
 
 

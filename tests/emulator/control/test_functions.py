@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from emulator.control.functions import model
 from emulator.control.functions.sandbox import Sandbox
+from emulator.control.functions.service import Functions
+from emulator.control.protocol import ApiCall
+from emulator.errors import AwsError
 from emulator.processes import ProcessRegistry
 from tests.emulator.control.account import Account, eventually, zipped
 
@@ -113,6 +116,27 @@ def test_code_in_s3_that_is_not_there_is_refused(account: Account) -> None:
             Handler="main.handler",
             Code={"S3Bucket": "nowhere-at-all", "S3Key": "code.zip"},
         )
+
+
+class LargeObject:
+    """Clients for S3, with an object that must not be read."""
+
+    def __call__(self, _service: str) -> LargeObject:
+        return self
+
+    def get_object(self, **_place: str) -> dict[str, Any]:
+        return {"ContentLength": 262_144_001, "Body": None}
+
+
+def test_code_in_s3_that_is_larger_than_any_function_may_be_is_refused_unread(tmp_path: Path) -> None:
+    nobody: Any = None
+    clients: Any = LargeObject()
+    known = {"large": model.Function("large", "arn", model.Code("", 0, tmp_path), {})}
+    functions = Functions(nobody, clients, nobody, tmp_path, known)
+    wanted = {"FunctionName": "large", "S3Bucket": "code", "S3Key": "large.zip"}
+    with pytest.raises(AwsError, match=r"must be smaller than 262144000 bytes \(the zip itself has 262144001") as refused:
+        functions.operations["UpdateFunctionCode"](ApiCall("lambda", "UpdateFunctionCode", "us-east-1", "arn", wanted))
+    assert refused.value.code == "InvalidParameterValueException"
 
 
 @pytest.mark.parametrize(
