@@ -10,6 +10,7 @@ import os
 import statistics
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ KERNEL_BYTES = 24 * 1024 * 1024
 KERNEL_TRIES = 5
 """The best of so many is taken: a machine that shares its cores is slow in all of them, one interrupt slows only one."""
 CALIBRATIONS = 15
-"""Readings of which the usual time of a kernel is taken at first; some 100 ms each."""
+"""The last readings, of which the usual time of a kernel is the median; some 100 ms each."""
 LARGEST_CHANGE = 1.10
 """A kernel that takes a tenth longer than usual, or less, means that cores, caches or clocks have changed.
 
@@ -79,7 +80,7 @@ class Gauge:
         """`also`: processes that are ours without being our descendants (a daemon we started)."""
         self._also = also
         self._was_quiet = False
-        self._kernels = [best_kernel_s() for _ in range(CALIBRATIONS)]
+        self._kernels = deque((best_kernel_s() for _ in range(CALIBRATIONS)), maxlen=CALIBRATIONS)
 
     def read(self) -> Reading:
         """The state now; takes as long as the kernels, some 100 ms. Their own time is not in `busy_s` of the run after them."""
@@ -97,7 +98,7 @@ class Gauge:
 
     @property
     def usual_kernel_s(self) -> float:
-        """The median of all readings."""
+        """The median of the last readings: what a neighbour's coming or going changed for good is usual soon."""
         return statistics.median(self._kernels)
 
     def wait_until_quiet(self, patience_s: float = PATIENCE_S) -> None:
