@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.interleave import Contender, Metrics, interleave
-from bench.noise import Gauge
+from bench.noise import Gauge, TooNoisyError
 from bench.processes import end_on_sigterm, plain_environment, run
 from bench.report import Column, Comparison
 from lifecycle.cdk import cli, node
@@ -41,7 +41,8 @@ WALL, CPU = "process_s", "cpu_s"
 REPEATS = 200
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> int:
+    """Measure, print and write; 3 when the machine is too noisy, and then there is no report."""
     parser = argparse.ArgumentParser(prog="python -m bench.answers", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--output", type=Path, default=ROOT / "bench-out")
@@ -50,7 +51,11 @@ def main(arguments: Sequence[str]) -> None:
     end_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
         contenders = contenders_in(Path(folder))
-        result = interleave(contenders, options.rounds, Gauge(), despite_noise=options.despite_noise)
+        try:
+            result = interleave(contenders, options.rounds, Gauge(), despite_noise=options.despite_noise)
+        except TooNoisyError as noisy:
+            print(f"bench: no report: {noisy}", file=sys.stderr)
+            return 3
     columns = (
         Column("seconds", WALL, digits=2),
         Column("to an empty app", WALL, peer=EMPTY, digits=2),
@@ -60,6 +65,7 @@ def main(arguments: Sequence[str]) -> None:
     comparison = Comparison("answers", "How soon commands answer", result, [each.name for each in contenders], columns)
     comparison.write(options.output, {"definition_ms": definition_ms()})
     print(f"{comparison.table()}\n\nbuilding the definition of dev's pipeline: {definition_ms():.2f} ms")
+    return 0
 
 
 def contenders_in(folder: Path) -> list[Contender]:
@@ -117,4 +123,4 @@ def _children_s() -> float:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -76,9 +76,11 @@ class Noise:
 class Gauge:
     """Reads the noise; one per benchmark, because it remembers how long kernels took."""
 
-    def __init__(self, also: frozenset[int] = frozenset()) -> None:
-        """`also`: processes that are ours without being our descendants (a daemon we started)."""
+    def __init__(self, also: frozenset[int] = frozenset(), unseen_share: float = 0.0) -> None:
+        """`also`: processes that are ours without being our descendants (a daemon we started); `unseen_share`: how much of the cores'
+        time is ours and looks like others', because its processes end where nobody waits for them."""
         self._also = also
+        self._unseen_share = unseen_share
         self._was_quiet = False
         self._kernels = deque((best_kernel_s() for _ in range(CALIBRATIONS)), maxlen=CALIBRATIONS)
 
@@ -93,7 +95,8 @@ class Gauge:
         foreign_s = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
         available_s = (after.at_s - before.at_s) * (os.cpu_count() or 1)
         usual = self.usual_kernel_s
-        of_both = (Noise(reading.kernel_s / usual, max(0.0, foreign_s / available_s)) for reading in (before, after))
+        share = max(0.0, foreign_s / available_s - self._unseen_share)
+        of_both = (Noise(reading.kernel_s / usual, share) for reading in (before, after))
         return max(of_both, key=lambda noise: noise.change)
 
     @property
