@@ -33,7 +33,7 @@ PIPELINE, BARE = "the pipeline in the emulator", "its processes by hand"
 STEPS = {"train_s": ("Train",), "evaluate_s": ("Evaluate",), "serve_s": ("CreateEndpoint", "SmokeTest")}
 """Steps of the pipeline that run what the bare processes run; all others are overhead."""
 CONTAINERS_SHARE = 0.05
-"""Of the cores' time during an execution on an idle machine (0.05 to 0.06 in four): processes of containers that end with their namespace."""
+"""Of the cores' time during an execution on an idle machine, in four: 0.05 to 0.06, of processes that end with their container."""
 ASKED = 10
 """Digits that the smoke test asks about."""
 
