@@ -101,5 +101,5 @@ def _check_launcher(hyperparameters: Mapping[str, str], reason: str) -> None:
 def _truth(value: str) -> bool:
     try:
         return bool(json.loads(value))
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return bool(value)

@@ -108,8 +108,10 @@ def shared_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("shared_network")
-def test_where_networks_are_refused_launchers_that_need_them_are_refused_by_name(two: Account) -> None:
-    request = two.training("mpi-shared", "mpi_ranks.py", hyperparameters=MPI, ResourceConfig=TWO_CPU_HOSTS)
+@pytest.mark.parametrize("enabled", ["true", "[" * 2000], ids=["true", "nested without end"])
+def test_where_networks_are_refused_launchers_that_need_them_are_refused_by_name(two: Account, enabled: str) -> None:
+    hyperparameters = MPI | dict.fromkeys([key for key in MPI if key.endswith("_enabled")], enabled)
+    request = two.training("mpi-shared", "mpi_ranks.py", hyperparameters=hyperparameters, ResourceConfig=TWO_CPU_HOSTS)
     with pytest.raises(ClientError, match=r"MPI on several hosts of this machine: each needs its own network.*SHOAL_SHARED_NETWORK is set"):
         two.sagemaker.create_training_job(**request)
 

@@ -104,3 +104,8 @@ def test_a_handler_that_raises_is_a_500_with_its_message(tensorflow: Account, en
 def test_what_the_signature_does_not_take_is_tensorflow_servings_error(tensorflow: Account, endpoint: str) -> None:
     with pytest.raises(ClientError, match="the model's inputs are x; the request has z"):
         invoke(tensorflow, endpoint, '{"instances": [{"z": [1, 2]}]}', "application/json")
+
+
+def test_json_that_is_nested_without_end_is_tensorflow_servings_error_too(tensorflow: Account, endpoint: str) -> None:
+    with pytest.raises(ClientError, match="JSON Parse error"):
+        tensorflow.client("sagemaker-runtime").invoke_endpoint(EndpointName=endpoint, Body="[" * 100_000, ContentType="application/json")

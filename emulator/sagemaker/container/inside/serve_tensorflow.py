@@ -168,7 +168,7 @@ def serving_answer(models: Models, method: str, path: str, body: bytes) -> Answe
         document = _serving_document(models, method, path, body)
     except RefusedError as refused:
         return refused.status, _JSON, json.dumps({"error": str(refused)}).encode()
-    except json.JSONDecodeError as wrong:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as wrong:
         return 400, _JSON, json.dumps({"error": f"JSON Parse error: {wrong}"}).encode()
     return 200, _JSON, json.dumps(document).encode()
 
