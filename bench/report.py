@@ -81,7 +81,7 @@ class Comparison:
         axes.barh([row for row, _ in figures], values, xerr=errors, color="#2f6f8f", ecolor="#333333", capsize=3)
         axes.invert_yaxis()
         axes.set_xlabel(column.head)
-        axes.set_title(self.title, fontsize=10)
+        chart.suptitle(self.title, fontsize=10, wrap=True)  # of the figure: the bars begin far to the right of its middle
         axes.spines[["top", "right"]].set_visible(False)
         chart.savefig(path, dpi=120)
         plt.close(chart)
