@@ -22,10 +22,10 @@ KERNEL_TRIES = 5
 CALIBRATIONS = 15
 """The last readings, of which the usual time of a kernel is the median; some 100 ms each."""
 LARGEST_CHANGE = 1.10
-"""A kernel that takes a tenth longer than usual, or less, means that cores, caches or clocks have changed.
+"""A kernel that takes a tenth longer or shorter than usual means that cores, caches or clocks have changed.
 
 Slower than the fastest one ever seen it may be: a machine whose neighbours always compute is slow for every contender alike, and
-a round's ratios do not see it; a change within a round they do.
+a round's ratios do not see it; a sudden change within a round they do.
 """
 LARGEST_FOREIGN_SHARE = 0.05
 """CPU time of other processes, as a share of all cores' time."""

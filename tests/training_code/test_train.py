@@ -16,7 +16,7 @@ from tests.training_code.training import CODE, EPOCH, PROGRESS, Job, accuracies,
 
 @pytest.fixture(scope="module", params=["mpirun", "torchrun", "mpirun ddp"])
 def two_ranks(request: pytest.FixtureRequest, runtime: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """The same on two ranks; on CPUs they average their gradients as one message unless `--averaging ddp` asks for what GPUs get."""
+    """The same on two ranks; on CPUs they average gradients after backward() unless `--averaging ddp` asks for what GPUs get."""
     launcher, _, averaging = request.param.partition(" ")
     options = (*Job.options, "--averaging", averaging or "auto")
     strict = {"SMDDP_LOCAL_STRICT": "1", "SM_CURRENT_INSTANCE_TYPE": "ml.p4d.24xlarge"}
@@ -89,6 +89,15 @@ def test_a_run_may_end_inside_of_an_epoch(runtime: Runtime, dataset: Path, tmp_p
     output = Job(runtime, dataset, tmp_path, options=("--epochs", "1.5", "--log-every", "1")).run().output
     assert max(losses(output)) == (2, STEPS // 2)
     assert len(accuracies(output)) == 2
+
+
+def test_gradients_are_the_mean_of_any_number_of_ranks_also_when_they_are_accumulated(runtime: Runtime, tmp_path: Path) -> None:
+    script = Path(__file__).with_name("scripts") / "average_gradients.py"
+    outcome = runtime.run(runtime.alone(script, CODE), tmp_path)
+    assert outcome.returncode == 0, outcome.output
+    differences = json.loads(outcome.output.splitlines()[-1])
+    assert list(differences) == ["2", "3", "7"]
+    assert max(max(each) for each in differences.values()) < 1e-6
 
 
 def test_training_on_a_cpu_does_not_import_the_compiler(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:

@@ -79,25 +79,19 @@ def average_gradients(network: torch.nn.Module, all_reduce: Callable[[torch.Tens
     parameters = list(network.parameters())
     missing = len(parameters)
 
-    def divide(_network: torch.nn.Module, _pixels: object, logits: torch.Tensor) -> None:
-        """At the start of the pass, where the numbers are few: all that comes of them is divided, and need only be added."""
-        if logits.requires_grad:
-            logits.register_hook(lambda gradient: gradient / world_size)
-
     def ready(_parameter: torch.Tensor) -> None:
         nonlocal missing
         missing -= 1
         if not missing:
             missing = len(parameters)
-            _add([parameter for parameter in parameters if parameter.grad is not None], all_reduce)
+            _average([parameter for parameter in parameters if parameter.grad is not None], all_reduce, world_size)
 
-    network.register_forward_hook(divide)
     for parameter in parameters:
         parameter.register_post_accumulate_grad_hook(ready)
 
 
-def _add(parameters: list[torch.Tensor], all_reduce: Callable[[torch.Tensor], None]) -> None:
-    """Add the gradients over the ranks: each large one where it is, the small ones as one message, of which they become views.
+def _average(parameters: list[torch.Tensor], all_reduce: Callable[[torch.Tensor], None], world_size: int) -> None:
+    """Average the gradients over the ranks: each large one where it is, the small ones as one message, of which they become views.
 
     A gradient fills one piece of memory, in the order of its parameter's strides or row by row, the same on every rank ("Gradient Layout
     Contract" in torch/csrc/autograd/functions/accumulate_grad.h): it is sent as it lies there.
@@ -106,6 +100,7 @@ def _add(parameters: list[torch.Tensor], all_reduce: Callable[[torch.Tensor], No
     for parameter in parameters:
         if parameter.grad is not None and parameter.grad.nbytes >= LARGE_BYTES:
             all_reduce(_flat(parameter.grad))
+            parameter.grad /= world_size
         else:
             small.append(parameter)
     gradients = [parameter.grad for parameter in small if parameter.grad is not None]
@@ -113,9 +108,10 @@ def _add(parameters: list[torch.Tensor], all_reduce: Callable[[torch.Tensor], No
         return
     message = torch.cat([_flat(gradient) for gradient in gradients])
     all_reduce(message)
-    sums = message.split([gradient.numel() for gradient in gradients])
-    for parameter, gradient, total in zip(small, gradients, sums, strict=True):
-        parameter.grad = total.as_strided(gradient.shape, gradient.stride())
+    message /= world_size
+    means = message.split([gradient.numel() for gradient in gradients])
+    for parameter, gradient, mean in zip(small, gradients, means, strict=True):
+        parameter.grad = mean.as_strided(gradient.shape, gradient.stride())
 
 
 def _flat(gradient: torch.Tensor) -> torch.Tensor:

@@ -94,7 +94,7 @@ def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Optio
         "--averaging",
         choices=("auto", "ddp", "flat"),
         default="auto",
-        help="how gradients are averaged: by DistributedDataParallel, or as one message (auto: ddp on GPUs, flat on CPUs)",
+        help="how gradients are averaged: by DistributedDataParallel, or at the end of the backward pass (auto: ddp on GPUs, flat on CPUs)",
     )
     parser.add_argument("--backend", choices=("auto", "smddp", "nccl", "gloo"), default="auto")
     parser.add_argument("--log-every", type=_positive, default=20, help="steps between two lines of metrics")

@@ -1,0 +1,36 @@
+"""Averages gradients over ranks that all have the same, in one process: what each backward() leaves must be what one rank alone has.
+
+`python average_gradients.py CODE`; one line of JSON: for each number of ranks, the largest difference after one and after two passes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+sys.path.insert(0, sys.argv[1])
+
+import cpu
+import torch
+
+
+def gradients(ranks: int, passes: int) -> list[torch.Tensor]:
+    """Of a network with weights that are large and small, after so many backward() without zero_grad()."""
+    torch.manual_seed(1)
+    network = torch.nn.Sequential(torch.nn.Linear(300, 400), torch.nn.ReLU(), torch.nn.Linear(400, 3))
+    if ranks > 1:
+        cpu.average_gradients(network, lambda tensor: tensor.mul_(ranks), ranks)
+    for _ in range(passes):
+        network(torch.randn(5, 300)).square().sum().backward()
+    sizes = [parameter.nbytes for parameter in network.parameters()]
+    assert min(sizes) < cpu.LARGE_BYTES <= max(sizes)
+    return [parameter.grad for parameter in network.parameters() if parameter.grad is not None]
+
+
+def difference(ranks: int, passes: int) -> float:
+    """Largest relative one to a rank alone."""
+    pairs = zip(gradients(1, passes), gradients(ranks, passes), strict=True)
+    return max(float((ours - alone).abs().max() / alone.abs().max()) for alone, ours in pairs)
+
+
+print(json.dumps({ranks: [difference(ranks, passes) for passes in (1, 2)] for ranks in (2, 3, 7)}))
