@@ -16,7 +16,7 @@ from boto3.exceptions import S3UploadFailedError
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import BotoCoreError, ClientError
 
-from emulator.archives import BadArchiveError, unpack_tar
+from emulator.archives import MOST_UNPACKED_BYTES, BadArchiveError, Budget, TooLargeError, unpack_tar
 
 _TRANSFER = TransferConfig(use_threads=False)
 S3_FAILURES = (ClientError, BotoCoreError, S3UploadFailedError)
@@ -145,13 +145,18 @@ def archive(folder: Path, target: Path) -> bool:
     entries = sorted(folder.resolve().iterdir()) if folder.is_dir() else []
     if not entries:
         return False
-    with tarfile.open(target, "w:gz", compresslevel=1, dereference=True) as tar:  # that of hard links; symbolic ones are resolved here
-        for entry in entries:
-            _add(tar, entry, entry.name, (folder.resolve(),))
+    budget = Budget(MOST_UNPACKED_BYTES)  # links to folders full of links multiply
+    try:
+        with tarfile.open(target, "w:gz", compresslevel=1, dereference=True) as tar:  # that of hard links; symbolic ones are resolved here
+            for entry in entries:
+                _add(tar, entry, entry.name, (folder.resolve(),), budget)
+    except TooLargeError as refused:
+        target.unlink()
+        raise DataError(f"The archive of {folder.name}: {refused}") from refused
     return True
 
 
-def _add(tar: tarfile.TarFile, path: Path, name: str, above: tuple[Path, ...]) -> None:
+def _add(tar: tarfile.TarFile, path: Path, name: str, above: tuple[Path, ...], budget: Budget) -> None:
     """Add a file, or a folder with all in it; `above`: the folders that it is in, resolved, from the archived one on."""
     real = _inner(path, above)
     if real is None:
@@ -159,10 +164,12 @@ def _add(tar: tarfile.TarFile, path: Path, name: str, above: tuple[Path, ...]) -
         link.type, link.linkname = tarfile.SYMTYPE, str(path.readlink())
         tar.addfile(link)
         return
+    budget.another()
+    budget.use(0 if real.is_dir() else real.stat().st_size)
     tar.add(real, name, recursive=False)
     if real.is_dir():
         for entry in sorted(real.iterdir()):
-            _add(tar, entry, f"{name}/{entry.name}", (*above, real))
+            _add(tar, entry, f"{name}/{entry.name}", (*above, real), budget)
 
 
 def _inner(path: Path, above: tuple[Path, ...]) -> Path | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from emulator.archives import BadArchiveError, unpack_tar, unpack_zip
+from emulator.sagemaker.jobs import storage
 from emulator.sagemaker.jobs.storage import DataError, archive, files_in, unpack
 
 OUTSIDE = ["../escaped", "a/../../escaped", "/escaped", "..", "..\\escaped", "C:/escaped"]
@@ -83,6 +84,19 @@ def test_a_link_out_of_the_folder_that_a_job_has_filled_is_not_followed(tmp_path
     (tmp_path / "output" / "deep" / "link").symlink_to(target if target.startswith("/") else f"../{target}")
     with pytest.raises(DataError, match="deep/link is a link that leads out of its folder"):
         files_in(tmp_path / "output")
+
+
+def test_a_folder_whose_links_multiply_is_not_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "MOST_UNPACKED_BYTES", 1000)
+    folder, target = tmp_path / "model", tmp_path / "model.tar.gz"
+    for number in range(4):
+        (folder / str(number)).mkdir(parents=True)
+        (folder / str(number) / "weights").write_bytes(bytes(100))
+        for other in range(4):
+            (folder / str(number) / f"link{other}").symlink_to(f"../{other}")
+    with pytest.raises(DataError, match="The archive of model: it unpacks to more than 1000 bytes"):
+        archive(folder, target)
+    assert not target.exists()
 
 
 def test_links_inside_of_the_folder_that_a_job_has_filled_are_followed(tmp_path: Path) -> None:
