@@ -21,11 +21,13 @@ def sweep(workspace: Workspace, environment: str, local: bool, dry_run: bool) ->
     found = sweeper.sweep(session.target, session.names.function("sweep"), dry_run=dry_run)
     for line in _told(found, session.environment.endpoint.ttl_minutes):
         click.echo(line)
-    if not found.complete:
-        function = session.names.function("sweep")
-        raise LeftBehindError(f"not everything was looked at: tags could not be read, the log of {function} says why")
+    open_ends = []
     if found.pending:
-        raise LeftBehindError(f"not deleted yet: what executions {', '.join(found.pending)} left; sweep again in a few minutes")
+        open_ends.append(f"not deleted yet: what executions {', '.join(found.pending)} left; sweep again in a few minutes")
+    if not found.complete:
+        open_ends.append(f"not everything was looked at: tags could not be read, the log of {session.names.function('sweep')} says why")
+    if open_ends:
+        raise LeftBehindError("; ".join(open_ends))
 
 
 def _told(found: Swept, ttl_minutes: int) -> list[str]:

@@ -23,7 +23,8 @@ class Swept:
     past_ttl: list[str]
     deleted: list[str]
     pending: list[str]
-    complete: bool
+    complete: bool = True
+    """Not said by a sweeper of an earlier deployment."""
 
 
 def sweep(target: Target, function: str, *, dry_run: bool) -> Swept:

@@ -157,11 +157,11 @@ class Teardown:
         kind = "endpoint" if resource.kind == "scalable target" else resource.kind.replace(" ", "-")
         pages = self.target.client("sagemaker").get_paginator("list_tags")
         try:
-            listed = pages.paginate(ResourceArn=self.names.arn("sagemaker", f"{kind}/{name}"))
+            listed = pages.paginate(ResourceArn=self.names.arn("sagemaker", f"{kind}/{name.lower()}"))
             tags = {tag["Key"]: tag["Value"] for page in listed for tag in page["Tags"]}
         except ClientError as error:
-            if error_code(error) not in {"ResourceNotFound", "ValidationException"}:  # gone meanwhile
-                raise
+            if error_code(error) != "ResourceNotFound":  # gone meanwhile
+                self.report(Note(f"the tags of {resource} cannot be read ({error_code(error)}); only its name counts"))
             return False
         return tags.get(PIPELINE_TAG) == self.names.pipeline and EXECUTION_TAG in tags
 

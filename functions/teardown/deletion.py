@@ -8,14 +8,15 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 from scaling import stop_scaling
-from tagged import MADE_UP, find_tagged, is_execution_id, listed, named_execution
+from tagged import MADE_UP, Made, find_tagged, is_execution_id, listed, named_execution
 
 # In these states SageMaker refuses DeleteEndpoint, or is deleting already.
 _IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
@@ -35,32 +36,43 @@ class Owned:
     endpoints: set[str] = field(default_factory=set)
     configs: set[str] = field(default_factory=set)
     models: set[str] = field(default_factory=set)
-    complete: bool = True
-    """Whether there can be nothing else; not where tags could not be read."""
 
     def named(self, *prefixes: str) -> Owned:
         """Only what starts with one of `prefixes`."""
-        endpoints, configs, models = (
-            {name for name in names if name.startswith(prefixes)} for names in (self.endpoints, self.configs, self.models)
-        )
-        return Owned(endpoints, configs, models, self.complete)
+        kept = [{name for name in names if name.startswith(prefixes)} for names in (self.endpoints, self.configs, self.models)]
+        return Owned(*kept)
 
 
-def tear_down(sagemaker: Any, execution_arn: str, deadline: float) -> tuple[bool, list[str]]:
+def tear_down(sagemaker: Any, execution_arn: str, deadline: float, tagged: Iterable[Made] | None = None) -> tuple[bool, list[str]]:
     """Deregister scalable targets, delete endpoints, then configurations, then models; an endpoint that is not gone keeps what it uses.
+
+    First what steps, names and references attribute, then what tags do (`tagged`, or what is found now): tags that cannot be read keep
+    nothing else from being deleted, and it is not finished.
 
     Returns whether nothing is left, and what was deleted now, as kind/name. `deadline` is a time.monotonic() value. ValueError for an
     ARN that is no execution's.
     """
-    owned = find_owned(sagemaker, execution_arn)
+    owned, deleted = find_owned(sagemaker, execution_arn), list[str]()
     log.info("%s owns %s", execution_arn, owned)
-    deleted: list[str] = []
+    if not _delete(sagemaker, owned, deadline, deleted):
+        return False, deleted
+    try:
+        by_tags = find_tagged(sagemaker) if tagged is None else tagged
+        others = _of_execution(sagemaker, execution_arn, by_tags)
+    except (ClientError, BotoCoreError):
+        log.exception("tags")
+        return False, deleted
+    return _delete(sagemaker, others, deadline, deleted), deleted
+
+
+def _delete(sagemaker: Any, owned: Owned, deadline: float, deleted: list[str]) -> bool:
+    """Whether nothing of it is left."""
     scaling = boto3.client("application-autoscaling", config=CLIENT)
     unscaled = not owned.endpoints or stop_scaling(scaling, owned.endpoints, deleted)
     # No short circuit: every endpoint gets its DeleteEndpoint before the first one is waited for again.
     gone = [_delete_endpoint(sagemaker, name, deadline, deleted) for name in sorted(owned.endpoints)]
     if not all(gone):
-        return False, deleted
+        return False
     for name in sorted(owned.configs):
         if _unless_gone(sagemaker.delete_endpoint_config, EndpointConfigName=name) is not None:
             deleted.append(f"endpoint-config/{name}")
@@ -68,7 +80,7 @@ def tear_down(sagemaker: Any, execution_arn: str, deadline: float) -> tuple[bool
         # Looked at first: a model that is gone has no tags, and by them alone its deletion is allowed.
         if _unless_gone(sagemaker.describe_model, ModelName=name) and _unless_gone(sagemaker.delete_model, ModelName=name) is not None:
             deleted.append(f"model/{name}")
-    return unscaled and owned.complete, deleted
+    return unscaled
 
 
 def is_running(sagemaker: Any, execution_arn: str) -> bool:
@@ -88,7 +100,7 @@ def status_of(sagemaker: Any, execution_arn: str) -> str | None:
 
 
 def find_owned(sagemaker: Any, execution_arn: str) -> Owned:
-    """What the execution's steps report, whatever of ours has the execution's id in its name or tags, and what those refer to.
+    """What the execution's steps report, whatever of ours has the execution's id in its name, and what those refer to.
 
     One way alone is not enough: a step that was cut off may have created something that its metadata does not say; the ARNs in
     the metadata are in lower case, a model's name is not; and SageMaker may give a configuration a name without the execution's id.
@@ -99,8 +111,22 @@ def find_owned(sagemaker: Any, execution_arn: str) -> Owned:
         raise ValueError(f"{execution_arn!r} does not end in an execution's id, twelve letters and digits")
     _add_reported(owned, sagemaker, execution_arn)
     _add_named(owned, sagemaker, execution_id)
-    _add_tagged(owned, sagemaker, execution_id)
-    _add_referred(owned, sagemaker, execution_id)
+    _add_referred(owned, sagemaker, execution_arn)
+    return _with_our_names(owned)
+
+
+def _of_execution(sagemaker: Any, execution_arn: str, tagged: Iterable[Made]) -> Owned:
+    """What the execution's tags are on, and what that refers to."""
+    owned = Owned()
+    names = {"Endpoint": owned.endpoints, "EndpointConfig": owned.configs, "Model": owned.models}
+    for made in tagged:
+        if made.execution_id == execution_arn.rpartition("/")[2]:
+            names[made.kind].add(made.name)
+    _add_referred(owned, sagemaker, execution_arn)
+    return _with_our_names(owned)
+
+
+def _with_our_names(owned: Owned) -> Owned:
     return owned.named(f"{os.environ['PIPELINE_NAME']}-", f"{MADE_UP}-")
 
 
@@ -130,33 +156,22 @@ def _add_named(owned: Owned, sagemaker: Any, execution_id: str) -> None:
         names.update(item[f"{kind}Name"] for item in listed(sagemaker, operation, kind, execution_id))
 
 
-def _add_tagged(owned: Owned, sagemaker: Any, execution_id: str) -> None:
-    """A refusal is logged and keeps nothing else from being deleted: what is known costs money now."""
-    names = {"Endpoint": owned.endpoints, "EndpointConfig": owned.configs, "Model": owned.models}
-    try:
-        for made in find_tagged(sagemaker):
-            if made.execution_id == execution_id:
-                names[made.kind].add(made.name)
-    except ClientError:
-        log.exception("tags")
-        owned.complete = False
-
-
-def _add_referred(owned: Owned, sagemaker: Any, execution_id: str) -> None:
+def _add_referred(owned: Owned, sagemaker: Any, execution_arn: str) -> None:
     for name in owned.endpoints:
         endpoint = _unless_gone(sagemaker.describe_endpoint, EndpointName=name)
-        if endpoint and "EndpointConfigName" in endpoint:
-            owned.configs.update(_unless_anothers(execution_id, endpoint["EndpointConfigName"]))
+        if endpoint and "EndpointConfigName" in endpoint and not _is_anothers(sagemaker, execution_arn, endpoint["EndpointConfigName"]):
+            owned.configs.add(endpoint["EndpointConfigName"])
     for name in owned.configs:
         config = _unless_gone(sagemaker.describe_endpoint_config, EndpointConfigName=name) or {}
-        for variant in config.get("ProductionVariants", []):
-            owned.models.update(_unless_anothers(execution_id, variant["ModelName"]))
+        models = {variant["ModelName"] for variant in config.get("ProductionVariants", [])}
+        owned.models.update(model for model in models if not _is_anothers(sagemaker, execution_arn, model))
 
 
-def _unless_anothers(execution_id: str, name: str) -> set[str]:
-    """The name, or nothing when it says that another execution made what it names: that may be in use there."""
+def _is_anothers(sagemaker: Any, execution_arn: str, name: str) -> bool:
+    """Whether the name says that another execution of the pipeline, which is known, made what it names: it may be in use there."""
     said = {named_execution(prefix, name) for prefix in (os.environ["PIPELINE_NAME"], MADE_UP)} - {None}
-    return {name} if said <= {execution_id} else set()
+    executions, _, ours = execution_arn.rpartition("/")
+    return any(each != ours and status_of(sagemaker, f"{executions}/{each}") is not None for each in said)
 
 
 def _delete_endpoint(sagemaker: Any, name: str, deadline: float, deleted: list[str]) -> bool:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import boto3
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 from deletion import CLIENT, is_running, status_of, tear_down
 from tagged import MADE_UP, Made, find_named, find_tagged, listed, named_execution
 
@@ -53,6 +53,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     report = sweep(boto3.client("sagemaker", config=CLIENT), deadline, dry_run=event.get("dry_run") is True)
     log.info("%s", report)
     _publish(boto3.client("cloudwatch"), report)
+    if not report.complete and "dry_run" not in event:
+        raise RuntimeError("tags could not be read, and no person is there to be told: see above")  # an alarm watches failures
     return vars(report)
 
 
@@ -60,7 +62,8 @@ def sweep(sagemaker: Any, deadline: float, *, dry_run: bool) -> Report:
     """Look at every execution that something is named after. `deadline` is a time.monotonic() value."""
     report = Report(dry_run)
     limit = datetime.now(UTC).timestamp() - 60 * float(os.environ["TTL_MINUTES"])
-    for execution_id, (created_at, endpoints) in sorted(_found(sagemaker, report).items()):
+    tagged = _tagged(sagemaker, report)
+    for execution_id, (created_at, endpoints) in sorted(_found(sagemaker, tagged).items()):
         report.endpoints += endpoints
         past = created_at < limit
         report.endpoints_past_ttl += endpoints if past else 0
@@ -69,14 +72,14 @@ def sweep(sagemaker: Any, deadline: float, *, dry_run: bool) -> Report:
             continue
         report.past_ttl.append(execution_id)
         if not dry_run:
-            _remove(sagemaker, execution_id, deadline, report)
+            _remove(sagemaker, execution_id, tagged, deadline, report)
     return report
 
 
-def _remove(sagemaker: Any, execution_id: str, deadline: float, report: Report) -> None:
+def _remove(sagemaker: Any, execution_id: str, tagged: list[Made], deadline: float, report: Report) -> None:
     try:
-        finished, deleted = tear_down(sagemaker, _arn(execution_id), min(deadline, time.monotonic() + _PATIENCE_S))
-    except ClientError:
+        finished, deleted = tear_down(sagemaker, _arn(execution_id), min(deadline, time.monotonic() + _PATIENCE_S), tagged)
+    except (ClientError, BotoCoreError):
         # One execution that cannot be removed must not keep the others; its age keeps the alarm ringing.
         log.exception("%s", execution_id)
         finished, deleted = False, []
@@ -85,18 +88,22 @@ def _remove(sagemaker: Any, execution_id: str, deadline: float, report: Report) 
         report.pending.append(execution_id)
 
 
-def _found(sagemaker: Any, report: Report) -> dict[str, tuple[float, int]]:
-    """Execution id -> (when the oldest thing of it was created, as a timestamp; how many of them are endpoints)."""
-    found: dict[str, tuple[float, int]] = {}
-    for made in find_named(sagemaker):
-        _count(made, found)
+def _tagged(sagemaker: Any, report: Report) -> list[Made]:
+    """Read once a sweep. What cannot be read keeps nothing from being swept that names attribute."""
+    found: list[Made] = []
     try:
-        for made in find_tagged(sagemaker):
-            _count(made, found)
-    except ClientError:
-        # What names say is swept all the same.
+        found.extend(find_tagged(sagemaker))
+    except (ClientError, BotoCoreError):
         log.exception("tags")
         report.complete = False
+    return found
+
+
+def _found(sagemaker: Any, tagged: list[Made]) -> dict[str, tuple[float, int]]:
+    """Execution id -> (when the oldest thing of it was created, as a timestamp; how many of them are endpoints)."""
+    found: dict[str, tuple[float, int]] = {}
+    for made in (*find_named(sagemaker), *tagged):
+        _count(made, found)
     for made in _made_up(sagemaker):
         if _is_ours(sagemaker, made.execution_id, found):
             _count(made, found)

@@ -249,6 +249,22 @@ def test_a_configuration_by_its_tags_does_not_take_another_executions_model_with
     assert (account.sagemaker.models, account.sagemaker.configs) == ({used}, {})
 
 
+def test_a_configuration_takes_a_model_that_is_called_after_an_execution_which_nobody_knows(account: Account) -> None:
+    """Twelve letters may be part of a name."""
+    account.sagemaker.status, used = "", "shoal-mnist-dev-digitservice"
+    account.sagemaker.models.add(used)
+    account.sagemaker.configs[NAMELESS], account.sagemaker.tags[NAMELESS] = used, TAGS
+    account.step()
+    assert (account.sagemaker.models, account.sagemaker.configs) == (set(), {})
+
+
+def test_a_configuration_in_use_stays_although_its_tags_say_whose_it_is(account: Account) -> None:
+    account.sagemaker.configs[NAMELESS], account.sagemaker.tags[NAMELESS] = MODEL, TAGS
+    account.sagemaker.uses[ENDPOINT], account.sagemaker.endpoints[ENDPOINT] = NAMELESS, "Creating"
+    assert account.step().result == {"status": "pending", "deleted": "[]"}
+    assert NAMELESS in account.sagemaker.configs
+
+
 def test_tags_that_may_not_be_read_keep_nothing_that_is_known_and_the_message_comes_back(account: Account) -> None:
     account.sagemaker.configs[NAMELESS], account.sagemaker.refused = MODEL, ("ListTags",)
     assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
