@@ -17,7 +17,7 @@ from emulator.control.authorization.question import Question
 from stacks.constructs.teardown_guard import SCALED
 from tests.emulator.control.account import allow, running, trust
 from tests.emulator.sagemaker.account import Account
-from tests.emulator.sagemaker.hosted import GOOD_MODEL, deploy, settled
+from tests.emulator.sagemaker.hosted import GOOD_MODEL, configure, deploy, settled
 from tests.functions.invocation import Outcome, invoke
 from tests.identity.recorded import recorded
 from tests.identity.roles import ROOT, Roles
@@ -72,17 +72,24 @@ class Scaled:
 
     def tear_down(self) -> Outcome:
         """The function under a session of its role."""
-        arn = f"arn:aws:iam::{ACCOUNT}:role/{NAMES.role('teardown')}"
-        session = self.account.client("sts").assume_role(RoleArn=arn, RoleSessionName="deleter")["Credentials"]
-        environment = {
+        execution = f"{NAMES.pipeline_arn}/execution/{self.endpoint.rpartition('-')[2]}"
+        event = {"pipeline_execution_arn": execution}
+        return invoke("teardown", event, endpoint_url=self.account.endpoint, environment=self._environment("teardown"))
+
+    def sweep(self, event: dict[str, Any]) -> Outcome:
+        """The sweeper under a session of its role."""
+        own = {"PIPELINE_ARN": NAMES.pipeline_arn, "TTL_MINUTES": "0"}
+        return invoke("teardown", event, endpoint_url=self.account.endpoint, environment=self._environment("sweep") | own, module="sweep")
+
+    def _environment(self, actor: str) -> dict[str, str]:
+        arn = f"arn:aws:iam::{ACCOUNT}:role/{NAMES.role(actor)}"
+        session = self.account.client("sts").assume_role(RoleArn=arn, RoleSessionName=actor)["Credentials"]
+        return {
             "PIPELINE_NAME": NAMES.pipeline,
             "AWS_ACCESS_KEY_ID": session["AccessKeyId"],
             "AWS_SECRET_ACCESS_KEY": session["SecretAccessKey"],
             "AWS_SESSION_TOKEN": session["SessionToken"],
         }
-        execution = f"{NAMES.pipeline_arn}/execution/{self.endpoint.rpartition('-')[2]}"
-        event = {"pipeline_execution_arn": execution}
-        return invoke("teardown", event, endpoint_url=self.account.endpoint, environment=environment)
 
     def asked(self) -> set[str]:
         """The actions for which the role was asked about."""
@@ -95,8 +102,9 @@ def scaled(tmp_path_factory: pytest.TempPathFactory, dev: Templates) -> Iterator
     with running(tmp_path_factory.mktemp("scaled"), None, "--enforce-iam") as found:
         account = Account.at(found.endpoint, found.state_dir, ACCOUNT)
         _let(account, "jobs", {"all": allow("*")})
-        account.client("iam").create_role(RoleName=NAMES.role("teardown"), AssumeRolePolicyDocument=trust({"AWS": ACCOUNT}))
-        _let(account, NAMES.role("teardown"), dev.identity_policies()[NAMES.role("teardown")])
+        for actor in ("teardown", "sweep"):
+            account.client("iam").create_role(RoleName=NAMES.role(actor), AssumeRolePolicyDocument=trust({"AWS": ACCOUNT}))
+            _let(account, NAMES.role(actor), dev.identity_policies()[NAMES.role(actor)])
         yield Scaled(account, _endpoint(account))
 
 
@@ -131,9 +139,9 @@ def test_an_endpoint_that_is_scaled_is_not_deleted_for_who_may_not_deregister(sc
 
 
 @contextmanager
-def _lacking(sid: str, scaled: Scaled, dev: Templates) -> Iterator[None]:
-    """While the deleter's role has one statement less."""
-    role = NAMES.role("teardown")
+def _lacking(sid: str, scaled: Scaled, dev: Templates, actor: str = "teardown") -> Iterator[None]:
+    """While the deleter's role, or the sweeper's, has one statement less."""
+    role = NAMES.role(actor)
     policies = dev.identity_policies()[role]
     _let(scaled.account, role, {name: _without(document, sid) for name, document in policies.items()})
     yield
@@ -158,3 +166,19 @@ def test_with_its_own_policy_the_deleter_takes_that_down_too(scaled: Scaled) -> 
     assert (done.error, done.result) == ("", {"status": "deleted", "deleted": json.dumps([f"endpoint-config/{NAMELESS}"])})
     assert {"application-autoscaling:DescribeScalableTargets", "application-autoscaling:DeregisterScalableTarget"} <= scaled.asked()
     assert "sagemaker:ListTags" in scaled.asked()
+
+
+def test_a_sweeper_that_may_not_read_tags_deletes_what_names_attribute_and_fails_where_nobody_reads_its_report(
+    scaled: Scaled, dev: Templates
+) -> None:
+    tags = [{"Key": "shoal:pipeline", "Value": NAMES.pipeline}]
+    for name in (scaled.endpoint, NAMELESS):
+        configure(scaled.account, name, GOOD_MODEL)
+        for kind in ("model", "endpoint-config"):
+            scaled.account.sagemaker.add_tags(ResourceArn=f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:{kind}/{name}", Tags=tags)
+    with _lacking("ReadTags", scaled, dev, "sweep"):
+        by_hand, scheduled = scaled.sweep({"dry_run": False}), scaled.sweep({})
+    assert by_hand.result["deleted"] == [f"endpoint-config/{scaled.endpoint}", f"model/{scaled.endpoint}"]
+    assert not by_hand.result["complete"]
+    assert scheduled.error.startswith("RuntimeError: tags could not be read")
+    assert scaled.sweep({}).result["complete"]
