@@ -138,6 +138,13 @@ def _rule_filters(call: ApiCall) -> None:
             raise AwsError("InvalidParameterValue", f"The filter '{name}' is invalid")
 
 
+def _tags_of_one(call: ApiCall) -> None:
+    """moto fails on tags for several kinds of resources. The operation makes one; the error: EC2's, as people quote it."""
+    kinds = [each.get("ResourceType") for each in call.parameters.get("TagSpecifications") or []]
+    if len(kinds) > 1:
+        raise AwsError("InvalidParameterValue", f"'{kinds[1]}' is not a valid taggable resource type for this operation.")
+
+
 def _group(call: ApiCall) -> None:
     if "GroupName" in call.parameters:
         raise AwsError("InvalidParameterValue", "Shoal's emulator deletes security groups by GroupId only, not by GroupName")
@@ -232,7 +239,8 @@ GUARDS: Mapping[str, Mapping[str, Guard]] = {
     | dict.fromkeys(("CopyObject", "CreateBucket", "CreateMultipartUpload", "PutObject", "PutObjectAcl"), _grants)
     | dict.fromkeys(("ListObjects", "ListObjectsV2", "ListObjectVersions"), _keys)
     | dict.fromkeys(("AbortMultipartUpload", "CompleteMultipartUpload", "ListParts", "UploadPart"), _upload),
-    "ec2": {"DeleteNatGateway": _nat_gateway, "DeleteSecurityGroup": _group, "DescribeSecurityGroupRules": _rule_filters},
+    "ec2": {"DeleteNatGateway": _nat_gateway, "DeleteSecurityGroup": _group, "DescribeSecurityGroupRules": _rule_filters}
+    | dict.fromkeys(("AllocateAddress", "CreateNatGateway", "CreateNetworkInterface", "CreateVpcEndpoint"), _tags_of_one),
     "ecr": {"GetAuthorizationToken": _registries, "PutImage": _image},
     "iam": dict.fromkeys((f"List{what}" for what in _LISTED.split()), _marker),
     "sns": dict.fromkeys(_OF_A_TOPIC.split(), _topic) | dict.fromkeys(("ListSubscriptions", "ListTopics"), _page_of_topics),

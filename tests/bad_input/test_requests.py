@@ -301,6 +301,13 @@ def test_rules_of_security_groups_have_filters_of_their_own(wire: Wire) -> None:
     assert (answer.status, "The filter 'x' is invalid" in answer.text) == (400, True), answer.text
 
 
+def test_tags_of_what_an_operation_does_not_make_are_refused(wire: Wire) -> None:
+    kinds = {"TagSpecification.1.ResourceType": "elastic-ip", "TagSpecification.2.ResourceType": "capacity-reservation"}
+    body = urlencode({"Action": "AllocateAddress", "Version": "2016-11-15", "Domain": "vpc"} | kinds)
+    answer = wire.send("ec2", "POST", "/", body.encode(), {"Content-Type": "application/x-www-form-urlencoded"})
+    assert (answer.status, "'capacity-reservation' is not a valid taggable resource type" in answer.text) == (400, True), answer.text
+
+
 def test_null_is_what_was_not_sent(wire: Wire) -> None:
     url = ask(wire, "sqs", "CreateQueue", {"QueueName": "nulls"}).document["QueueUrl"]
     request = {"QueueUrl": url, "MessageBody": "x", "MessageAttributes": {"none": None}, "DelaySeconds": None}
