@@ -60,7 +60,7 @@ def test_a_configuration_of_which_only_the_tags_say_whose_it_is_goes(swept: Swep
         swept.account.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=variants, Tags=tags)
     report = swept.sweep(0)
     assert report["past_ttl"] == ["leftoverid01", "leftoverid02"]
-    left = swept.account.sagemaker.list_endpoint_configs()["EndpointConfigs"]
+    left = swept.account.sagemaker.list_endpoint_configs(NameContains=PIPELINE)["EndpointConfigs"]
     assert {each["EndpointConfigName"] for each in left} == {*others}
 
 
