@@ -3,7 +3,10 @@
 Each stand-in and its reason (docs/verification.md lists them):
 - sshd and ssh: rarely installed, and never with a key for these hosts; with several hosts `remote_shell` is both, with one nothing
   connects to sshd and none is started.
-- pauses: the toolkit polls every second and sleeps 30 s after mpirun so that other hosts see its end; here 0.5 s at most.
+- pauses: the toolkit polls every second and sleeps 30 s after mpirun so that other hosts see its end; here 0.5 s at most, and none where
+  there is no other host.
+- PyTorch's version: the toolkit imports all of PyTorch to tell the script which it is (SM_DLC_TORCH_VERSION), 0.9 s of a job that may take
+  five; here it is read from the file that PyTorch itself has it from.
 - /etc/environment: the toolkit adds the environment to it for commands that come by ssh; ours have the environment anyway.
 - mpirun's options: the MPI runner writes `-bind-to` and `-map-by`, which Open MPI 4 takes; Open MPI 5 wants two dashes. The smddp
   runner's `--oversubscribe` lets Open MPI 5 put every rank on the first host; with `--map-by slot` it fills each host's slots first.
@@ -17,9 +20,11 @@ Everything else, mpirun, smddprun, torchrun, the user's script, is the real thin
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -57,7 +62,24 @@ def stand_in(module: Any) -> None:
     """Replace sshd, /etc/environment and the pauses in one of the toolkit's MPI runners."""
     module._start_sshd_daemon = start_sshd
     module._write_env_vars_to_file = lambda: None
-    module.time = types.SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, _LONGEST_PAUSE_S)), time=time.time)
+    longest_s = _LONGEST_PAUSE_S if len(hosts()) > 1 else 0.0
+    module.time = types.SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, longest_s)), time=time.time)
+
+
+def hosts() -> list[str]:
+    """Of the job; empty where the container was not told."""
+    environment: Any = importlib.import_module("sagemaker_training.environment")
+    try:
+        return list(environment.read_resource_config()["hosts"])
+    except (OSError, ValueError, KeyError):
+        return []
+
+
+def tell_version_of_pytorch() -> None:
+    """In place of the PyTorch toolkit's `_set_torch_version_environment`; nothing is said where there is no PyTorch, as there."""
+    found = importlib.util.find_spec("torch")
+    if found and found.origin:
+        os.environ["SM_DLC_TORCH_VERSION"] = runpy.run_path(str(Path(found.origin).with_name("version.py")))["__version__"]
 
 
 def daemon_of_mpirun() -> list[Any]:
@@ -116,6 +138,7 @@ def wait_for_what_runs(number: int, _frame: FrameType | None) -> None:
 
 def main() -> None:
     signal.signal(signal.SIGTERM, wait_for_what_runs)
+    gc.disable()  # while the toolkit is imported, a third of which would go into looking for garbage
     smdataparallel: Any = importlib.import_module("sagemaker_training.smdataparallel")
     mpi: Any = importlib.import_module("sagemaker_training.mpi")
     stand_in(smdataparallel)
@@ -123,13 +146,19 @@ def main() -> None:
     with_two_dashes(mpi)
     with_slots_filled(smdataparallel)
     mpi._orted_process = daemon_of_mpirun
+    if importlib.util.find_spec("sagemaker_pytorch_container"):
+        pytorch: Any = importlib.import_module("sagemaker_pytorch_container.training")
+        pytorch._set_torch_version_environment = tell_version_of_pytorch
     if "SAGEMAKER_BASE_DIR" in os.environ:
         without_preload(smdataparallel.SMDataParallelRunner, "_get_mpirun_command")
         without_preload(mpi.MasterRunner, "_create_command")
     if _SECRET.exists():
         write_key()
+    program: Any = importlib.import_module("sagemaker_training.cli.train")
+    gc.freeze()  # what was imported stays to the end
+    gc.enable()
     sys.argv[0] = "train"
-    importlib.import_module("sagemaker_training.cli.train").main()
+    program.main()
 
 
 if __name__ == "__main__":

@@ -34,4 +34,6 @@ if dist.get_rank() == 0:
     here = os.environ.get("LOCAL_WORLD_SIZE")
     print(f"world_size={dist.get_world_size()} on_this_host={here} sum={total.item():.0f}", flush=True)
     Path(os.environ["SM_MODEL_DIR"], "model.txt").write_text(f"{dist.get_world_size()} {total.item():.0f}")
+    told = os.environ["SM_DLC_TORCH_VERSION"]
+    assert told == torch.__version__, f"the toolkit said that PyTorch is {told}; it is {torch.__version__}"
 dist.destroy_process_group()
