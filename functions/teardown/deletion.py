@@ -20,7 +20,8 @@ from tagged import MADE_UP, Made, find_tagged, is_execution_id, listed, named_ex
 
 # In these states SageMaker refuses DeleteEndpoint, or is deleting already.
 _IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
-_POLL_S = 1.0
+_FIRST_LOOK_S, _LONGEST_PAUSE_S = 0.1, 2.0
+"""Between looks at an endpoint that is being deleted: the pause grows from look to look, because deletions take from moments to minutes."""
 CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 8})
 """Said here, because how often a client tries by default depends on the boto3 that the runtime brings: 3 or 5 times."""
 _RUNNING = ("Executing", "Stopping")
@@ -186,8 +187,10 @@ def _delete_endpoint(sagemaker: Any, name: str, deadline: float, deleted: list[s
                 raise
             log.info("%s changed its state meanwhile: %s", name, error)
         status = _endpoint_status(sagemaker, name)
+    pause_s = _FIRST_LOOK_S
     while status == "Deleting" and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         status = _endpoint_status(sagemaker, name)
     if status is not None:
         log.info("endpoint %s is %s", name, status)
