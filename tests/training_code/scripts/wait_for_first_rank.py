@@ -1,0 +1,31 @@
+"""Waits for a rank 0 that listens later, and for one that never does: `python wait_for_first_rank.py CODE`; one line of JSON."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from unittest import mock
+
+sys.path.insert(0, sys.argv[1])
+
+import ranks
+
+first = socket.socket()
+first.bind(("127.0.0.1", 0))
+address, port = first.getsockname()
+looks: list[int] = []
+
+
+def listen_at_the_third_look(_seconds: float) -> None:
+    """In place of the pause between two looks."""
+    looks.append(len(looks) + 1)
+    if len(looks) == 3:
+        first.listen()
+
+
+never = ranks.wait_for_first_rank(address, port, patience_s=0.1)
+with mock.patch.object(time, "sleep", listen_at_the_third_look):
+    later = ranks.wait_for_first_rank(address, port)
+print(json.dumps({"never": never, "later": later, "looks": looks}))
