@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import quick_torch  # noqa: F401 (before the others)
 import torch
 from data import Digits, read_test
 from model import SavedModel, load, predict

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import quick_torch  # noqa: F401 (before the others)
 import checkpoint
 import cpu
 import fabric

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import quick_torch  # noqa: F401 (before the others)
 import cpu
 import fabric
 import horovod.torch as hvd
