@@ -103,6 +103,7 @@ class Emulator:
         self.registry = ProcessRegistry(options.state_dir)
         self._port = options.port
         self._thread: threading.Thread | None = None
+        self._warm_up = threading.Thread(target=warm_up, args=(options.accounts, options.region), daemon=True, name="warm-up")
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.evaluator = Evaluator(self.registry)
         self.accounts: dict[str, Account] = {}
@@ -165,7 +166,12 @@ class Emulator:
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True, name="http")
         self._thread.start()
         self.state.write(self.description())
-        threading.Thread(target=warm_up, args=(self.options.accounts, self.options.region), daemon=True, name="warm-up").start()
+        self._warm_up.start()
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether everything is loaded that is loaded beside the first requests."""
+        return self._warm_up.ident is not None and not self._warm_up.is_alive()
 
     def description(self) -> dict[str, Any]:
         """The ready line and emulator.json."""

@@ -22,7 +22,7 @@ from emulator.sagemaker.jobs.runtime_build import BuildStoppedError, RuntimeBuil
 from emulator.sagemaker.shapes import Document
 
 _PORT = 8080
-_PING_EVERY_S = 0.1
+_PING_EVERY_S = 0.05
 _PASSED_ON = {"content-type", "accept", "x-amzn-sagemaker-custom-attributes"}
 
 

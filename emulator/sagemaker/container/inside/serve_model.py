@@ -7,6 +7,7 @@ program, is stood in for: `/ping` answers 200 once the model is loaded, `POST /i
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -37,10 +38,16 @@ class Context:
 
 
 def load(model_dir: str) -> Any:
-    """The initialised handler service; raises what the user's model_fn raises."""
+    """The initialised handler service; raises what the user's model_fn raises.
+
+    Looking for garbage while PyTorch is imported would find none, and take a sixth of the time.
+    """
+    gc.disable()
     sys.path.insert(0, str(Path(model_dir) / "code"))
     service = importlib.import_module("sagemaker_pytorch_serving_container.handler_service").HandlerService()
     service.initialize(Context(model_dir, {}))
+    gc.freeze()
+    gc.enable()
     return service
 
 
