@@ -14,7 +14,7 @@ from typing import Any
 from bench.machine import REPOSITORY
 from bench.processes import RunFailedError
 from cli.emulator_process import EmulatorProcess
-from cli.workspace import Workspace
+from cli.workspace import LOCAL_POLL_S, Workspace
 from config.loader import load_environment
 from config.names import Names
 from config.settings import Environment
@@ -23,7 +23,6 @@ from lifecycle.execution import Execution, Pipeline
 from lifecycle.target import Target
 
 NAME = "dev"
-LOOK_EVERY_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -40,11 +39,14 @@ class Deployed:
         return Pipeline(self.target, Names(self.environment).pipeline)
 
     def execute(self, parameters: Mapping[str, str] | None = None) -> Execution:
-        """One execution, to its end. Raises RunFailedError if it did not succeed."""
+        """One execution, to its end, looked at as often as the CLI does: each look takes time from what runs.
+
+        Raises RunFailedError if it did not succeed.
+        """
         pipeline = self.pipeline
         arn = pipeline.start(dict(parameters or {}))
         while not (look := pipeline.look(arn)).has_ended:
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(LOCAL_POLL_S)
         if look.status != "Succeeded":
             raise RunFailedError(f"execution {look.id} ended as {look.status}: {look.failure_reason}")
         return look

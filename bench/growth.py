@@ -253,7 +253,7 @@ AXES = (
         lambda account, size: _deploy(account, f"steps-{size}", size),
     ),
     Axis("objects in a channel", "objects", (1, 10, 100, 1_000, 10_000), _fetch_objects, _put_objects),
-    Axis("size of a model", "MB", (1, 16, 64, 256), _train, _put_program),
+    Axis("size of a model", "MB", (1, 16, 64, 256, 1_024), _train, _put_program),
 )
 
 

@@ -18,11 +18,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bench import environments
-from bench.deployed import LOOK_EVERY_S, Deployed
+from bench.deployed import Deployed
 from bench.interleave import Contender, Metrics
 from bench.model_server import HEADERS, Server, model_server, post
 from bench.processes import RunFailedError
 from bench.training import DATA
+from cli.workspace import LOCAL_POLL_S
 from lifecycle import dataset
 from lifecycle.execution import Execution
 from lifecycle.target import local_access_key
@@ -145,7 +146,7 @@ def _make_endpoint(deployed: Deployed, archive: str) -> str:
     sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
     sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
     while (look := sagemaker.describe_endpoint(EndpointName=name))["EndpointStatus"] == "Creating":
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(LOCAL_POLL_S)
     if look["EndpointStatus"] != "InService":
         raise RunFailedError(f"the endpoint is {look['EndpointStatus']}: {look.get('FailureReason')}")
     return name
