@@ -121,6 +121,7 @@ def interleave(
             say(f"round {counted} of {rounds}: " + ", ".join(map(_brief, samples)))
             continue
         result.skipped += 1
+        gauge.calibrate()
         say(f"round not counted: {noisiest}")
         if result.skipped > max(3, rounds):
             raise TooNoisyError(f"{result.skipped} rounds were disturbed, the last one thus: {noisiest}")
@@ -130,7 +131,10 @@ def interleave(
 def _sample(contender: Contender, round_number: int, gauge: Gauge, result: Result, tries: int) -> Sample:
     before = gauge.read()
     metrics = contender.run()
-    sample = Sample(contender.name, round_number, metrics, gauge.between(before, gauge.read()))
+    after = gauge.read()
+    sample = Sample(contender.name, round_number, metrics, gauge.between(before, after))
+    if sample.noise.is_quiet:
+        gauge.accept(before, after)
     if sample.noise.is_quiet or tries == 1:
         return sample
     result.repeated += 1

@@ -20,7 +20,7 @@ KERNEL_BYTES = 24 * 1024 * 1024
 KERNEL_TRIES = 5
 """The best of so many is taken: a machine that shares its cores is slow in all of them, one interrupt slows only one."""
 CALIBRATIONS = 15
-"""The last readings, of which the usual time of a kernel is the median; some 100 ms each."""
+"""The last readings that counted, of which the usual time of a kernel is the median; some 100 ms each."""
 LARGEST_CHANGE = 1.10
 """A kernel that takes a tenth longer or shorter than usual means that cores, caches or clocks have changed.
 
@@ -82,13 +82,20 @@ class Gauge:
         self._also = also
         self._unseen_share = unseen_share
         self._was_quiet = False
-        self._kernels = deque((best_kernel_s() for _ in range(CALIBRATIONS)), maxlen=CALIBRATIONS)
+        self._kernels: deque[float] = deque(maxlen=CALIBRATIONS)
+        self.calibrate()
+
+    def calibrate(self) -> None:
+        """Forget what was usual: between two rounds, where nothing has to be compared with what came before."""
+        self._kernels.extend(best_kernel_s() for _ in range(CALIBRATIONS))
+
+    def accept(self, *readings: Reading) -> None:
+        """Let these be usual: those around a run that counts. A disturbed run's would let its disturbance pass when it is repeated."""
+        self._kernels.extend(reading.kernel_s for reading in readings)
 
     def read(self) -> Reading:
         """The state now; takes as long as the kernels, some 100 ms. Their own time is not in `busy_s` of the run after them."""
-        kernel = best_kernel_s()
-        self._kernels.append(kernel)
-        return Reading(kernel, busy_s(), own_s(self._also), time.monotonic(), os.getloadavg()[0])
+        return Reading(best_kernel_s(), busy_s(), own_s(self._also), time.monotonic(), os.getloadavg()[0])
 
     def between(self, before: Reading, after: Reading) -> Noise:
         """What disturbed the run between two readings."""
@@ -101,7 +108,7 @@ class Gauge:
 
     @property
     def usual_kernel_s(self) -> float:
-        """The median of the last readings: what a neighbour's coming or going changed for good is usual soon."""
+        """The median of the last readings that counted."""
         return statistics.median(self._kernels)
 
     def wait_until_quiet(self, patience_s: float = PATIENCE_S) -> None:
@@ -118,6 +125,8 @@ class Gauge:
             if noise.is_quiet and (self._was_quiet or after.load < (os.cpu_count() or 1) / 2):
                 self._was_quiet = True
                 return
+            if noise.change > LARGEST_CHANGE:
+                self.calibrate()
             before = after
         raise TooNoisyError(f"this machine does not become quiet: {noise}, the load average is {after.load:.1f}")
 

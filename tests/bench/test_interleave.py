@@ -21,6 +21,13 @@ class ScriptedGauge(Gauge):
 
     def __init__(self, noises: Iterator[Noise]) -> None:
         self._noises = noises
+        self.accepted, self.calibrated = 0, 0
+
+    def calibrate(self) -> None:
+        self.calibrated += 1
+
+    def accept(self, *readings: Reading) -> None:
+        self.accepted += len(readings)
 
     def read(self) -> Reading:
         return Reading(1.0, 0.0, 0.0, 0.0, 0.0)
@@ -140,10 +147,25 @@ def test_a_machine_that_became_slower_or_faster_is_not_quiet(kernel: float, quie
     assert found.kernel_ratio == pytest.approx(kernel)
 
 
-def test_what_is_usual_follows_what_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_usual_follows_the_runs_that_count() -> None:
     gauge = Gauge()
-    slower = 2 * gauge.usual_kernel_s
-    monkeypatch.setattr(noise, "best_kernel_s", lambda: slower)
-    for _ in range(noise.CALIBRATIONS // 2 + 1):
+    slower = Reading(2 * gauge.usual_kernel_s, busy_s=0.0, own_s=0.0, at_s=0.0, load=0.0)
+    gauge.accept(*[slower] * (noise.CALIBRATIONS // 2 + 1))
+    assert gauge.usual_kernel_s == slower.kernel_s
+
+
+def test_what_was_read_around_a_disturbed_run_is_usual_only_in_another_round() -> None:
+    gauge = ScriptedGauge(iter([DISTURBED, QUIET, *[DISTURBED] * TRIES, QUIET, QUIET]))
+    interleave(contenders([], {"ours": [1], "peer": [1]}), 1, gauge, say=lambda _: None)
+    assert (gauge.accepted, gauge.calibrated) == (2 * 3, 1)
+
+
+def test_reading_alone_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    gauge = Gauge()
+    usual = gauge.usual_kernel_s
+    monkeypatch.setattr(noise, "best_kernel_s", lambda: 2 * usual)
+    for _ in range(noise.CALIBRATIONS):
         gauge.read()
-    assert gauge.usual_kernel_s == slower
+    assert gauge.usual_kernel_s == usual
+    gauge.calibrate()
+    assert gauge.usual_kernel_s == 2 * usual
