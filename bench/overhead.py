@@ -1,4 +1,4 @@
-"""What the emulator costs above bare processes: `python -m bench.overhead [--only pipeline|endpoint] [--despite-noise]`
+"""What the emulator costs above bare processes: `python -m bench.overhead [--only pipeline|endpoint] [--epochs N] [--despite-noise]`
 
 The deployed pipeline of dev stands beside the same training, evaluation and serving by hand: the same interpreter, scripts, data and
 hyperparameters, two ranks under mpirun, no emulator, no container. Then the model is asked at its own port and through InvokeEndpoint.
@@ -13,7 +13,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench import environments, invocations
@@ -42,6 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     """Measure both, and print and write both tables; 3 when the machine is too noisy, which leaves the table out that was begun."""
     parser = argparse.ArgumentParser(prog="python -m bench.overhead", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, help="of both trainings; default: the environment's. What is added does not grow with them")
     parser.add_argument("--requests", type=int, default=400, help="to the endpoint, for each way, number of clients and round")
     parser.add_argument("--only", choices=tuple(PARTS), help="one of the two tables")
     parser.add_argument("--output", type=Path, default=REPOSITORY / "bench-out")
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _pipeline(there: Deployed, options: argparse.Namespace, _folder: Path) -> Comparison:
     gauge = Gauge(frozenset({there.pid}), CONTAINERS_SHARE)
-    result = interleave(contenders(there), options.rounds, gauge, despite_noise=options.despite_noise)
+    result = interleave(contenders(there, options.epochs), options.rounds, gauge, despite_noise=options.despite_noise)
     add_overhead(result)
     columns = [
         Column("seconds", "process_s", digits=1),
@@ -75,7 +76,8 @@ def _pipeline(there: Deployed, options: argparse.Namespace, _folder: Path) -> Co
         Column("more than by hand, s", "overhead_s", digits=1),
         Column("more than by hand, %", "overhead_percent", digits=0),
     ]
-    return Comparison("overhead", "One execution of dev's pipeline, and its processes by hand", result, [PIPELINE, BARE], columns)
+    title = "One execution of dev's pipeline, and its processes by hand" + (f", {options.epochs} epochs" if options.epochs else "")
+    return Comparison("overhead", title, result, [PIPELINE, BARE], columns)
 
 
 def _endpoint(there: Deployed, options: argparse.Namespace, folder: Path) -> Comparison:
@@ -91,10 +93,15 @@ def _endpoint(there: Deployed, options: argparse.Namespace, folder: Path) -> Com
     return Comparison("invocations", title, result, [each.name for each in taking_part], columns)
 
 
-def contenders(deployed: Deployed) -> list[Contender]:
+def contenders(deployed: Deployed, epochs: int | None) -> list[Contender]:
     """The pipeline and its processes."""
     python = environments.shipped("pytorch")
-    return [Contender(PIPELINE, lambda: _timed(deployed.execute())), Contender(BARE, lambda: _by_hand(deployed, python))]
+    given = {"Epochs": str(epochs)} if epochs else {}
+    changed = {"epochs": str(epochs)} if epochs else {}
+    return [
+        Contender(PIPELINE, lambda: _timed(deployed.execute(given))),
+        Contender(BARE, lambda: _by_hand(deployed, python, changed)),
+    ]
 
 
 def add_overhead(result: Result) -> None:
@@ -117,10 +124,10 @@ def _timed(execution: Execution) -> Metrics:
     return {"process_s": whole_s, **known, "other_s": whole_s - sum(known.values())}
 
 
-def _by_hand(deployed: Deployed, python: Path) -> Metrics:
+def _by_hand(deployed: Deployed, python: Path, changed: Mapping[str, str]) -> Metrics:
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as name:
         folder = Path(name)
-        train_s = _train(deployed, python, folder)
+        train_s = _train(deployed, python, folder, changed)
         with tarfile.open(folder / "model.tar.gz", "w:gz") as archive:
             archive.add(folder / "model", arcname=".")
         evaluate_s = _evaluate(deployed, python, folder)
@@ -128,8 +135,8 @@ def _by_hand(deployed: Deployed, python: Path) -> Metrics:
     return {"process_s": train_s + evaluate_s + serve_s, "train_s": train_s, "evaluate_s": evaluate_s, "serve_s": serve_s}
 
 
-def _train(deployed: Deployed, python: Path, folder: Path) -> float:
-    given = deployed.environment.training.hyperparameters
+def _train(deployed: Deployed, python: Path, folder: Path, changed: Mapping[str, str]) -> float:
+    given = {**deployed.environment.training.hyperparameters, **changed}
     options = [word for name, value in given.items() for word in (f"--{name}", str(value))]
     folders = ["--train-dir", str(DATA), "--test-dir", str(DATA), "--model-dir", str(folder / "model")]
     own = _of_image(deployed.step("Train")["Arguments"]["AlgorithmSpecification"]["TrainingImage"], "training")
