@@ -91,6 +91,7 @@ def _training(plan: Plan, gauge: Gauge, despite_noise: bool) -> Comparison:
 def _add_efficiency(result: Result) -> None:
     """Images/s at 2 over twice images/s at 1, within each round."""
     pairs = {training.SHOAL: training.SHOAL_ALONE, training.DDP: training.DDP_ALONE, training.APART: training.SHOAL_ALONE}
+    pairs |= dict.fromkeys((training.TF_MIRRORED, training.TF_WORKERS, training.TF_SMDDP, training.TF_APART), training.TF_PLAIN)
     alone = {(sample.contender, sample.round): float(sample.metrics["images_per_s"]) for sample in result.samples}
     for sample in result.samples:
         base = alone.get((pairs.get(sample.contender, ""), sample.round))

@@ -25,7 +25,8 @@ SHOAL_GLOO = "Shoal, 2 ranks, gloo"
 DDP, DDP_ALONE = "pytorch/examples with DDP gloo, 2 ranks", "pytorch/examples, 1 process"
 ACCELERATE, FABRIC, HOROVOD = "Accelerate, 2 ranks", "Lightning Fabric, 2 ranks", "Horovod, 2 ranks"
 TF_PLAIN, TF_MIRRORED, TF_WORKERS = "TensorFlow, 1 process", "TensorFlow MirroredStrategy, 2 replicas", "TensorFlow MultiWorkerMirrored, 2"
-QUICK = (SHOAL, SHOAL_ALONE, APART, DDP, DDP_ALONE, ACCELERATE, FABRIC, TF_MIRRORED, TF_WORKERS)
+TF_SMDDP, TF_APART = "TensorFlow with smddp_local, 2 ranks", "TensorFlow, 2 that do not communicate"
+QUICK = (SHOAL, SHOAL_ALONE, APART, DDP, DDP_ALONE, ACCELERATE, FABRIC, TF_PLAIN, TF_MIRRORED, TF_WORKERS, TF_SMDDP)
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ def contenders(names: Sequence[str] | None, length: Length) -> list[Contender]:
         FABRIC: _contender(FABRIC, [*torchrun(peers), SCRIPTS / "lightning_loop.py"], length),
         TF_PLAIN: _contender(TF_PLAIN, [tensorflow, SCRIPTS / "tensorflow_strategies.py", "plain"], length, ranks=1),
         TF_MIRRORED: _contender(TF_MIRRORED, [tensorflow, SCRIPTS / "tensorflow_strategies.py", "mirrored"], length),
+        TF_SMDDP: _contender(TF_SMDDP, [*mpirun(tensorflow), SCRIPTS / "tensorflow_strategies.py", "smddp"], length),
+        TF_APART: _contender(TF_APART, [*mpirun(tensorflow), SCRIPTS / "tensorflow_strategies.py", "smddp"], length, BENCH_APART="1"),
         TF_WORKERS: Contender(TF_WORKERS, lambda: _two_workers(tensorflow, length), start=str(tensorflow.parent)),
     }
     if environments.HOROVOD.exists():

@@ -3,15 +3,20 @@
     python tensorflow_strategies.py mirrored        (one process, two logical CPUs)
     TF_CONFIG=... python tensorflow_strategies.py multi_worker        (one process per core)
     python tensorflow_strategies.py plain           (no strategy)
+    mpirun -np 2 smddprun python -m mpi4py tensorflow_strategies.py smddp        (no strategy, a tape that averages)
+
+With BENCH_APART=1 the ranks of the last do not communicate: the limit.
 
 The images are one array that tf.data batches and shuffles, the recommended way; the step is one tf.function.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
+from typing import Any
 
 from setting import Clock, parse, pin, read, report
 
@@ -25,7 +30,9 @@ import numpy as np
 import tensorflow as tf
 
 MEAN, STD = 0.1307, 0.3081
-REPLICAS = 1 if KIND == "plain" else 2
+REPLICAS = 2 if KIND in {"mirrored", "multi_worker"} else 1
+"""Over which one process's step is spread."""
+APART = os.environ.get("BENCH_APART") == "1"
 
 
 def make_strategy() -> tf.distribute.Strategy:
@@ -58,10 +65,14 @@ def network() -> tf.keras.Sequential:
 def main() -> None:
     """One process."""
     setting = parse()
+    sdp: Any = importlib.import_module("smdistributed.dataparallel.tensorflow") if KIND == "smddp" else None
+    if sdp:
+        sdp.init()
+    rank, size = (sdp.rank(), sdp.size()) if sdp else (RANK, 1)
     strategy = make_strategy()
     tf.keras.utils.set_random_seed(setting.seed)
     images, labels = load(setting.data, "train")
-    data = tf.data.Dataset.from_tensor_slices((images, labels)).shuffle(60000, seed=setting.seed).repeat()
+    data = tf.data.Dataset.from_tensor_slices((images, labels)).shuffle(60000, seed=setting.seed + (rank if sdp else 0)).repeat()
     data = data.batch(setting.batch * REPLICAS, drop_remainder=True).map(normalised).prefetch(tf.data.AUTOTUNE)
     batches = iter(strategy.experimental_distribute_dataset(data))
     with strategy.scope():
@@ -72,7 +83,8 @@ def main() -> None:
     def step(pixels: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = tf.nn.compute_average_loss(loss_of(targets, model(pixels, training=True)), global_batch_size=setting.batch * REPLICAS)
-        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True))
+        averaging = sdp.DistributedGradientTape(tape) if sdp and not APART else tape
+        optimizer.apply_gradients(zip(averaging.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True))
         return loss
 
     @tf.function  # type: ignore[untyped-decorator, unused-ignore] # where TensorFlow is not installed
@@ -80,10 +92,10 @@ def main() -> None:
         losses = strategy.run(step, args=(pixels, targets))
         return strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
 
-    clock = Clock(setting, REPLICAS)
+    clock = Clock(setting, REPLICAS * size)
     for _ in clock.steps():
         distributed_step(*next(batches)).numpy()
-    if RANK == 0:
+    if rank == 0:
         pixels, targets = load(setting.data, "t10k")
         report(images_per_s=clock.images_per_s, accuracy=tested(model, pixels[: setting.tested], targets[: setting.tested]))
 
