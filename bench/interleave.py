@@ -98,8 +98,8 @@ def interleave(
 ) -> Result:
     """Run every contender once per round, `rounds` times, after `warm_up` uncounted runs of each thing they start from.
 
-    A disturbed run is repeated in its turn, whatever it measured, `tries` times in all. A round with one that stays disturbed is
-    thrown away whole, so that ratios stay within a round; after more of those than rounds were asked for (at least 3)
+    A disturbed run is repeated in its turn, whatever it measured, `tries` times in all. A round with one that stays disturbed ends there
+    and is thrown away whole, so that ratios stay within a round; after more of those than rounds were asked for (at least 3)
     TooNoisyError is raised, unless `despite_noise`, which takes every run and says so.
     """
     if not despite_noise:
@@ -113,18 +113,22 @@ def interleave(
     result = Result()
     counted = 0
     while counted < rounds:
-        samples = [_sample(contender, counted, gauge, result, 1 if despite_noise else tries) for contender in contenders]
-        noisiest = max((sample.noise for sample in samples), key=lambda noise: (not noise.is_quiet, noise.change))
-        if noisiest.is_quiet or despite_noise:
+        samples: list[Sample] = []
+        for contender in contenders:
+            samples.append(_sample(contender, counted, gauge, result, 1 if despite_noise else tries))
+            if not (samples[-1].noise.is_quiet or despite_noise):
+                break
+        else:
             result.samples += samples
             counted += 1
             say(f"round {counted} of {rounds}: " + ", ".join(map(_brief, samples)))
             continue
+        disturbed = samples[-1].noise
         result.skipped += 1
-        gauge.calibrate()
-        say(f"round not counted: {noisiest}")
+        say(f"round not counted: {disturbed}")
         if result.skipped > max(3, rounds):
-            raise TooNoisyError(f"{result.skipped} rounds were disturbed, the last one thus: {noisiest}")
+            raise TooNoisyError(f"{result.skipped} rounds were disturbed, the last one thus: {disturbed}")
+        gauge.wait_until_quiet()
     return result
 
 

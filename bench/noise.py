@@ -86,7 +86,7 @@ class Gauge:
         self.calibrate()
 
     def calibrate(self) -> None:
-        """Forget what was usual: between two rounds, where nothing has to be compared with what came before."""
+        """Read what is usual anew."""
         self._kernels.extend(best_kernel_s() for _ in range(CALIBRATIONS))
 
     def accept(self, *readings: Reading) -> None:
@@ -125,7 +125,7 @@ class Gauge:
             if noise.is_quiet and (self._was_quiet or after.load < (os.cpu_count() or 1) / 2):
                 self._was_quiet = True
                 return
-            if noise.change > LARGEST_CHANGE:
+            if noise.change > LARGEST_CHANGE:  # nothing has to be compared with what came before
                 self.calibrate()
             before = after
         raise TooNoisyError(f"this machine does not become quiet: {noise}, the load average is {after.load:.1f}")

@@ -21,10 +21,7 @@ class ScriptedGauge(Gauge):
 
     def __init__(self, noises: Iterator[Noise]) -> None:
         self._noises = noises
-        self.accepted, self.calibrated = 0, 0
-
-    def calibrate(self) -> None:
-        self.calibrated += 1
+        self.accepted, self.waited = 0, 0
 
     def accept(self, *readings: Reading) -> None:
         self.accepted += len(readings)
@@ -38,6 +35,7 @@ class ScriptedGauge(Gauge):
 
     def wait_until_quiet(self, patience_s: float = 0.0) -> None:
         del patience_s
+        self.waited += 1
 
 
 def contenders(log: list[str], speeds: dict[str, list[float]]) -> list[Contender]:
@@ -154,10 +152,29 @@ def test_what_is_usual_follows_the_runs_that_count() -> None:
     assert gauge.usual_kernel_s == slower.kernel_s
 
 
-def test_what_was_read_around_a_disturbed_run_is_usual_only_in_another_round() -> None:
+def test_what_was_read_around_a_disturbed_run_does_not_become_usual() -> None:
     gauge = ScriptedGauge(iter([DISTURBED, QUIET, *[DISTURBED] * TRIES, QUIET, QUIET]))
     interleave(contenders([], {"ours": [1], "peer": [1]}), 1, gauge, say=lambda _: None)
-    assert (gauge.accepted, gauge.calibrated) == (2 * 3, 1)
+    assert gauge.accepted == 2 * 3
+
+
+def test_a_round_ends_with_the_run_that_stays_disturbed_and_the_next_waits_for_quiet() -> None:
+    log: list[str] = []
+    gauge = ScriptedGauge(iter([*[DISTURBED] * TRIES, QUIET, QUIET]))
+    interleave(contenders(log, {"ours": [1], "peer": [1]}), 1, gauge, warm_up=0, say=lambda _: None)
+    assert log == [*["ours"] * TRIES, "ours", "peer"]
+    assert gauge.waited == 2
+
+
+def test_another_level_is_usual_once_the_machine_is_quiet_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noise, "POLL_S", 0.0)
+    monkeypatch.setattr(noise, "busy_s", lambda: 0.0)
+    monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))
+    gauge = Gauge()
+    slower = 2 * gauge.usual_kernel_s
+    monkeypatch.setattr(noise, "best_kernel_s", lambda: slower)
+    gauge.wait_until_quiet()
+    assert gauge.usual_kernel_s == slower
 
 
 def test_reading_alone_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,5 +184,3 @@ def test_reading_alone_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(noise.CALIBRATIONS):
         gauge.read()
     assert gauge.usual_kernel_s == usual
-    gauge.calibrate()
-    assert gauge.usual_kernel_s == 2 * usual
