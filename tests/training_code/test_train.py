@@ -104,7 +104,7 @@ def test_ranks_look_until_the_first_one_listens(runtime: Runtime, tmp_path: Path
     script = Path(__file__).with_name("scripts") / "wait_for_first_rank.py"
     outcome = runtime.run(runtime.alone(script, CODE), tmp_path)
     assert outcome.returncode == 0, outcome.output
-    assert json.loads(outcome.output.splitlines()[-1]) == {"never": False, "later": True, "looks": [1, 2, 3]}
+    assert json.loads(outcome.output.splitlines()[-1]) == {"never": False, "elsewhere": True, "later": True, "looks": [1, 2, 3]}
 
 
 def test_training_on_a_cpu_does_not_import_the_compiler(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import inspect
 import os
+import socket
+import time
 from collections.abc import Callable, Mapping
 
 import torch
@@ -19,6 +21,9 @@ KEPT_BYTES = 1 << 30
 GROWTH_BYTES = 64 << 20
 LARGE_BYTES = 1 << 18
 """A gradient of so many is a message of its own: copying it into one costs more than the message's fixed part."""
+
+FIRST_RANK_PATIENCE_S = 10.0
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.1
 
 
 def tune_process(local_world_size: int, environ: Mapping[str, str]) -> None:
@@ -116,3 +121,29 @@ def _average(parameters: list[torch.Tensor], all_reduce: Callable[[torch.Tensor]
 
 def _flat(gradient: torch.Tensor) -> torch.Tensor:
     return gradient.as_strided((gradient.numel(),), (1,))
+
+
+def wait_for_first_rank(environ: Mapping[str, str], patience_s: float = FIRST_RANK_PATIENCE_S) -> bool:
+    """Return once rank 0 of this host listens for the others, False if it did not within `patience_s`; torch's own client then says why.
+
+    That client, refused once, sleeps for up to half a second; of ranks that start together on one host it is refused in every second run.
+    With several hosts there is more to wait for than that, and many ranks would ask one host.
+    """
+    if environ.get("RANK", "0") == "0" or "MASTER_PORT" not in environ or environ.get("LOCAL_WORLD_SIZE") != environ.get("WORLD_SIZE"):
+        return True
+    address = (environ.get("MASTER_ADDR", "localhost"), int(environ["MASTER_PORT"]))
+    deadline, pause_s = time.monotonic() + patience_s, SHORTEST_PAUSE_S
+    while (left_s := deadline - time.monotonic()) > 0:
+        if _listens(address, left_s):
+            return True
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+    return False
+
+
+def _listens(address: tuple[str, int], timeout_s: float) -> bool:
+    try:
+        with socket.create_connection(address, timeout_s) as connection:
+            return bool(connection.getsockname() != connection.getpeername())  # a closed port of one's own host may connect to itself
+    except OSError:
+        return False

@@ -8,8 +8,6 @@ from __future__ import annotations
 import gc
 import importlib
 import importlib.util
-import socket
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,8 +19,6 @@ import torch
 import torch.distributed as dist
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
-FIRST_RANK_PATIENCE_S = 10.0
-LOOK_EVERY_S = 0.005
 SMDDP_MODULE = "smdistributed.dataparallel.torch.torch_smddp"
 
 # The training toolkit gives one of these to mpirun when the job asks for smddp.
@@ -79,6 +75,8 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
     if device.type == "cpu":
         cpu.tune_process(local_world_size, environ)
     gc.freeze()  # torch's own objects stay to the end: no collection needs to look through them, nor the interpreter at its exit (0.4 s)
+    if device.type == "cpu":
+        cpu.wait_for_first_rank(environ)
     _join(chosen, environ)
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size(), local_rank, chosen, device)
@@ -127,22 +125,4 @@ def _join(backend: str, environ: Mapping[str, str]) -> None:
     place: dict[str, Any] = {}
     if "WORLD_SIZE" not in environ:  # no launcher: a job of one, which needs no address to meet at
         place = {"store": dist.HashStore(), "rank": 0, "world_size": 1}
-    elif environ.get("RANK", "0") != "0" and {"MASTER_ADDR", "MASTER_PORT"} <= environ.keys():
-        wait_for_first_rank(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]))
     dist.init_process_group(backend, timeout=COLLECTIVE_TIMEOUT, **place)
-
-
-def wait_for_first_rank(address: str, port: int, patience_s: float = FIRST_RANK_PATIENCE_S) -> bool:
-    """Whether rank 0 listens there; False after `patience_s`, and torch's own client, which has more patience, may say why.
-
-    That client sleeps up to half a second once it was refused, which happens in every second run whose ranks start together.
-    """
-    deadline = time.monotonic() + patience_s
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection((address, port), timeout=patience_s).close()
-        except OSError:
-            time.sleep(LOOK_EVERY_S)
-        else:
-            return True
-    return False

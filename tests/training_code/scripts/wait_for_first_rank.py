@@ -10,7 +10,7 @@ from unittest import mock
 
 sys.path.insert(0, sys.argv[1])
 
-import ranks
+import cpu
 
 first = socket.socket()
 first.bind(("127.0.0.1", 0))
@@ -25,7 +25,9 @@ def listen_at_the_third_look(_seconds: float) -> None:
         first.listen()
 
 
-never = ranks.wait_for_first_rank(address, port, patience_s=0.1)
+environ = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": address, "MASTER_PORT": str(port)}
+never = cpu.wait_for_first_rank(environ, patience_s=0.1)
+elsewhere = cpu.wait_for_first_rank(environ | {"WORLD_SIZE": "4"})
 with mock.patch.object(time, "sleep", listen_at_the_third_look):
-    later = ranks.wait_for_first_rank(address, port)
-print(json.dumps({"never": never, "later": later, "looks": looks}))
+    later = cpu.wait_for_first_rank(environ)
+print(json.dumps({"never": never, "elsewhere": elsewhere, "later": later, "looks": looks}))
