@@ -110,10 +110,11 @@ def serve(options: argparse.Namespace) -> int:
     logging.basicConfig(filename=state.folder / "emulator.log", level=logging.INFO, format=LOG_FORMAT)
     tempfile.tempdir = str(state.make("objects"))  # large objects; a temporary folder may well be memory
     stop = threading.Event()
-    gc.disable()  # until moto's tables are there, see collect_later
+    gc.disable()  # until moto's tables are there, see keep_what_is_loaded
 
     from emulator.server import Emulator, Options  # moto reads the environment when it is imported
 
+    keep_what_is_loaded()
     on_signals(stop.set)
     first, *others = options.account or [DEFAULT_ACCOUNT]
     chosen = Options(
@@ -136,18 +137,19 @@ def serve(options: argparse.Namespace) -> int:
         print(json.dumps(emulator.description()), flush=True)
         # Not without end: where the kernel hands the signal to another thread, nothing wakes this one to run the handler.
         while not stop.wait(STOP_LOOK_S):
-            collect_later(emulator.is_warm)
+            if emulator.is_warm and not gc.isenabled():
+                keep_what_is_loaded()
+                gc.enable()
     finally:
         emulator.close()
     return 0
 
 
-def collect_later(is_warm: bool) -> None:
-    """Look for garbage once everything is loaded, and never among what was loaded: it stays to the end, and a look through all of it stops
-    every request for 0.4 s."""
-    if is_warm and not gc.isenabled():
-        gc.freeze()
-        gc.enable()
+def keep_what_is_loaded() -> None:
+    """Clear away the garbage that loading left, and look for none among the rest ever again: it stays to the end, and a look through all of
+    it, which stops every request, took 0.4 s."""
+    gc.collect()
+    gc.freeze()
 
 
 def on_signals(act: Callable[[], object]) -> None:
