@@ -20,6 +20,7 @@ Everything else, mpirun, smddprun, torchrun, the user's script, is the real thin
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import importlib.util
@@ -76,10 +77,11 @@ def hosts() -> list[str]:
 
 
 def tell_version_of_pytorch() -> None:
-    """In place of the PyTorch toolkit's `_set_torch_version_environment`; nothing is said where there is no PyTorch, as there."""
+    """In place of the PyTorch toolkit's `_set_torch_version_environment`; nothing is said where it cannot be read, as there."""
     found = importlib.util.find_spec("torch")
-    if found and found.origin:
-        os.environ["SM_DLC_TORCH_VERSION"] = runpy.run_path(str(Path(found.origin).with_name("version.py")))["__version__"]
+    with contextlib.suppress(Exception):
+        if found and found.origin:
+            os.environ["SM_DLC_TORCH_VERSION"] = runpy.run_path(str(Path(found.origin).with_name("version.py")))["__version__"]
 
 
 def daemon_of_mpirun() -> list[Any]:
