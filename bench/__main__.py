@@ -100,7 +100,7 @@ def _add_efficiency(result: Result) -> None:
 
 
 def _accuracy(plan: Plan, gauge: Gauge, despite_noise: bool) -> Comparison:
-    result = interleave([time_to_accuracy.shipped(plan.seeds)], plan.seeds, gauge, warm_up=0, despite_noise=despite_noise, say=_say)
+    result = interleave([time_to_accuracy.shipped()], plan.seeds, gauge, warm_up=0, despite_noise=despite_noise, say=_say)
     ten_times = 10 * result.figure(time_to_accuracy.NAME, "process_s").median
     alone = [time_to_accuracy.example(ten_times)]  # each run is a round, and most of a minute: it is not repeated within one
     example = interleave(alone, 1, gauge, warm_up=0, tries=1, despite_noise=despite_noise, say=_say)

@@ -72,7 +72,8 @@ def main() -> None:
     strategy = make_strategy()
     tf.keras.utils.set_random_seed(setting.seed)
     images, labels = load(setting.data, "train")
-    data = tf.data.Dataset.from_tensor_slices((images, labels)).shuffle(60000, seed=setting.seed + (rank if sdp else 0)).repeat()
+    part = slice(rank if sdp else 0, None, size)
+    data = tf.data.Dataset.from_tensor_slices((images[part], labels[part])).shuffle(60000, seed=setting.seed).repeat()
     data = data.batch(setting.batch * REPLICAS, drop_remainder=True).map(normalised).prefetch(tf.data.AUTOTUNE)
     batches = iter(strategy.experimental_distribute_dataset(data))
     with strategy.scope():
@@ -93,8 +94,10 @@ def main() -> None:
         return strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
 
     clock = Clock(setting, REPLICAS * size)
-    for _ in clock.steps():
+    for number in clock.steps():
         distributed_step(*next(batches)).numpy()
+        if sdp and not number:  # after the first update, because the optimizer makes its variables there
+            sdp.broadcast_variables([*model.variables, *optimizer.variables], root_rank=0)
     if rank == 0:
         pixels, targets = load(setting.data, "t10k")
         report(images_per_s=clock.images_per_s, accuracy=tested(model, pixels[: setting.tested], targets[: setting.tested]))
