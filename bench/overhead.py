@@ -42,12 +42,14 @@ def main(arguments: Sequence[str]) -> int:
     """Measure both, and print and write both tables; 3 when the machine is too noisy, which leaves the table out that was begun."""
     parser = argparse.ArgumentParser(prog="python -m bench.overhead", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, help="of both trainings; default: the environment's. What is added does not grow with them")
+    parser.add_argument("--epochs", type=int, help="of both trainings, for the first table; default: the environment's")
     parser.add_argument("--requests", type=int, default=400, help="to the endpoint, for each way, number of clients and round")
     parser.add_argument("--only", choices=tuple(PARTS), help="one of the two tables")
     parser.add_argument("--output", type=Path, default=REPOSITORY / "bench-out")
     parser.add_argument("--despite-noise", action="store_true", help="measure on a busy machine too; the tables say so")
     options = parser.parse_args(arguments)
+    if options.epochs is not None and (options.epochs < 1 or options.only == "endpoint"):
+        parser.error("--epochs takes a number from 1, and is not for --only endpoint, which trains one epoch")
     end_on_sigterm()
     try:
         with deployed() as there, tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
@@ -77,7 +79,7 @@ def _pipeline(there: Deployed, options: argparse.Namespace, _folder: Path) -> Co
         Column("more than by hand, %", "overhead_percent", digits=0),
     ]
     title = "One execution of dev's pipeline, and its processes by hand" + (f", {options.epochs} epochs" if options.epochs else "")
-    return Comparison("overhead", title, result, [PIPELINE, BARE], columns)
+    return Comparison(f"overhead-{options.epochs}-epochs" if options.epochs else "overhead", title, result, [PIPELINE, BARE], columns)
 
 
 def _endpoint(there: Deployed, options: argparse.Namespace, folder: Path) -> Comparison:
