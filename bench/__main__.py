@@ -1,4 +1,4 @@
-"""`python -m bench quick|full [--only TRAINING|ACCURACY|BANDWIDTH] [--despite-noise] [--out FOLDER]`; reports and exit code out.
+"""`python -m bench quick|full [--only PART] [--rounds N] [--despite-noise] [--out FOLDER]`; reports and exit code out.
 
 0: measured; 1: a contender failed; 2: wrong usage; 3: the machine is too noisy, and there is no report.
 """
@@ -9,7 +9,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench import bandwidth, time_to_accuracy, training
@@ -44,7 +44,8 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     end_on_sigterm()
     try:
-        _run(QUICK if options.plan == "quick" else FULL, options)
+        plan = QUICK if options.plan == "quick" else FULL
+        _run(replace(plan, rounds=options.rounds or plan.rounds), options)
     except TooNoisyError as noisy:
         print(f"bench: no report: {noisy}", file=sys.stderr)
         return 3
@@ -58,9 +59,13 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Shoal beside its peers.")
     parser.add_argument("plan", choices=("quick", "full"))
     parser.add_argument("--only", choices=PARTS, action="append", help="part of the bench (default: all)")
+    parser.add_argument("--rounds", type=int, help="of training and bandwidth; default: the plan's")
     parser.add_argument("--despite-noise", action="store_true", help="report although the machine is busy; the report says so")
     parser.add_argument("--out", type=Path, default=REPOSITORY / "bench-out", help="folder of the reports")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.rounds is not None and options.rounds < 1:
+        parser.error("--rounds takes a number from 1")
+    return options
 
 
 def _run(plan: Plan, options: argparse.Namespace) -> None:
