@@ -20,7 +20,6 @@ Everything else, mpirun, smddprun, torchrun, the user's script, is the real thin
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
 import importlib.util
@@ -77,11 +76,12 @@ def hosts() -> list[str]:
 
 
 def tell_version_of_pytorch() -> None:
-    """In place of the PyTorch toolkit's `_set_torch_version_environment`; nothing is said where it cannot be read, as there."""
-    found = importlib.util.find_spec("torch")
-    with contextlib.suppress(Exception):
-        if found and found.origin:
-            os.environ["SM_DLC_TORCH_VERSION"] = runpy.run_path(str(Path(found.origin).with_name("version.py")))["__version__"]
+    """In place of the PyTorch toolkit's `_set_torch_version_environment`: where that fails a job goes on, with a line in its log."""
+    try:
+        folder = Path(importlib.util.find_spec("torch").origin).parent  # type: ignore[union-attr, arg-type]
+        os.environ["SM_DLC_TORCH_VERSION"] = runpy.run_path(str(folder / "version.py"))["__version__"]
+    except Exception as error:  # noqa: BLE001 (as there: no job fails for its version's sake)
+        sys.stderr.write(f"PyTorch's version cannot be read: {error!r}\n")
 
 
 def daemon_of_mpirun() -> list[Any]:
