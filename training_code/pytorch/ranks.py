@@ -74,9 +74,8 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
     device = choose_device(local_rank)
     if device.type == "cpu":
         cpu.tune_process(local_world_size, environ)
-    gc.freeze()  # torch's own objects stay to the end: no collection needs to look through them, nor the interpreter at its exit (0.4 s)
-    if device.type == "cpu":
         cpu.wait_for_first_rank(environ)
+    gc.freeze()  # torch's own objects stay to the end: no collection needs to look through them, nor the interpreter at its exit (0.4 s)
     _join(chosen, environ)
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size(), local_rank, chosen, device)
