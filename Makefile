@@ -51,7 +51,7 @@ lint: python ## Runs only the fast gates: ruff and mypy.
 	@$(PYTHON) tools/install.py tests
 	@$(RUN) tools/gates.py lint
 
-bench: python ## Measures Shoal beside its peers, about half an hour on a quiet machine; reports in bench-out/.
+bench: python ## Measures Shoal beside its peers, about an hour on a quiet machine; reports in bench-out/.
 	@$(PYTHON) tools/install.py runtimes
 	@$(RUN) -m bench full
 	@$(RUN) -m bench.overhead
