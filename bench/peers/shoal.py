@@ -1,7 +1,8 @@
 """The shipped script's own step on the peers' network: `mpirun -np 2 smddprun python -m mpi4py shoal.py`, or alone.
 
 Batches, preprocessing, precision, gradient averaging and optimizer are training_code/pytorch's; only the network is replaced, by the
-same layers in the shipped network's manner (pool before relu). With BENCH_APART=1 the ranks do not communicate: the limit.
+same layers in the shipped network's manner (pool before relu, features in the order of channels_last). With BENCH_APART=1 the ranks
+do not communicate: the limit.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Net(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch
         """Logits (N, 10) of prepared images (N, 1, 28, 28)."""
         features = functional.relu(self.conv1(pixels))
         features = functional.relu(functional.max_pool2d(self.conv2(features), 2))
-        return self.fc2(functional.relu(self.fc1(features.flatten(1))))
+        return self.fc2(functional.relu(self.fc1(features.permute(0, 2, 3, 1).flatten(1))))
 
 
 def new_network(device: torch.device) -> nn.Module:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -84,6 +85,15 @@ def test_damaged_weights_are_refused(evaluate: Callable[[], Outcome], trained: T
     outcome = evaluate()
     assert outcome.returncode == 1
     assert "holds a damaged model" in outcome.output
+
+
+def test_weights_of_another_version_of_the_network_are_refused(evaluate: Callable[[], Outcome], trained: Trained, tmp_path: Path) -> None:
+    shutil.copytree(trained.job.model_dir, tmp_path / "model")
+    metadata = json.loads((tmp_path / "model" / "model.json").read_text())
+    assert metadata.pop("network_version") == 2
+    (tmp_path / "model" / "model.json").write_text(json.dumps(metadata))
+    pack(tmp_path / "model", tmp_path / "model.tar.gz")
+    assert "holds a model for version 1 of the network, this code has version 2" in evaluate().output.splitlines()[-1]
 
 
 def test_an_archive_without_a_model_is_refused(evaluate: Callable[[], Outcome], tmp_path: Path) -> None:

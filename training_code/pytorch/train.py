@@ -29,7 +29,7 @@ import fabric
 import torch
 from checkpoint import Position
 from data import Digits, read_test, read_train
-from model import new_network, prepare, save
+from model import NETWORK_VERSION, new_network, prepare, save
 from ranks import Ranks, joined
 from torch.nn import functional
 
@@ -188,6 +188,7 @@ class Run:
             "seed": options.seed,
             "precision": self.precision,
             "images": len(self.train),
+            "network_version": NETWORK_VERSION,
         }
 
     def say(self, line: str) -> None:
