@@ -84,6 +84,12 @@ def test_a_reduced_tensor_keeps_its_type(job: dict[str, Any], dtype: str) -> Non
     assert job[dtype] == [dtype, job["ops"]["AVERAGE"]]
 
 
+def test_large_and_small_gradients_of_several_types_are_averaged_together(job: dict[str, Any]) -> None:
+    mean = (job["ranks"] + 1) / 2
+    places = [(dtype, shape) for dtype in ("float32", "float16", "float64") for shape in ([], [3, 5], [400, 500])]
+    assert job["several"] == [[dtype, shape, (number + 1) * mean, (number + 1) * mean] for number, (dtype, shape) in enumerate(places)]
+
+
 def test_compression_sends_16_bits_and_gives_the_type_back(job: dict[str, Any]) -> None:
     assert job["compressed"] == ["float32", job["ranks"] > 1]  # one rank sends nothing
 

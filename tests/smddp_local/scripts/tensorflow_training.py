@@ -31,6 +31,13 @@ with tf.GradientTape() as tape:  # rank r has r + 1 images, all of them r + 1
     uneven = weight * tf.reduce_mean(tf.fill([rank + 1], rank + 1.0))
 answer["uneven"] = float(sdp.DistributedGradientTape(tape).gradient(uneven, weight))
 
+variables = [tf.Variable(tf.zeros(shape, dtype)) for dtype in ("float32", "float16", "float64") for shape in ((), (3, 5), (400, 500))]
+with tf.GradientTape() as tape:  # of variable number n on rank r: (n + 1) * (r + 1) everywhere
+    parts = [tf.cast(tf.reduce_sum(each), tf.float64) * (number + 1) * (rank + 1) for number, each in enumerate(variables)]
+    several = tf.add_n(parts)
+means = sdp.DistributedGradientTape(tape).gradient(several, variables)
+answer["several"] = [[mean.dtype.name, mean.shape.as_list(), float(tf.reduce_min(mean)), float(tf.reduce_max(mean))] for mean in means]
+
 table = tf.Variable(tf.ones((size, 2)))
 with tf.GradientTape(persistent=True) as tape:
     looked_up = tf.reduce_sum(tf.gather(table, [rank]))

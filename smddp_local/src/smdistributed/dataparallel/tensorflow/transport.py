@@ -1,4 +1,7 @@
-"""Lists of numpy arrays come in, MPI combines them over all ranks in as few messages as there are types, and lists go out."""
+"""Lists of numpy arrays come in, MPI combines them over all ranks, and lists go out.
+
+A large array is a message of its own, which spares copying it; the small ones of one type are one message.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from ..meeting import meet
 from .compression import ReduceOp
+
+LARGE_BYTES = 1 << 18
 
 
 def allreduce(communicator: Any, op: ReduceOp, arrays: Sequence[Any]) -> list[Any]:
     """Reduce the arrays element by element; all ranks get the same bits. Integers average downwards."""
     arrays = [np.asarray(array) for array in arrays]
     answers: list[Any] = [None] * len(arrays)
-    for wire in sorted({_wire_type(array.dtype) for array in arrays}, key=str):  # the same order on every rank
-        members = [index for index, array in enumerate(arrays) if _wire_type(array.dtype) == wire]
-        for index, answer in zip(members, _reduce_fused(communicator, op, [arrays[index] for index in members], wire), strict=True):
+    meet(communicator)
+    for message in _messages(arrays):  # the same ones in the same order on every rank
+        for index, answer in zip(message, _reduced(communicator, op, [arrays[index] for index in message]), strict=True):
             answers[index] = answer
     return answers
 
@@ -32,17 +38,28 @@ def broadcast(communicator: Any, root: int, arrays: Sequence[Any]) -> list[Any]:
     return [piece.copy().view(array.dtype).reshape(array.shape) for piece, array in zip(pieces, arrays, strict=True)]
 
 
-def _reduce_fused(communicator: Any, op: ReduceOp, arrays: list[Any], wire: Any) -> list[Any]:
+def _messages(arrays: Sequence[Any]) -> list[list[int]]:
+    """Which arrays travel together: indices."""
+    small: dict[str, list[int]] = {}
+    for index, array in enumerate(arrays):
+        if array.nbytes < LARGE_BYTES:
+            small.setdefault(str(_wire_type(array.dtype)), []).append(index)
+    return [*([index] for index, array in enumerate(arrays) if array.nbytes >= LARGE_BYTES), *(small[wire] for wire in sorted(small))]
+
+
+def _reduced(communicator: Any, op: ReduceOp, arrays: list[Any]) -> list[Any]:
     from mpi4py import MPI
 
     operation = {ReduceOp.AVERAGE: MPI.SUM, ReduceOp.SUM: MPI.SUM, ReduceOp.MIN: MPI.MIN, ReduceOp.MAX: MPI.MAX}[op]
-    fused = np.concatenate([array.reshape(-1).astype(wire, copy=False) for array in arrays])
-    communicator.Allreduce(MPI.IN_PLACE, fused, op=operation)
+    parts = [array.reshape(-1).astype(_wire_type(array.dtype), copy=False) for array in arrays]
+    sent = parts[0] if len(parts) == 1 else np.concatenate(parts)
+    received = np.empty_like(sent)  # what came in is TensorFlow's, and stays as it is
+    communicator.Allreduce(sent, received, op=operation)
     if op is ReduceOp.AVERAGE:
-        divide = np.true_divide if fused.dtype.kind in "fc" else np.floor_divide
-        divide(fused, communicator.Get_size(), out=fused)
-    pieces = np.split(fused, np.cumsum([array.size for array in arrays])[:-1])
-    return [piece.astype(array.dtype).reshape(array.shape) for piece, array in zip(pieces, arrays, strict=True)]
+        divide = np.true_divide if received.dtype.kind in "fc" else np.floor_divide
+        divide(received, communicator.Get_size(), out=received)
+    pieces = np.split(received, np.cumsum([array.size for array in arrays])[:-1])
+    return [piece.astype(array.dtype, copy=False).reshape(array.shape) for piece, array in zip(pieces, arrays, strict=True)]
 
 
 def _wire_type(dtype: Any) -> Any:

@@ -6,7 +6,6 @@ second engine that could reduce a bucket while they compute the next one.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import torch
@@ -14,10 +13,9 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import _create_work_from_future
 
 from ..launch import LaunchEnvironment, Launcher
+from ..meeting import meet
 
 _OPERATIONS = ((dist.ReduceOp.SUM, "SUM"), (dist.ReduceOp.PRODUCT, "PROD"), (dist.ReduceOp.MIN, "MIN"), (dist.ReduceOp.MAX, "MAX"))
-SPIN_S = 0.0002
-NAP_S = 0.00005
 # The types that gloo reduces. What is not here goes to gloo, which refuses it in its own words.
 _AS_THEY_ARE = (torch.float32, torch.float64, torch.int8, torch.uint8, torch.int32, torch.int64)
 # MPI has no 16 bit floating point types: they are summed as float32 and rounded once.
@@ -36,26 +34,13 @@ class MpiTransport:
         operation = _named(opts.reduceOp)
         if operation is None or not all(_carries(tensor) for tensor in tensors):
             return self._fallback.allreduce(tensors, opts)
-        self._meet()
+        meet(self._communicator)
         for tensor in tensors:
             self._reduce(tensor.detach(), operation)
         return done(tensors)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._fallback, name)
-
-    def _meet(self) -> None:
-        """Wait until every rank is here, asleep if it takes long.
-
-        MPI waits by spinning: on a machine with more to do than cores it would use up the time slices in which the rank that
-        it waits for could come. That meeting here is faster is not established: the one comparison, on a busy machine, was
-        inconclusive (5 MB: 5.9 and 25.0 ms with it, 19.3 and 26.0 ms without).
-        """
-        arrived = self._communicator.Ibarrier()
-        patience = time.perf_counter() + SPIN_S
-        while not arrived.Test():
-            if time.perf_counter() > patience:
-                time.sleep(NAP_S)
 
     def _reduce(self, tensor: torch.Tensor, operation: str) -> None:
         from mpi4py import MPI
