@@ -56,7 +56,7 @@ bench: python ## Measures Shoal beside its peers, about an hour on a quiet machi
 	@$(RUN) -m bench full
 	@$(RUN) -m bench.overhead
 
-bench-quick: python ## The same with fewer rounds, meant for under five minutes on a quiet machine, after its set-up.
+bench-quick: python ## The same with fewer rounds, three to six minutes on a quiet machine, after its set-up.
 	@$(PYTHON) tools/install.py runtimes
 	@$(RUN) -m bench quick
 

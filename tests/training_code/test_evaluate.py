@@ -79,7 +79,7 @@ def test_a_missing_or_damaged_archive_is_named(
 
 def test_damaged_weights_are_refused(evaluate: Callable[[], Outcome], trained: Trained, tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "model.json").write_text("{}")
+    shutil.copyfile(trained.job.model_dir / "model.json", tmp_path / "model" / "model.json")
     (tmp_path / "model" / "model.pt").write_bytes((trained.job.model_dir / "model.pt").read_bytes()[:5000])
     pack(tmp_path / "model", tmp_path / "model.tar.gz")
     outcome = evaluate()

@@ -104,7 +104,8 @@ def load(folder: Path, device: torch.device) -> SavedModel:
     try:
         metadata = json.loads(metadata_file.read_text())
         version = metadata.get("network_version", 1)
-        network.load_state_dict(torch.load(weights_file, map_location=device, weights_only=True))
+        if version == NETWORK_VERSION:
+            network.load_state_dict(torch.load(weights_file, map_location=device, weights_only=True))
     except (RuntimeError, EOFError, OSError, ValueError, TypeError, AttributeError, pickle.UnpicklingError) as error:
         raise ValueError(f"{folder} holds a damaged model: {error}") from error
     if version != NETWORK_VERSION:

@@ -51,7 +51,7 @@ def _reduced(communicator: Any, op: ReduceOp, arrays: list[Any]) -> list[Any]:
     from mpi4py import MPI
 
     operation = {ReduceOp.AVERAGE: MPI.SUM, ReduceOp.SUM: MPI.SUM, ReduceOp.MIN: MPI.MIN, ReduceOp.MAX: MPI.MAX}[op]
-    parts = [array.reshape(-1).astype(_wire_type(array.dtype), copy=False) for array in arrays]
+    parts = [np.ascontiguousarray(array.reshape(-1), _wire_type(array.dtype)) for array in arrays]
     sent = parts[0] if len(parts) == 1 else np.concatenate(parts)
     received = np.empty_like(sent)  # what came in is TensorFlow's, and stays as it is
     communicator.Allreduce(sent, received, op=operation)
