@@ -33,7 +33,7 @@ class Plan:
 
 
 QUICK = Plan(rounds=2, seeds=2, length=training.QUICK_LENGTH, contenders=training.QUICK)
-FULL = Plan(rounds=5, seeds=10, length=training.FULL_LENGTH, contenders=None)
+FULL = Plan(rounds=3, seeds=10, length=training.FULL_LENGTH, contenders=None)
 
 
 def main(arguments: Sequence[str]) -> int:
