@@ -19,7 +19,7 @@ from bench.noise import Gauge, TooNoisyError, cores
 from bench.processes import RunFailedError, end_on_sigterm
 from bench.report import Column, Comparison
 
-PARTS = ("training", "accuracy", "bandwidth")
+PARTS = ("training", "scaling", "accuracy", "bandwidth")
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,20 @@ class Plan:
     rounds: int
     seeds: int
     length: training.Length
-    contenders: Sequence[str] | None
+    phases: training.Phases
+    contenders: Sequence[str] | None = None
+    scaling: Sequence[str] | None = None
 
 
-QUICK = Plan(rounds=2, seeds=2, length=training.QUICK_LENGTH, contenders=training.QUICK)
-FULL = Plan(rounds=3, seeds=10, length=training.FULL_LENGTH, contenders=None)
+QUICK = Plan(
+    rounds=2,
+    seeds=2,
+    length=training.QUICK_LENGTH,
+    phases=training.QUICK_PHASES,
+    contenders=training.QUICK,
+    scaling=training.QUICK_SCALING,
+)
+FULL = Plan(rounds=3, seeds=10, length=training.FULL_LENGTH, phases=training.FULL_PHASES)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -59,7 +68,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Shoal beside its peers.")
     parser.add_argument("plan", choices=("quick", "full"))
     parser.add_argument("--only", choices=PARTS, action="append", help="part of the bench (default: all)")
-    parser.add_argument("--rounds", type=int, help="of training and bandwidth; default: the plan's")
+    parser.add_argument("--rounds", type=int, help="of training, scaling and bandwidth; default: the plan's")
     parser.add_argument("--despite-noise", action="store_true", help="report although the machine is busy; the report says so")
     parser.add_argument("--out", type=Path, default=REPOSITORY / "bench-out", help="folder of the reports")
     options = parser.parse_args(arguments)
@@ -71,7 +80,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 def _run(plan: Plan, options: argparse.Namespace) -> None:
     parts, began_at = options.only or PARTS, time.monotonic()
     gauge = Gauge()
-    for part, compare in (("bandwidth", _bandwidth), ("accuracy", _accuracy), ("training", _training)):
+    for part, compare in (("bandwidth", _bandwidth), ("accuracy", _accuracy), ("scaling", _scaling), ("training", _training)):
         if part in parts:
             comparison = compare(plan, gauge, options.despite_noise)
             comparison.write(options.out)
@@ -86,17 +95,30 @@ def _training(plan: Plan, gauge: Gauge, despite_noise: bool) -> Comparison:
     columns = [
         Column("images/s", "images_per_s"),
         Column("over DDP gloo", "images_per_s", training.DDP, digits=2),
-        Column("efficiency at 2", "efficiency", digits=3),
+        Column("efficiency at 2, separate processes", "efficiency", digits=3),
         Column("test accuracy", "accuracy", digits=4),
     ]
     title = f"Training MNIST with conv 32 - conv 64 - pool - fc 128 - fc 10, batch 64 per rank, {plan.length.steps} steps"
     return Comparison("training", title, result, [one.name for one in taking_part], columns)
 
 
+def _scaling(plan: Plan, gauge: Gauge, despite_noise: bool) -> Comparison:
+    taking_part = training.scaling(plan.scaling, plan.phases)
+    result = interleave(taking_part, plan.rounds, gauge, warm_up=0, despite_noise=despite_noise, say=_say)
+    columns = [
+        Column("efficiency at 2", "efficiency", digits=3),
+        Column("of two that do not communicate", "efficiency_apart", digits=3),
+        Column("a step together, ms", "together_ms", digits=1),
+        Column("apart, ms", "apart_ms", digits=1),
+        Column("alone, ms", "alone_ms", digits=1),
+    ]
+    title = f"Two ranks against each of them alone, phases of {plan.phases.steps} steps in turn within one job, {plan.phases.cycles} cycles"
+    return Comparison("scaling", title, result, [one.name for one in taking_part], columns)
+
+
 def _add_efficiency(result: Result) -> None:
-    """Images/s at 2 over twice images/s at 1, within each round."""
-    pairs = {training.SHOAL: training.SHOAL_ALONE, training.DDP: training.DDP_ALONE, training.APART: training.SHOAL_ALONE}
-    pairs |= dict.fromkeys((training.TF_MIRRORED, training.TF_WORKERS, training.TF_SMDDP, training.TF_APART), training.TF_PLAIN)
+    """What TensorFlow's strategies reach at 2 over twice what one process does, within each round; the others' comes from `_scaling`."""
+    pairs = dict.fromkeys((training.TF_MIRRORED, training.TF_WORKERS), training.TF_PLAIN)
     alone = {(sample.contender, sample.round): float(sample.metrics["images_per_s"]) for sample in result.samples}
     for sample in result.samples:
         base = alone.get((pairs.get(sample.contender, ""), sample.round))

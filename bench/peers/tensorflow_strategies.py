@@ -5,8 +5,6 @@
     python tensorflow_strategies.py plain           (no strategy)
     mpirun -np 2 smddprun python -m mpi4py tensorflow_strategies.py smddp        (no strategy, a tape that averages)
 
-With BENCH_APART=1 the ranks of the last do not communicate: the limit.
-
 The images are one array that tf.data batches and shuffles, the recommended way; the step is one tf.function.
 """
 
@@ -18,6 +16,7 @@ import os
 import sys
 from typing import Any
 
+from phases import scaling, under_mpirun
 from setting import Clock, parse, pin, read, report
 
 KIND = sys.argv.pop(1)
@@ -32,7 +31,6 @@ import tensorflow as tf
 MEAN, STD = 0.1307, 0.3081
 REPLICAS = 2 if KIND in {"mirrored", "multi_worker"} else 1
 """Over which one process's step is spread."""
-APART = os.environ.get("BENCH_APART") == "1"
 
 
 def make_strategy() -> tf.distribute.Strategy:
@@ -81,26 +79,36 @@ def main() -> None:
         optimizer = tf.keras.optimizers.SGD(0.05, momentum=0.9)
         loss_of = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
 
-    def step(pixels: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    def step(pixels: tf.Tensor, targets: tf.Tensor, communicates: bool) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = tf.nn.compute_average_loss(loss_of(targets, model(pixels, training=True)), global_batch_size=setting.batch * REPLICAS)
-        averaging = sdp.DistributedGradientTape(tape) if sdp and not APART else tape
+        averaging = sdp.DistributedGradientTape(tape) if sdp and communicates else tape
         optimizer.apply_gradients(zip(averaging.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True))
         return loss
 
     @tf.function  # type: ignore[untyped-decorator, unused-ignore] # where TensorFlow is not installed
-    def distributed_step(pixels: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-        losses = strategy.run(step, args=(pixels, targets))
+    def distributed_step(pixels: tf.Tensor, targets: tf.Tensor, communicates: bool) -> tf.Tensor:
+        losses = strategy.run(step, args=(pixels, targets, communicates))
         return strategy.reduce(tf.distribute.ReduceOp.SUM, losses, axis=None)
 
-    clock = Clock(setting, REPLICAS * size)
-    for number in clock.steps():
-        distributed_step(*next(batches)).numpy()
-        if sdp and not number:  # after the first update, because the optimizer makes its variables there
-            sdp.broadcast_variables([*model.variables, *optimizer.variables], root_rank=0)
-    if rank == 0:
+    def train_step(communicates: bool = True) -> None:
+        distributed_step(*next(batches), communicates).numpy()
+
+    train_step()
+    if sdp:  # after the first update, because the optimizer makes its variables there
+        sdp.broadcast_variables([*model.variables, *optimizer.variables], root_rank=0)
+    if setting.cycles:
+        for number in range(setting.warm_up):
+            train_step(communicates=number % 2 == 0)
+        figures = scaling(under_mpirun(rank, size), train_step, setting.cycles, setting.steps)
+    else:
+        clock = Clock(setting, REPLICAS * size)
+        for _ in clock.steps():
+            train_step()
         pixels, targets = load(setting.data, "t10k")
-        report(images_per_s=clock.images_per_s, accuracy=tested(model, pixels[: setting.tested], targets[: setting.tested]))
+        figures = {"images_per_s": clock.images_per_s, "accuracy": tested(model, pixels[: setting.tested], targets[: setting.tested])}
+    if rank == 0:
+        report(**figures)
 
 
 def normalised(pixels: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -89,13 +89,13 @@ def average_gradients(network: torch.nn.Module, all_reduce: Callable[[torch.Tens
         missing -= 1
         if not missing:
             missing = len(parameters)
-            _average([parameter for parameter in parameters if parameter.grad is not None], all_reduce, world_size)
+            average([parameter for parameter in parameters if parameter.grad is not None], all_reduce, world_size)
 
     for parameter in parameters:
         parameter.register_post_accumulate_grad_hook(ready)
 
 
-def _average(parameters: list[torch.Tensor], all_reduce: Callable[[torch.Tensor], None], world_size: int) -> None:
+def average(parameters: list[torch.Tensor], all_reduce: Callable[[torch.Tensor], None], world_size: int) -> None:
     """Average the gradients over the ranks: each large one where it is, the small ones as one message, of which they become views.
 
     A gradient fills one piece of memory, in the order of its parameter's strides or row by row, the same on every rank ("Gradient Layout

@@ -1,0 +1,68 @@
+"""How well a job scales, from within it: its ranks train together, side by side without communicating, and each alone, in short phases.
+
+Separate runs would compare spells of the machine rather than kinds of work; phases of a tenth of a second, in turn, meet the same ones.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+TOGETHER, APART = "together", "apart"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the phases need of a job: both functions are collectives, and `meet` lets a rank that waits sleep."""
+
+    rank: int
+    world_size: int
+    meet: Callable[[], None]
+    gather: Callable[[Any], list[Any]]
+    clock: Callable[[], float] = time.perf_counter
+
+
+def under_mpirun(rank: int, world_size: int) -> Job:
+    """The job of ranks that mpirun started, which meet as smddp_local's do."""
+    from mpi4py import MPI
+    from smdistributed.dataparallel.meeting import meet
+
+    communicator = MPI.COMM_WORLD.Dup()
+    return Job(rank, world_size, lambda: meet(communicator), communicator.allgather)
+
+
+def scaling(job: Job, step: Callable[[bool], None], cycles: int, steps: int) -> dict[str, float]:
+    """Medians over `cycles` cycles, each with every kind of phase, of `steps` steps; the same on every rank.
+
+    `step` does one step and is told whether the ranks average its gradients. Efficiency is images/s of all ranks over the sum of
+    what each of them reaches alone: `efficiency` of ranks that communicate, `efficiency_apart` of ranks that do not.
+    """
+    kinds: list[str | int] = [TOGETHER, APART, *range(job.world_size)]
+    own: dict[str | int, list[float]] = {kind: [] for kind in kinds}
+    for cycle in range(cycles):
+        first = cycle % len(kinds)
+        for kind in kinds[first:] + kinds[:first]:
+            job.meet()
+            began_at = job.clock()
+            if kind in {TOGETHER, APART, job.rank}:
+                for _ in range(steps):
+                    step(kind == TOGETHER)
+            own[kind].append((job.clock() - began_at) / steps)
+    ranks: list[dict[str | int, list[float]]] = job.gather(own)
+    slowest = {kind: [max(times) for times in zip(*(rank[kind] for rank in ranks), strict=True)] for kind in (TOGETHER, APART)}
+    alone = [[ranks[rank][rank][cycle] for rank in range(job.world_size)] for cycle in range(cycles)]
+
+    def efficiency(kind: str) -> float:
+        of_each = (job.world_size / all_s / sum(1 / one_s for one_s in each) for all_s, each in zip(slowest[kind], alone, strict=True))
+        return float(statistics.median(of_each))
+
+    return {
+        "efficiency": efficiency(TOGETHER),
+        "efficiency_apart": efficiency(APART),
+        "together_ms": 1000 * statistics.median(slowest[TOGETHER]),
+        "apart_ms": 1000 * statistics.median(slowest[APART]),
+        "alone_ms": 1000 * statistics.median(statistics.mean(each) for each in alone),
+    }
