@@ -27,6 +27,8 @@ class Plan:
     """How thorough a bench is."""
 
     rounds: int
+    jobs: int
+    """Rounds of the scaling, whose every job has many phases."""
     seeds: int
     length: training.Length
     phases: training.Phases
@@ -36,13 +38,14 @@ class Plan:
 
 QUICK = Plan(
     rounds=2,
+    jobs=1,
     seeds=2,
     length=training.QUICK_LENGTH,
     phases=training.QUICK_PHASES,
     contenders=training.QUICK,
     scaling=training.QUICK_SCALING,
 )
-FULL = Plan(rounds=3, seeds=10, length=training.FULL_LENGTH, phases=training.FULL_PHASES)
+FULL = Plan(rounds=3, jobs=3, seeds=10, length=training.FULL_LENGTH, phases=training.FULL_PHASES)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -54,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     end_on_sigterm()
     try:
         plan = QUICK if options.plan == "quick" else FULL
-        _run(replace(plan, rounds=options.rounds or plan.rounds), options)
+        _run(replace(plan, rounds=options.rounds or plan.rounds, jobs=options.rounds or plan.jobs), options)
     except TooNoisyError as noisy:
         print(f"bench: no report: {noisy}", file=sys.stderr)
         return 3
@@ -104,7 +107,7 @@ def _training(plan: Plan, gauge: Gauge, despite_noise: bool) -> Comparison:
 
 def _scaling(plan: Plan, gauge: Gauge, despite_noise: bool) -> Comparison:
     taking_part = training.scaling(plan.scaling, plan.phases)
-    result = interleave(taking_part, plan.rounds, gauge, warm_up=0, despite_noise=despite_noise, say=_say)
+    result = interleave(taking_part, plan.jobs, gauge, warm_up=0, despite_noise=despite_noise, say=_say)
     columns = [
         Column("efficiency at 2", "efficiency", digits=3),
         Column("of two that do not communicate", "efficiency_apart", digits=3),

@@ -60,7 +60,7 @@ class Phases:
 QUICK_LENGTH = Length(5, 30, 200)
 FULL_LENGTH = Length(20, 440, 10000)
 """Almost one epoch on two ranks, so that the accuracies say something."""
-QUICK_PHASES = Phases(5, 6, 4)
+QUICK_PHASES = Phases(5, 10, 4)
 FULL_PHASES = Phases(10, 15, 8)
 
 
