@@ -120,7 +120,7 @@ def _scaling(plan: Plan, gauge: Gauge, despite_noise: bool) -> Comparison:
 
 
 def _add_efficiency(result: Result) -> None:
-    """What TensorFlow's strategies reach at 2 over twice what one process does, within each round; the others' comes from `_scaling`."""
+    """What TensorFlow's strategies reach at 2 over twice what one process does, in each round; `_scaling` has the others'."""
     pairs = dict.fromkeys((training.TF_MIRRORED, training.TF_WORKERS), training.TF_PLAIN)
     alone = {(sample.contender, sample.round): float(sample.metrics["images_per_s"]) for sample in result.samples}
     for sample in result.samples:

@@ -1,6 +1,6 @@
 """How well a job scales, from within it: its ranks train together, side by side without communicating, and each alone, in short phases.
 
-Separate runs would compare spells of the machine rather than kinds of work; phases of a tenth of a second, in turn, meet the same ones.
+Separate runs would compare spells of the machine rather than kinds of work; phases of about a second, in turn, meet the same ones.
 """
 
 from __future__ import annotations

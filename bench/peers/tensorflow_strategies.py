@@ -10,6 +10,7 @@ The images are one array that tf.data batches and shuffles, the recommended way;
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import os
@@ -94,7 +95,7 @@ def main() -> None:
     def train_step(communicates: bool = True) -> None:
         distributed_step(*next(batches), communicates).numpy()
 
-    train_step()
+    train_step()  # the first of the warm-up
     if sdp:  # after the first update, because the optimizer makes its variables there
         sdp.broadcast_variables([*model.variables, *optimizer.variables], root_rank=0)
     if setting.cycles:
@@ -102,7 +103,7 @@ def main() -> None:
             train_step(communicates=number % 2 == 0)
         figures = scaling(under_mpirun(rank, size), train_step, setting.cycles, setting.steps)
     else:
-        clock = Clock(setting, REPLICAS * size)
+        clock = Clock(dataclasses.replace(setting, warm_up=max(0, setting.warm_up - 1)), REPLICAS * size)
         for _ in clock.steps():
             train_step()
         pixels, targets = load(setting.data, "t10k")
