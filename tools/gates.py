@@ -28,6 +28,8 @@ RELEASES = "tests/e2e/test_gitops.py"
 FOLDERS = ("tests/stacks", "tests/emulator/control", "tests/lifecycle", "tests/cli")
 """Other folders that take long enough for a gate of their own, the longest first; one more takes all the rest, new folders too."""
 _GRACE_S = 30.0
+_SAID_AGAIN = 60
+"""Lines of what a failed gate printed that are shown again at the end, where whoever has only the end of a log finds them."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Gate:
 
 def _pytest(name: str, *arguments: str) -> Gate:
     """A gate of tests, on a machine that has no network but loopback."""
-    return Gate(f"pytest {name}", (PYTHON, "-m", "tools.loopback", PYTHON, "-m", "pytest", "-rs", "-m", "not registry", *arguments))
+    return Gate(f"pytest {name}", (PYTHON, "-m", "tools.loopback", PYTHON, "-m", "pytest", "-rfEs", "-m", "not registry", *arguments))
 
 
 LINT = (
@@ -54,7 +56,7 @@ TESTS = (
     _pytest("releases", RELEASES),
     *(_pytest(folder, folder) for folder in FOLDERS),
     _pytest("the rest", *(f"--ignore={folder}" for folder in (*TRAINING, *FOLDERS))),
-    Gate("pytest, package registry", (PYTHON, "-m", "pytest", "-rs", "-m", "registry", "tests/emulator/sagemaker")),
+    Gate("pytest, package registry", (PYTHON, "-m", "pytest", "-rfEs", "-m", "registry", "tests/emulator/sagemaker")),
 )
 TRAINING_TESTS = tuple(_pytest(folder, folder, f"--ignore={RELEASES}") for folder in TRAINING)
 
@@ -66,40 +68,45 @@ def main(arguments: list[str]) -> int:
         failed = asyncio.run(failures(*chosen, lanes=os.cpu_count() or 1))
     except KeyboardInterrupt:
         return 130
+    for name, output in failed.items():
+        print(f"== {name} failed; the last lines it printed:", *output.splitlines()[-_SAID_AGAIN:], sep="\n")
     if failed:
         print(f"gates failed: {', '.join(failed)}", flush=True)
     return 1 if failed else 0
 
 
-async def failures(one_by_one: Sequence[Gate], others: Sequence[Gate], lanes: int) -> list[str]:
-    """The names of the gates that failed, after all have run: `one_by_one` in the first lane, which then helps the `lanes - 1` others."""
-    first, rest, failed = deque(one_by_one), deque(others), list[str]()
+async def failures(one_by_one: Sequence[Gate], others: Sequence[Gate], lanes: int) -> dict[str, str]:
+    """What each gate that failed printed, by name, after all have run: `one_by_one` in the first lane, which then helps the others."""
+    first, rest, failed = deque(one_by_one), deque(others), dict[str, str]()
     await asyncio.gather(_lane((first, rest), failed), *(_lane((rest,), failed) for _ in range(lanes - 1)))
     return failed
 
 
-async def _lane(queues: Sequence[deque[Gate]], failed: list[str]) -> None:
+async def _lane(queues: Sequence[deque[Gate]], failed: dict[str, str]) -> None:
     for queue in queues:
         while queue:
             gate = queue.popleft()
-            if not await _passes(gate):
-                failed.append(gate.name)
+            passed, output = await _run(gate)
+            if not passed:
+                failed[gate.name] = output
 
 
-async def _passes(gate: Gate) -> bool:
+async def _run(gate: Gate) -> tuple[bool, str]:
+    """Whether it passed, and what it printed."""
     started_at = time.monotonic()
     print(f"== {gate.name} ...", flush=True)
     process = await asyncio.create_subprocess_exec(
         *gate.command, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
     try:
-        output, _ = await process.communicate()
+        printed, _ = await process.communicate()
     except asyncio.CancelledError:  # Ctrl-C, which the terminal told the gate too: it may clean up before it is killed
         await asyncio.wait_for(process.wait(), _GRACE_S)
         raise
     verdict = "passed" if process.returncode == 0 else f"FAILED (exit code {process.returncode})"
-    print(f"{output.decode(errors='replace')}== {gate.name}: {verdict} in {time.monotonic() - started_at:.0f} s", flush=True)
-    return process.returncode == 0
+    output = printed.decode(errors="replace")
+    print(f"{output}== {gate.name}: {verdict} in {time.monotonic() - started_at:.0f} s", flush=True)
+    return process.returncode == 0, output
 
 
 if __name__ == "__main__":
