@@ -64,7 +64,7 @@ class Market:
 def market(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
     assert runtime.exists()
     folder = tmp_path_factory.mktemp("spot")
-    write_subset(folder / "digits", train=1024, test=128)
+    write_subset(folder / "digits", train=8192, test=128)  # 2 to 3 s of steps: whoever is to disturb them needs 0.1 to 0.3 s
     options = ("--faults", str(folder / "faults"), "--duration", f"stop_grace_s={GRACE_S}")
     with running(folder / "state", None, *options) as found:
         account = Account.at(found.endpoint, found.state_dir, ACCOUNT_ID)
