@@ -82,18 +82,18 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _run(plan: Plan, options: argparse.Namespace) -> None:
     parts, began_at = options.only or PARTS, time.monotonic()
-    gauge = Gauge()
+    gauge, warm = Gauge(), set[str]()
     for part, compare in (("bandwidth", _bandwidth), ("accuracy", _accuracy), ("scaling", _scaling), ("training", _training)):
         if part in parts:
-            comparison = compare(plan, gauge, options.despite_noise)
+            comparison = compare(plan, gauge, warm, options.despite_noise)
             comparison.write(options.out)
             print(f"\n{comparison.table()}\n", flush=True)
     print(f"reports are in {options.out}, after {time.monotonic() - began_at:.0f} s")
 
 
-def _training(plan: Plan, gauge: Gauge, despite_noise: bool) -> Comparison:
+def _training(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> Comparison:
     taking_part = training.contenders(plan.contenders, plan.length)
-    result = interleave(taking_part, plan.rounds, gauge, despite_noise=despite_noise, say=_say)
+    result = interleave(taking_part, plan.rounds, gauge, warm=warm, despite_noise=despite_noise, say=_say)
     _add_efficiency(result)
     columns = [
         Column("images/s", "images_per_s"),
@@ -105,9 +105,9 @@ def _training(plan: Plan, gauge: Gauge, despite_noise: bool) -> Comparison:
     return Comparison("training", title, result, [one.name for one in taking_part], columns)
 
 
-def _scaling(plan: Plan, gauge: Gauge, despite_noise: bool) -> Comparison:
+def _scaling(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> Comparison:
     taking_part = training.scaling(plan.scaling, plan.phases)
-    result = interleave(taking_part, plan.jobs, gauge, warm_up=0, despite_noise=despite_noise, say=_say)
+    result = interleave(taking_part, plan.jobs, gauge, warm_up=0, warm=warm, despite_noise=despite_noise, say=_say)
     columns = [
         Column("efficiency at 2", "efficiency", digits=3),
         Column("of two that do not communicate", "efficiency_apart", digits=3),
@@ -129,11 +129,11 @@ def _add_efficiency(result: Result) -> None:
             sample.metrics["efficiency"] = float(sample.metrics["images_per_s"]) / (2 * base)
 
 
-def _accuracy(plan: Plan, gauge: Gauge, despite_noise: bool) -> Comparison:
-    result = interleave([time_to_accuracy.shipped()], plan.seeds, gauge, warm_up=0, despite_noise=despite_noise, say=_say)
+def _accuracy(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> Comparison:
+    result = interleave([time_to_accuracy.shipped()], plan.seeds, gauge, warm_up=0, warm=warm, despite_noise=despite_noise, say=_say)
     ten_times = 10 * result.figure(time_to_accuracy.NAME, "process_s").median
     alone = [time_to_accuracy.example(ten_times)]  # each run is a round, and most of a minute: it is not repeated within one
-    example = interleave(alone, 1, gauge, warm_up=0, tries=1, despite_noise=despite_noise, say=_say)
+    example = interleave(alone, 1, gauge, warm_up=0, warm=warm, tries=1, despite_noise=despite_noise, say=_say)
     result.samples += example.samples
     columns = [
         Column("seconds from start to end of the processes", "process_s", digits=2),
@@ -144,8 +144,8 @@ def _accuracy(plan: Plan, gauge: Gauge, despite_noise: bool) -> Comparison:
     return Comparison("accuracy", title, result, [time_to_accuracy.NAME, training.DDP], columns)
 
 
-def _bandwidth(plan: Plan, gauge: Gauge, despite_noise: bool) -> Comparison:
-    result = interleave(bandwidth.contenders(), plan.rounds, gauge, warm_up=0, despite_noise=despite_noise, say=_say)
+def _bandwidth(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> Comparison:
+    result = interleave(bandwidth.contenders(), plan.rounds, gauge, warm_up=0, warm=warm, despite_noise=despite_noise, say=_say)
     sizes = bandwidth.MEGABYTES
     columns = [Column(f"{size} MB, ms", f"all_reduce_{size}_mb_ms", digits=2) for size in sizes]
     columns += [Column(f"memcpy {size} MB, ms", f"memcpy_{size}_mb_ms", digits=2) for size in sizes]

@@ -19,6 +19,6 @@ def contenders() -> list[Contender]:
         def measure() -> Metrics:
             return dict(start(command, RANKS, {"SMDDP_LOCAL_TRANSPORT": transport}).result)
 
-        return Contender(name, measure)
+        return Contender(name, measure, start=str(python.parent))
 
     return [of(MPI, "mpi"), of(GLOO, "gloo")]

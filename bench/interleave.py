@@ -92,11 +92,14 @@ def interleave(
     gauge: Gauge,
     *,
     warm_up: int = 1,
+    warm: set[str] | None = None,
     tries: int = TRIES,
     despite_noise: bool = False,
     say: Callable[[str], None] = print,
 ) -> Result:
     """Run every contender once per round, `rounds` times, after `warm_up` uncounted runs of each thing they start from.
+
+    What is in `warm` needs none, and what has run is added to it.
 
     A disturbed run is repeated in its turn, whatever it measured, `tries` times in all. A round with one that stays disturbed ends there
     and is thrown away whole, so that ratios stay within a round; after more of those than rounds were asked for (at least 3)
@@ -107,9 +110,12 @@ def interleave(
     first: dict[str, Contender] = {}
     for contender in contenders:
         first.setdefault(contender.start or contender.name, contender)
+    warm = set() if warm is None else warm
+    cold = [contender for start, contender in first.items() if start not in warm]
     for _ in range(warm_up):
-        for contender in first.values():
+        for contender in cold:
             contender.run()
+    warm.update(first)
     result = Result()
     counted = 0
     while counted < rounds:

@@ -26,7 +26,7 @@ def shipped() -> Contender:
         seed = next(seeds)
         return {**run_shipped(python, seed), "seed": float(seed)}
 
-    return Contender(NAME, measure)
+    return Contender(NAME, measure, start=str(python.parent))
 
 
 def run_shipped(python: Path, seed: int) -> Metrics:
@@ -42,10 +42,11 @@ def run_shipped(python: Path, seed: int) -> Metrics:
 
 def example(seconds: float) -> Contender:
     """pytorch/examples with DDP over gloo, stopped after that many seconds of training: its accuracy then."""
-    command = [*torchrun(environments.peers()), SCRIPTS / "ddp.py", "--data", DATA, "--tested", "10000", "--seconds", str(seconds)]
+    peers = environments.peers()
+    command = [*torchrun(peers), SCRIPTS / "ddp.py", "--data", DATA, "--tested", "10000", "--seconds", str(seconds)]
 
     def measure() -> Metrics:
         finished = start(command, RANKS, {}, timeout_s=seconds + 120)
         return {"process_s": finished.wall_s, **finished.result}
 
-    return Contender(DDP, measure)
+    return Contender(DDP, measure, start=str(peers.parent))

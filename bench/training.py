@@ -25,7 +25,7 @@ DDP, DDP_ALONE = "pytorch/examples with DDP gloo, 2 ranks", "pytorch/examples, 1
 ACCELERATE, FABRIC, HOROVOD = "Accelerate, 2 ranks", "Lightning Fabric, 2 ranks", "Horovod, 2 ranks"
 TF_PLAIN, TF_MIRRORED, TF_WORKERS = "TensorFlow, 1 process", "TensorFlow MirroredStrategy, 2 replicas", "TensorFlow MultiWorkerMirrored, 2"
 TF_SMDDP = "TensorFlow with smddp_local, 2 ranks"
-QUICK = (SHOAL, DDP, ACCELERATE, FABRIC, TF_PLAIN, TF_MIRRORED, TF_WORKERS, TF_SMDDP)
+QUICK = (SHOAL, DDP, ACCELERATE, FABRIC, TF_MIRRORED, TF_WORKERS, TF_SMDDP)
 QUICK_SCALING = (SHOAL, DDP)
 
 

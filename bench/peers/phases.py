@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 TOGETHER, APART = "together", "apart"
+NAP_S = 0.001
+"""Between two looks of a rank whose turn it is not, so that the one that trains alone has the host to itself."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,18 @@ class Job:
 
 
 def under_mpirun(rank: int, world_size: int) -> Job:
-    """The job of ranks that mpirun started, which meet as smddp_local's do."""
+    """The job of ranks that mpirun started."""
     from mpi4py import MPI
-    from smdistributed.dataparallel.meeting import meet
 
     communicator = MPI.COMM_WORLD.Dup()
-    return Job(rank, world_size, lambda: meet(communicator), communicator.allgather)
+
+    def meet() -> None:
+        arrived = communicator.Ibarrier()
+        while not arrived.Test():
+            time.sleep(NAP_S)
+        communicator.Barrier()  # whoever woke first waits for the others, so that all begin at once
+
+    return Job(rank, world_size, meet, communicator.allgather)
 
 
 def scaling(job: Job, step: Callable[[bool], None], cycles: int, steps: int) -> dict[str, float]:
@@ -43,8 +51,9 @@ def scaling(job: Job, step: Callable[[bool], None], cycles: int, steps: int) -> 
     kinds: list[str | int] = [TOGETHER, APART, *range(job.world_size)]
     own: dict[str | int, list[float]] = {kind: [] for kind in kinds}
     for cycle in range(cycles):
-        first = cycle % len(kinds)
-        for kind in kinds[first:] + kinds[:first]:
+        first = cycle // 2 % len(kinds)
+        order = kinds[first:] + kinds[:first]
+        for kind in reversed(order) if cycle % 2 else order:  # each kind comes as often before another as after it
             job.meet()
             began_at = job.clock()
             if kind in {TOGETHER, APART, job.rank}:

@@ -73,6 +73,16 @@ def test_what_starts_from_the_same_environment_is_warmed_up_once() -> None:
     assert log == ["a", "c", "a", "b", "c"]
 
 
+def test_what_ran_before_needs_no_warm_up() -> None:
+    log: list[str] = []
+    warm, quiet = set[str](), [QUIET] * 2
+    both = [dataclasses.replace(each, start=f"where {each.name} is") for each in contenders(log, {"a": [1], "b": [1]})]
+    interleave(both[:1], 1, ScriptedGauge(iter(quiet)), warm_up=0, warm=warm, say=lambda _: None)
+    interleave(both, 1, ScriptedGauge(iter(quiet)), warm=warm, say=lambda _: None)
+    assert log == ["a", "b", "a", "b"]
+    assert warm == {"where a is", "where b is"}
+
+
 class LoadedGauge(Gauge):
     """Of a machine on which nobody else computes, with these load averages."""
 

@@ -13,9 +13,8 @@ from bench.training import SCRIPTS
 
 # Each rank's seconds for a step. The second is half as fast by itself, and together the first waits for it.
 TOGETHER, APART, ALONE = (5.0, 5.0), (2.2, 4.4), (2.0, 4.0)
-# The kinds of phase take turns at being the first of a cycle; of two ranks alone, each sees its own.
-FIRST_RANK = [(TOGETHER, APART, ALONE), (APART, ALONE, TOGETHER), (ALONE, TOGETHER, APART), (TOGETHER, APART, ALONE)]
-SECOND_RANK = [(TOGETHER, APART, ALONE), (APART, ALONE, TOGETHER), (ALONE, TOGETHER, APART), (ALONE, TOGETHER, APART)]
+# Each order is followed by its reverse, and then another kind begins; of the two phases alone, each rank sees its own.
+ORDERS = [(TOGETHER, APART, ALONE), (ALONE, APART, TOGETHER), (APART, ALONE, TOGETHER), (TOGETHER, ALONE, APART)]
 SPELLS = (1.0, 2.0, 1.0, 10.0)
 """How much slower than usual the machine is in each cycle."""
 
@@ -34,8 +33,7 @@ class Host:
         return self.given
 
     def measure(self, rank: int) -> dict[str, float]:
-        orders = (FIRST_RANK, SECOND_RANK)[rank]
-        script = [(kind, spell) for order, spell in zip(orders, SPELLS, strict=True) for kind in order]
+        script = [(kind, spell) for order, spell in zip(ORDERS, SPELLS, strict=True) for kind in order]
         now_s = 0.0
 
         def step(communicate: bool) -> None:
