@@ -7,13 +7,13 @@ there to read and cannot be written. The paths of `visible` stay readable where 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from emulator.sagemaker.container import namespaces, network
@@ -24,8 +24,9 @@ _INSIDE = Path(__file__).parent / "inside"
 _LONGEST_INTERFACE = 15
 """IFNAMSIZ without its final zero."""
 
+_HELD = {signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD}
+
 Host = dict[str, Any]
-Handler = Callable[[int, FrameType | None], None]
 
 
 def run_isolated(each: Host, visible: list[str], pod: socket.socket | None = None) -> int:
@@ -34,7 +35,7 @@ def run_isolated(each: Host, visible: list[str], pod: socket.socket | None = Non
     With `pod`, in a network of its own too, which the pod joins to its bridge (see `network_of`).
     """
     namespaces.die_with_parent()
-    _hold_sigterm()
+    _hold_signals()
     own = namespaces.NEW_MOUNTS | namespaces.NEW_HOSTNAME | namespaces.NEW_PIDS
     namespaces.unshare(own | (namespaces.NEW_NETWORK if pod else 0))
     if pod:
@@ -42,18 +43,17 @@ def run_isolated(each: Host, visible: list[str], pod: socket.socket | None = Non
     first = os.fork()
     if first == 0:
         os._exit(_first_process(each, visible))
-    _take_sigterm(lambda _number, _frame: os.kill(first, signal.SIGTERM))
-    return _wait_for(first)
+    return _wait_for(first, {signal.SIGTERM: lambda: os.kill(first, signal.SIGTERM)})
 
 
-def _hold_sigterm() -> None:
-    """Until there is somebody to pass it on to: the first process of a container does not get what it has no handler for."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+def _hold_signals() -> None:
+    """Until `_wait_for` takes them, when there is somebody to pass them on to.
 
-
-def _take_sigterm(handler: Handler) -> None:
-    signal.signal(signal.SIGTERM, handler)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    The first process of a container does not get what it neither holds nor handles; and a handler of Python's, which waits for the
+    interpreter, would not run for a signal that comes just before waitpid(2) begins to wait.
+    """
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # macOS drops what is ignored, held or not
+    signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
 
 
 def _enter_network(each: Host, pod: socket.socket) -> None:
@@ -91,11 +91,10 @@ def _first_process(each: Host, visible: list[str]) -> int:
     main = os.fork()
     if main == 0:
         _execute(each)
-    _take_sigterm(_terminate_all)
-    return _wait_for(main)
+    return _wait_for(main, {signal.SIGTERM: _terminate_all})
 
 
-def _terminate_all(_number: int, _frame: FrameType | None) -> None:
+def _terminate_all() -> None:
     """Like an init that passes the signal on: every process of this host gets it."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGTERM)
@@ -103,29 +102,45 @@ def _terminate_all(_number: int, _frame: FrameType | None) -> None:
 
 def run_plain(each: Host, _visible: list[str]) -> int:
     """Without namespaces: the command in a process group of its own, ended with whoever waits for it."""
+    _hold_signals()
     main = os.fork()
     if main == 0:
         namespaces.die_with_parent() if sys.platform == "linux" else None
         _execute(each)
-    signal.signal(signal.SIGTERM, lambda _number, _frame: _signal_group(main, signal.SIGTERM))
-    signal.signal(signal.SIGUSR1, lambda _number, _frame: _signal_group(main, signal.SIGKILL))
-    code = _wait_for(main)
-    _signal_group(main, signal.SIGKILL)
+    told = {signal.SIGTERM: signal.SIGTERM, signal.SIGUSR1: signal.SIGKILL}
+    code = _wait_for(main, {number: functools.partial(_signal_group, main, to_send) for number, to_send in told.items()})
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(main, signal.SIGKILL)
     return code
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
+    """To a child of ours that leads a group of processes, or will in a moment."""
+    try:
         os.killpg(leader, number)
+    except ProcessLookupError:
+        os.kill(leader, number)
 
 
-def _wait_for(wanted: int) -> int:
-    """Exit code (128 + number after a signal) of one child; reaps whatever else ends meanwhile."""
+def _wait_for(wanted: int, passed_on: Mapping[int, Callable[[], None]]) -> int:
+    """Exit code (128 + number after a signal) of one child; meanwhile does what `passed_on` says for a signal that was held."""
     while True:
-        pid, status = os.waitpid(-1, 0)
-        if pid == wanted:
-            code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else 128 - code
+        number = signal.sigwait(_HELD)
+        if number in passed_on:
+            passed_on[number]()
+        elif number == signal.SIGCHLD and (code := _reap(wanted)) is not None:
+            return code
+
+
+def _reap(wanted: int) -> int | None:
+    """The exit code of `wanted` if it has ended; what else has ended is forgotten."""
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            pid, status = ended
+            if pid == wanted:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else 128 - code
+    return None
 
 
 def _execute(each: Host) -> None:
@@ -133,7 +148,7 @@ def _execute(each: Host) -> None:
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
         os.closerange(3, 256)
         os.chdir(each["working_directory"])
         os.execvpe(each["command"][0], each["command"], each["environment"])  # noqa: S606 (no shell wanted)
