@@ -98,9 +98,10 @@ def _training(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> 
     columns = [
         Column("images/s", "images_per_s"),
         Column("over DDP gloo", "images_per_s", training.DDP, digits=2),
-        Column("efficiency at 2, separate processes", "efficiency", digits=3),
         Column("test accuracy", "accuracy", digits=4),
     ]
+    if any("efficiency" in sample.metrics for sample in result.samples):
+        columns.append(Column("efficiency at 2, separate processes", "efficiency", digits=3))
     title = f"Training MNIST with conv 32 - conv 64 - pool - fc 128 - fc 10, batch 64 per rank, {plan.length.steps} steps"
     return Comparison("training", title, result, [one.name for one in taking_part], columns)
 
