@@ -109,16 +109,16 @@ def run_plain(each: Host, _visible: list[str]) -> int:
         _execute(each)
     told = {signal.SIGTERM: signal.SIGTERM, signal.SIGUSR1: signal.SIGKILL}
     code = _wait_for(main, {number: functools.partial(_signal_group, main, to_send) for number, to_send in told.items()})
-    with contextlib.suppress(ProcessLookupError):
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(main, signal.SIGKILL)
     return code
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:
-    """To a child of ours that leads a group of processes, or will in a moment."""
+    """To a child of ours that leads a group of processes, or will in a moment, and was not waited for yet."""
     try:
         os.killpg(leader, number)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):  # macOS refuses a group in which everything has ended
         os.kill(leader, number)
 
 
@@ -134,19 +134,18 @@ def _wait_for(wanted: int, passed_on: Mapping[int, Callable[[], None]]) -> int:
 
 def _reap(wanted: int) -> int | None:
     """The exit code of `wanted` if it has ended; what else has ended is forgotten."""
-    with contextlib.suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            pid, status = ended
-            if pid == wanted:
-                code = os.waitstatus_to_exitcode(status)
-                return code if code >= 0 else 128 - code
+    while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+        pid, status = ended
+        if pid == wanted:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
     return None
 
 
 def _execute(each: Host) -> None:
     try:
         os.setsid()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
         os.closerange(3, 256)

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -24,6 +23,8 @@ PLAIN_VARIABLE = "SHOAL_PLAIN_CONTAINERS"
 """Environment variable that makes containers without namespaces even where the machine could make them."""
 SHARED_NETWORK_VARIABLE = "SHOAL_SHARED_NETWORK"
 """Environment variable that makes the hosts of a job share one network even where each could have its own."""
+_END_S = 5.0
+"""For a pod that is told to end at once, before it is killed."""
 LONGEST_LINE = 256 * 1024
 """CloudWatch Logs takes 256 KB an event; a longer line is cut into several."""
 
@@ -202,11 +203,14 @@ class Pod:
 
     def close(self) -> None:
         """Kill what is left, wait for the last log line, give everything back."""
-        if self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)  # the pod ends its hosts: without namespaces they would outlive it
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._control.close()
-        self._process.wait()
         for reader in self._readers:
             reader.join(timeout=10)
         for relay in self._relays:

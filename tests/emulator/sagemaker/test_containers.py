@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -16,6 +18,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from emulator.processes import ProcessRegistry
+from emulator.sagemaker.container import launch
 from emulator.sagemaker.container.launch import PLAIN_VARIABLE, Host, Pod, isolation_refused, networks_refused
 from emulator.sagemaker.jobs.containers import give_secret
 from emulator.sagemaker.jobs.paths import HostPaths
@@ -165,6 +168,31 @@ def test_sigterm_that_comes_while_the_container_is_set_up_ends_it_all_the_same(t
             time.sleep(pause_ms / 1000)
             pod.terminate()
             assert pod.wait(10), pause_ms
+
+
+def test_a_signal_that_comes_before_the_wait_for_a_command_begins_is_passed_on() -> None:
+    """In a process of its own: it keeps its signals, and waits for every child it has."""
+    program = """
+import os, signal, sys
+from emulator.sagemaker.container import host
+host._hold_signals()
+child = os.fork()
+if child == 0:
+    os.execvp("sh", ["sh", "-c", "exec sleep 600"])
+os.kill(os.getpid(), signal.SIGTERM)
+sys.exit(host._wait_for(child, {signal.SIGTERM: lambda: os.kill(child, signal.SIGKILL)}))
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=30, check=False).returncode == 128 + signal.SIGKILL
+
+
+def test_without_namespaces_a_pod_that_is_closed_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "isolation_refused", lambda: "the test does not want them")
+    with pod_of(tmp_path, one="trap '' TERM; echo ready; sleep 5454") as (pod, lines):
+        until(lambda: lines, lambda seen: "one: ready" in seen, timeout_s=10)
+        until(command_lines, lambda found: "sleep 5454" in found, timeout_s=10)
+        pod.terminate()
+        assert not pod.wait(0.5)
+    until(command_lines, lambda found: "sleep 5454" not in found, timeout_s=10)
 
 
 @needs_namespaces
