@@ -21,8 +21,8 @@ from tests.training_code.mnist import write_subset
 
 CODE = ROOT / "training_code" / "pytorch"
 ACCOUNT_ID = "111122223333"
-# 128 steps without a checkpoint of its own before the end.
-HYPERPARAMETERS = {"epochs": "1", "batch-size": "8", "log-every": "1", "checkpoint-every": "1000"}
+# 1024 steps without a checkpoint of its own before the end.
+HYPERPARAMETERS = {"epochs": "1", "batch-size": "8", "log-every": "1", "checkpoint-every": "10000"}
 SPOT: dict[str, Any] = {"EnableManagedSpotTraining": True, "StoppingCondition": {"MaxRuntimeInSeconds": 300, "MaxWaitTimeInSeconds": 300}}
 GRACE_S = 40.0
 
