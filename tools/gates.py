@@ -42,7 +42,7 @@ class Gate:
 
 def _pytest(name: str, *arguments: str) -> Gate:
     """A gate of tests, on a machine that has no network but loopback."""
-    return Gate(f"pytest {name}", (PYTHON, "-m", "tools.loopback", PYTHON, "-m", "pytest", "-rfEs", "-m", "not registry", *arguments))
+    return Gate(f"pytest {name}", (PYTHON, "-m", "tools.loopback", PYTHON, "-m", "pytest", "-rsEf", "-m", "not registry", *arguments))
 
 
 LINT = (
@@ -56,7 +56,7 @@ TESTS = (
     _pytest("releases", RELEASES),
     *(_pytest(folder, folder) for folder in FOLDERS),
     _pytest("the rest", *(f"--ignore={folder}" for folder in (*TRAINING, *FOLDERS))),
-    Gate("pytest, package registry", (PYTHON, "-m", "pytest", "-rfEs", "-m", "registry", "tests/emulator/sagemaker")),
+    Gate("pytest, package registry", (PYTHON, "-m", "pytest", "-rsEf", "-m", "registry", "tests/emulator/sagemaker")),
 )
 TRAINING_TESTS = tuple(_pytest(folder, folder, f"--ignore={RELEASES}") for folder in TRAINING)
 
