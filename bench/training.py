@@ -60,8 +60,9 @@ class Phases:
 QUICK_LENGTH = Length(5, 30, 200)
 FULL_LENGTH = Length(20, 440, 10000)
 """Almost one epoch on two ranks, so that the accuracies say something."""
-QUICK_PHASES = Phases(5, 10, 4)
-FULL_PHASES = Phases(10, 15, 8)
+QUICK_PHASES = Phases(5, 8, 4)
+FULL_PHASES = Phases(10, 16, 8)
+"""Multiples of the four kinds of phase, which take turns."""
 
 
 def contenders(names: Sequence[str] | None, length: Length) -> list[Contender]:

@@ -50,10 +50,10 @@ def scaling(job: Job, step: Callable[[bool], None], cycles: int, steps: int) -> 
     """
     kinds: list[str | int] = [TOGETHER, APART, *range(job.world_size)]
     own: dict[str | int, list[float]] = {kind: [] for kind in kinds}
+    # 0, 1, n-1, 2, n-2 ...: within n cycles of an even number of kinds each follows each other one once (Williams, 1949).
+    offsets = [(number + 1) // 2 if number % 2 else -number // 2 for number in range(len(kinds))]
     for cycle in range(cycles):
-        first = cycle // 2 % len(kinds)
-        order = kinds[first:] + kinds[:first]
-        for kind in reversed(order) if cycle % 2 else order:  # each kind comes as often before another as after it
+        for kind in (kinds[(cycle + offset) % len(kinds)] for offset in offsets):
             job.meet()
             began_at = job.clock()
             if kind in {TOGETHER, APART, job.rank}:

@@ -13,8 +13,9 @@ from bench.training import SCRIPTS
 
 # Each rank's seconds for a step. The second is half as fast by itself, and together the first waits for it.
 TOGETHER, APART, ALONE = (5.0, 5.0), (2.2, 4.4), (2.0, 4.0)
-# Each order is followed by its reverse, and then another kind begins; of the two phases alone, each rank sees its own.
-ORDERS = [(TOGETHER, APART, ALONE), (ALONE, APART, TOGETHER), (APART, ALONE, TOGETHER), (TOGETHER, ALONE, APART)]
+# Of two ranks alone, each sees its own turn: together, apart, second, first; apart, first, together, second; ...
+FIRST_RANK = [(TOGETHER, APART, ALONE), (APART, ALONE, TOGETHER), (ALONE, APART, TOGETHER), (TOGETHER, ALONE, APART)]
+SECOND_RANK = [(TOGETHER, APART, ALONE), (APART, TOGETHER, ALONE), (ALONE, APART, TOGETHER), (ALONE, TOGETHER, APART)]
 SPELLS = (1.0, 2.0, 1.0, 10.0)
 """How much slower than usual the machine is in each cycle."""
 
@@ -33,7 +34,8 @@ class Host:
         return self.given
 
     def measure(self, rank: int) -> dict[str, float]:
-        script = [(kind, spell) for order, spell in zip(ORDERS, SPELLS, strict=True) for kind in order]
+        orders = (FIRST_RANK, SECOND_RANK)[rank]
+        script = [(kind, spell) for order, spell in zip(orders, SPELLS, strict=True) for kind in order]
         now_s = 0.0
 
         def step(communicate: bool) -> None:
