@@ -187,12 +187,13 @@ sys.exit(host._wait_for(child, {signal.SIGTERM: lambda: os.kill(child, signal.SI
 
 def test_without_namespaces_a_pod_that_is_closed_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "isolation_refused", lambda: "the test does not want them")
-    with pod_of(tmp_path, one="trap '' TERM; echo ready; sleep 5454") as (pod, lines):
+    command = f"sleep 54{os.getpid()}"  # of this test alone, whatever others have left on the machine
+    with pod_of(tmp_path, one=f"trap '' TERM; echo ready; {command}") as (pod, lines):
         until(lambda: lines, lambda seen: "one: ready" in seen, timeout_s=10)
-        until(command_lines, lambda found: "sleep 5454" in found, timeout_s=10)
+        until(command_lines, lambda found: command in found, timeout_s=10)
         pod.terminate()
         assert not pod.wait(0.5)
-    until(command_lines, lambda found: "sleep 5454" not in found, timeout_s=10)
+    until(command_lines, lambda found: command not in found, timeout_s=10)
 
 
 @needs_namespaces
