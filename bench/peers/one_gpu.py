@@ -19,7 +19,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "training_code" / "pytorch"))
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError as missing:
+    raise SystemExit(
+        f"bench-gpu: this Python ({sys.executable}) lacks {missing.name}; name one that has PyTorch for CUDA: "
+        "make bench-gpu BENCH_PYTHON=/path/to/python"
+    ) from None
 from data import Digits, read_test, read_train
 from model import new_network, prepare
 from torch.nn import functional
@@ -132,6 +138,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit(f"bench-gpu: this Python ({sys.executable}) finds no CUDA device; torch is {torch.__version__}")
+    if not options.data.is_dir():
+        raise SystemExit(f"bench-gpu: MNIST is not in {options.data}; `make install` puts it there")
     device = torch.device(options.device)
     train, test = read_train(options.data).to(device), read_test(options.data).to(device)
     outcomes = [measure(train, test, seed, mode, options.epochs) for mode in options.modes for seed in range(1, options.seeds + 1)]
