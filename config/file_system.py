@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from config.section import Settings
+from config.base import Settings
 
 DATASETS_PATH = "/datasets"
 """Path on the file system that shows the data bucket's prefix `datasets/`."""

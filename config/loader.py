@@ -1,6 +1,6 @@
 """An environment file (and an overlay, if asked for) in, a frozen `Environment` out, or one `ConfigError` with every problem.
 
-Three readings, each reporting all it finds: the YAML text (`config.document`), the types and limits (`config.settings`), and the
+Three readings, each reporting all it finds: the YAML text (`config.yaml_lines`), the types and limits (`config.settings`), and the
 rules between keys (`config.rules`), which run on whatever part of the file was right.
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from config import document
+from config import yaml_lines
 from config.errors import ConfigError, Problem, shorten, standing
-from config.mistakes import problems_of, without
+from config.pydantic_errors import problems_of, without
 from config.rules import problems_between
 from config.settings import Environment
 
@@ -78,7 +78,7 @@ class _Source:
     path: Path
 
     def parse(self) -> _Parsed:
-        return _Parsed(self.file, document.parse(_read(self.path, self.file)))
+        return _Parsed(self.file, yaml_lines.parse(_read(self.path, self.file)))
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class _Parsed:
     """A file's content."""
 
     file: str
-    document: document.Document
+    document: yaml_lines.Document
 
     def place(self, key: str) -> str:
         number = standing(key, self.document.lines, 0)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from config.section import Settings
+from config.base import Settings
 
 MANIFEST_PARAMETER = "DataManifest"
 """The pipeline parameter that gets the manifest's URI."""

@@ -47,7 +47,7 @@ def _endpoints(environment: Environment) -> Iterator[Problem]:
 
 
 def _existing(environment: Environment) -> Iterator[Problem]:
-    """What can be said of a VPC that exists without asking AWS; `lifecycle.network_check` asks."""
+    """What can be said of a VPC that exists without asking AWS; `shoal.verbs.network_check` asks."""
     network = environment.network
     existing = network.existing
     if existing is None:

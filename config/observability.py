@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from config.section import Settings
+from config.base import Settings
 
 Email = Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$", max_length=254)]
 # The periods that CloudWatch Logs has (API reference, PutRetentionPolicy), from a week on.

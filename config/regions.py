@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from config.table import read_table
+from config.yaml_table import read_table
 
 
 @cache

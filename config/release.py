@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from config.section import Settings
+from config.base import Settings
 
 PackageArn = Annotated[
     str, StringConstraints(pattern=r"^arn:aws:sagemaker:[a-z]{2}(-[a-z]+)+-[0-9]:[0-9]{12}:model-package/[a-z0-9][a-z0-9-]*/[1-9][0-9]*$")
@@ -24,7 +24,7 @@ Word = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 
 
 COPIES = "releases"
-"""Prefix in the artifact bucket of an environment below which releases lie that were copied to it (lifecycle/release_copy.py)."""
+"""Prefix in the artifact bucket of an environment below which releases lie that were copied to it (shoal/verbs/release_copy.py)."""
 
 
 KEPT = 2

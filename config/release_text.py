@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from config import document
+from config import yaml_lines
 from config.errors import ConfigError, Problem
 from config.release import Release
 
@@ -83,7 +83,7 @@ def _place(text: str, count: int) -> tuple[int, int]:
 
 def _require_same(before: str, after: str, release: Release, file: str) -> None:
     """Raises ConfigError unless the two texts differ in the release only."""
-    old, new = document.parse(before), document.parse(after)
+    old, new = yaml_lines.parse(before), yaml_lines.parse(after)
     expected = {**(old.data or {}), SECTION: _content(release)} if isinstance(old.data, dict) else None
     if new.problems or new.data != expected:
         message = "this file is written in a style into which no release can be put without changing the rest"

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from config.base import Settings, Slug
 from config.schedule_expressions import longest_gap_minutes
-from config.section import Settings, Slug
 
 Expression = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 TimeZone = Annotated[str, StringConstraints(min_length=1, max_length=50)]
@@ -51,6 +51,6 @@ def silent_hours(schedule: Schedule) -> int | None:
 
 
 def rare(schedules: Iterable[Schedule]) -> dict[str, int]:
-    """Name -> silent hours, of the schedules that no alarm can look back far enough for: a function does (functions/overdue)."""
+    """Name -> silent hours, of the schedules that no alarm can look back far enough for: a function does (stacks/functions/overdue)."""
     silent = {schedule.name: silent_hours(schedule) or 0 for schedule in schedules}
     return {name: hours for name, hours in silent.items() if hours > MAX_ALARM_HOURS}

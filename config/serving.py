@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from config.section import InstanceType, Settings
+from config.base import InstanceType, Settings
 
 MemoryMb = Literal[1024, 2048, 3072, 4096, 5120, 6144]
 PROVISIONING_S = 1800

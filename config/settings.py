@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from config.base import InstanceType, Settings, Slug
 from config.delivery import Delivery
 from config.file_system import FileSystem
 from config.manifest import OnManifest
@@ -19,7 +20,6 @@ from config.network import Network
 from config.observability import Observability
 from config.release import Release
 from config.schedules import Schedule
-from config.section import InstanceType, Settings, Slug
 from config.serving import Serving
 from config.strategies import Defaults, defaults
 

@@ -109,7 +109,7 @@ def emulator() -> Iterator[dict[str, str]]:
 
 def shoal(*arguments: str) -> str:
     """Runs `shoal` in the examples' checkout, with their packages; returns what it printed."""
-    return run(f"shoal {' '.join(arguments)}", [str(PYTHON), "-m", "cli", "--root", str(CHECKOUT), *arguments], {})
+    return run(f"shoal {' '.join(arguments)}", [str(PYTHON), "-m", "shoal.cli", "--root", str(CHECKOUT), *arguments], {})
 
 
 def run(what: str, command: list[str], variables: dict[str, str]) -> str:

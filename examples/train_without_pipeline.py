@@ -146,7 +146,7 @@ print(endpoint.endpoint_status)
 # Real test images, which the model has not seen. The answer says which model gave it.
 
 # %%
-digits = json.loads((ROOT / "functions" / "smoke_test" / "digits.json").read_text())["digits"]
+digits = json.loads((ROOT / "stacks" / "functions" / "smoke_test" / "digits.json").read_text())["digits"]
 body = json.dumps({"instances": [digit["pixels"] for digit in digits]})
 answer = json.loads(endpoint.invoke(body=body, content_type="application/json", accept="application/json").body.read())
 print("asked:   ", [digit["label"] for digit in digits])

@@ -17,7 +17,7 @@ def dockerfile_of(name: str) -> Path:
 
 
 def local_tag(name: str) -> str:
-    """What the image is called where it was built; the emulator knows its repository by this name (emulator/images.yaml)."""
+    """What the image is called where it was built; the emulator knows its repository by this name (local/src/shoal_local/images.yaml)."""
     return f"shoal-{name}:1"
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Any
 
+from config.base import Settings
 from config.errors import Problem
 from config.hyperparameters import as_text
 from config.manifest import MANIFEST_PARAMETER
 from config.schedule_expressions import last_year
 from config.schedule_rules import given_parameters
 from config.schedules import MAX_SILENT_DAYS, silent_hours
-from config.section import Settings
 from config.settings import Environment, Evaluation, Training
 from pipelines.script_options import Option
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 UNPACKED = Path(__file__).resolve().parent.parent / ".shoal" / "jsii"
-"""Where tools/install.py unpacks the CDK's library, which takes seconds."""
+"""Where dev/tools/install.py unpacks the CDK's library, which takes seconds."""
 
 
 def use_installed_node() -> None:

@@ -53,8 +53,8 @@ class PipelineStack(cdk.Stack):
         self._image_uri = self._built_image(image) if image else None
         self._file_system = file_system.mounted_in(self) if file_system else None
         self._code = CodeArchive(self, "Code", source_dir=root / environment.training.source_dir)
-        self._smoke_test = SmokeTest(self, "SmokeTest", names=names, functions=root / "functions")
-        self._guard = TeardownGuard(self, "TeardownGuard", names=names, functions=root / "functions")
+        self._smoke_test = SmokeTest(self, "SmokeTest", names=names, functions=root / "stacks" / "functions")
+        self._guard = TeardownGuard(self, "TeardownGuard", names=names, functions=root / "stacks" / "functions")
         self._training = Place(network.vpc, [network.training_subnet], [network.training_security_group])
         self._hosting = Place(network.vpc, network.hosting_subnets, [network.hosting_security_group])
         self._jobs = JobRoles(self, "JobRoles", names=names, key=data.key, training=self._training, hosting=self._hosting)
@@ -89,7 +89,7 @@ class PipelineStack(cdk.Stack):
         return found
 
     def _schedules(self, root: Path) -> Schedules:
-        made = Schedules(self, "Schedules", names=self._names, functions=root / "functions")
+        made = Schedules(self, "Schedules", names=self._names, functions=root / "stacks" / "functions")
         made.node.add_dependency(self.pipeline)
         return made
 

@@ -41,7 +41,7 @@ class EnvironmentStage(cdk.Stage):
         names = Names(environment)
         env = cdk.Environment(account=environment.account, region=environment.region)
         self.network = NetworkStack(self, "network", names=names, env=env)
-        self.data = DataStack(self, "data", names=names, functions=root / "functions", env=env, consumers=consumers)
+        self.data = DataStack(self, "data", names=names, functions=root / "stacks" / "functions", env=env, consumers=consumers)
         self.file_system = self._file_system(names, env)
         self.image = self._image(names, root, env)
         self.pipeline = PipelineStack(
@@ -55,7 +55,7 @@ class EnvironmentStage(cdk.Stage):
             image=self.image,
             env=env,
         )
-        functions = root / "functions"
+        functions = root / "stacks" / "functions"
         self.monitoring = MonitoringStack(
             self, "monitoring", names=names, functions=functions, data=self.data, pipeline=self.pipeline, env=env
         )

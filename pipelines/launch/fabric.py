@@ -10,7 +10,7 @@ from typing import Any
 from config.errors import Problem
 from config.settings import Framework, Training
 from config.strategies import defaults
-from config.table import read_table
+from config.yaml_table import read_table
 from pipelines.launch.mpi_options import variables_in
 
 PROVIDER = "FI_PROVIDER"

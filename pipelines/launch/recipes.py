@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from config.table import read_table
+from config.yaml_table import read_table
 from pipelines.launch import tables
 
 FOLDER = "images"

@@ -1,6 +1,6 @@
 """Buckets and a model package group that must not block the deletion of their stack go in; custom resources that empty them come out.
 
-The function behind them is `functions/empty_on_delete`; the CDK's own provider would bring Node.js into the stack.
+The function behind them is `stacks/functions/empty_on_delete`; the CDK's own provider would bring Node.js into the stack.
 """
 
 from __future__ import annotations

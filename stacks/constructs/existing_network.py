@@ -1,6 +1,6 @@
 """Ids of a VPC and its subnets go in; the same parts as of a network of our own come out. Nothing is made, and nothing is looked up.
 
-That the subnets lie in the zones of the settings, reach S3 and have free addresses can only be asked of AWS: `lifecycle.network_check`.
+That the subnets lie in the zones of the settings, reach S3 and have free addresses can only be asked of AWS: `shoal.verbs.network_check`.
 """
 
 from __future__ import annotations

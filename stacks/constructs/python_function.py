@@ -1,4 +1,4 @@
-"""A folder of `functions/` goes in; a Lambda function with its own name, log group and role comes out."""
+"""A folder of `stacks/functions/` goes in; a Lambda function with its own name, log group and role comes out."""
 
 from __future__ import annotations
 

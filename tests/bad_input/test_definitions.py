@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.loader import load_environment
+from local.tests.bad_input.values import ANYTHING, TEXT, json_safe, spoilt
+from local.tests.bad_input.wire import Wire, require_refusal_or_success
 from pipelines.check import placeholder_infrastructure
 from pipelines.definition import build
-from tests.bad_input.values import ANYTHING, TEXT, json_safe, spoilt
-from tests.bad_input.wire import Wire, require_refusal_or_success
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLE = "arn:aws:iam::123456789012:role/pipeline"

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.bad_input.values import ANYTHING, json_safe, spoilt
-from tests.smddp_local.runtime import find_runtime
+from local.tests.bad_input.values import ANYTHING, json_safe, spoilt
+from local.tests.smddp.runtime import find_runtime
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("scripts") / "judge_requests.py"

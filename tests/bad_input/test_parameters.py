@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.parameters import check_declared, check_values, parse_parameters
 from config.loader import load_environment
 from config.settings import Environment
-from lifecycle.errors import ParameterError
-from tests.bad_input.values import TEXT
+from local.tests.bad_input.values import TEXT
+from shoal.verbs.errors import ParameterError
+from shoal.verbs.parameters import check_declared, check_values, parse_parameters
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = st.one_of(TEXT, st.sampled_from(["Epochs", "BatchSize", "LearningRate", "InstanceCount", "InstanceType", "MinAccuracy", "CodeUri"]))

@@ -1,7 +1,7 @@
 """The real stacks of `dev`, with a training script of no weight, synthesised once; put into any emulator in a few seconds.
 
 What the `cdk` CLI does is done here directly, because that is a tenth of the time: assets to the bootstrap bucket, then one stack
-after the other. tests/e2e deploys the same stacks with the CLI.
+after the other. tests/end_to_end deploys the same stacks with the CLI.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stacks.node import use_installed_node
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "tests/chaos/source"
-DIGITS = ROOT / "functions" / "smoke_test" / "digits.json"
+DIGITS = ROOT / "stacks" / "functions" / "smoke_test" / "digits.json"
 _LIMIT_S = 240.0
 _POLL_S = 0.1
 

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import boto3
 from botocore.config import Config
 
-from emulator.processes import started_at
+from shoal_local.processes import started_at
 from tests.chaos.deployment import ROOT, Deployment
 
 SPEED = 150.0
@@ -55,7 +55,7 @@ class World:
         self._clients.clear()
         durations = [part for name, seconds in DURATIONS.items() for part in ("--duration", f"{name}={seconds}")]
         options = ["--account", self.names.environment.account, "--schedule-speed", str(SPEED), "--enforce-iam"]
-        command = [sys.executable, "-m", "emulator", "serve", "--state-dir", str(self.state), "--faults", str(self._faults)]
+        command = [sys.executable, "-m", "shoal_local", "serve", "--state-dir", str(self.state), "--faults", str(self._faults)]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")} | {"TMPDIR": str(self.scratch)}
         with (self.folder / "emulator.err").open("a") as errors:
             self._process = subprocess.Popen(
@@ -165,9 +165,9 @@ class World:
         self._process.wait()
 
     def clean_up(self) -> None:
-        """`python -m emulator down`: what a person runs after a crash."""
+        """`python -m shoal_local down`: what a person runs after a crash."""
         subprocess.run(
-            [sys.executable, "-m", "emulator", "down", "--state-dir", str(self.state)], cwd=ROOT, check=True, capture_output=True
+            [sys.executable, "-m", "shoal_local", "down", "--state-dir", str(self.state)], cwd=ROOT, check=True, capture_output=True
         )
 
     def left(self) -> list[str]:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.emulator_process import EmulatorProcess
+from shoal.verbs.local_server import EmulatorProcess
 from tests.cli.trained import Checkout, Package, Registry
-from tests.lifecycle.conftest import ACCOUNT, REGION, ROOT
+from tests.verbs.conftest import ACCOUNT, REGION, ROOT
 
 STAGING, PROD = "222233334444", "333344445555"
 

@@ -8,12 +8,12 @@ import signal
 
 import pytest
 
-from cli.deployment import told_what_goes_on
-from cli.interrupts import interrupted_once
-from cli.workspace import Workspace
-from lifecycle.errors import CommandError
+from shoal.cli.deployment import told_what_goes_on
+from shoal.cli.interrupts import interrupted_once
+from shoal.verbs.errors import CommandError
+from shoal.verbs.workspace import Workspace
 from tests.cli.trained import Checkout
-from tests.lifecycle.slow_stack import slow
+from tests.verbs.slow_stack import slow
 
 
 def test_a_deployment_that_is_told_to_end_says_what_goes_on_without_it(released: Checkout, capsys: pytest.CaptureFixture[str]) -> None:

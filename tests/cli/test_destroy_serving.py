@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from cli.deployment import tell_what_serves
-from cli.emulator_process import EmulatorProcess
-from cli.workspace import Workspace
 from config.loader import load_environment
 from config.names import Names
-from emulator.runtimes.build import build
-from emulator.runtimes.catalog import runtimes
-from lifecycle.inventory import Owner, of_environment
-from lifecycle.target import Target
+from local.tests.control.account import trust
+from local.tests.sagemaker.hosted import ENVIRONMENT, GOOD_MODEL
+from shoal.cli.deployment import tell_what_serves
+from shoal.verbs.inventory import Owner, of_environment
+from shoal.verbs.local_server import EmulatorProcess
+from shoal.verbs.target import Target
+from shoal.verbs.workspace import Workspace
+from shoal_local.runtimes.build import build
+from shoal_local.runtimes.catalog import runtimes
 from tests.cli.test_promote import promoted
 from tests.cli.trained import IMAGE, Checkout, Package, Registry
-from tests.emulator.control.account import trust
-from tests.emulator.sagemaker.hosted import ENVIRONMENT, GOOD_MODEL
-from tests.lifecycle.conftest import ACCOUNT, ROOT
+from tests.verbs.conftest import ACCOUNT, ROOT
 
 DESTROY = ("destroy", "staging", "--serving")
 NAMES = Names(load_environment("staging", ROOT).model_copy(update={"account": ACCOUNT}))

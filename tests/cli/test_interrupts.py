@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from tests.lifecycle.conftest import ROOT
+from tests.verbs.conftest import ROOT
 
 PROGRAM = """
 import sys, time
-from cli.interrupts import interrupted_once
+from shoal.cli.interrupts import interrupted_once
 with interrupted_once() as shield:
     if "shielded" in sys.argv:
         shield()

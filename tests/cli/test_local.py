@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.main import shoal
-from cli.workspace import Workspace
 from config.loader import load_environment
-from lifecycle.errors import UsageError, WrongAccountError
-from tests.lifecycle.conftest import ROOT
+from shoal.cli.main import shoal
+from shoal.verbs.errors import UsageError, WrongAccountError
+from shoal.verbs.workspace import Workspace
+from tests.verbs.conftest import ROOT
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from cli.lazy import Deferred
-from cli.main import main
-from cli.main import shoal as group
-from cli.workspace import Session, Workspace
 from config.loader import load_environment
 from config.settings import Target as TargetKind
-from lifecycle.target import Target
-from tests.lifecycle.conftest import ROOT
+from shoal.cli.lazy import Deferred
+from shoal.cli.main import main
+from shoal.cli.main import shoal as group
+from shoal.verbs.target import Target
+from shoal.verbs.workspace import Session, Workspace
+from tests.verbs.conftest import ROOT
 
 
 @pytest.fixture
@@ -31,13 +31,15 @@ def checkout(tmp_path: Path) -> Path:
 
 def shoal(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run([sys.executable, "-m", "cli", *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "shoal.cli", *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 # A process of its own counts: this one may be told at any time of children of earlier tests.
 _MEASURED = """
 import resource, subprocess, sys
-done = subprocess.run([sys.executable, "-m", "cli", "check"])
+done = subprocess.run([sys.executable, "-m", "shoal.cli", "check"])
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print(f"processor_s={used.ru_utime + used.ru_stime:.2f}")
 sys.exit(done.returncode)
@@ -114,9 +116,9 @@ def test_every_verb_has_help_that_begins_as_the_list_of_verbs_says(name: str, ca
 
 def test_the_list_of_verbs_imports_none_of_them() -> None:
     """What `shoal --help` waits for is imports: 118 modules on the day of this test, with Python's own."""
-    program = "import sys; from cli.main import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
+    program = "import sys; from shoal.cli.main import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
     loaded = set(subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True).stderr.split())
-    ours = {"cli", "cli.exit_codes", "cli.interrupts", "cli.lazy", "cli.main"}
+    ours = {"shoal", "shoal.cli", "shoal.cli.exit_codes", "shoal.cli.interrupts", "shoal.cli.lazy", "shoal.cli.main"}
     theirs = {*sys.stdlib_module_names, "__main__", "_distutils_hack", "click"}
     assert {name for name in loaded if name.partition(".")[0] not in theirs} == ours
     assert len(loaded) < 118 * 5 // 4

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
+from shoal.cli.main import main
 from tests.cli.test_main import checkout
-from tests.lifecycle.conftest import ROOT
+from tests.verbs.conftest import ROOT
 
 __all__ = ["checkout"]
 
@@ -39,7 +39,9 @@ def test_it_shows_stacks_costs_and_where_the_prices_are_from(capsys: pytest.Capt
 def test_it_needs_neither_network_nor_credentials_nor_two_seconds() -> None:
     before = os.times()
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    process = subprocess.run([sys.executable, "-m", "cli", "plan", "prod"], cwd=ROOT, env=environment, capture_output=True, check=False)
+    process = subprocess.run(
+        [sys.executable, "-m", "shoal.cli", "plan", "prod"], cwd=ROOT, env=environment, capture_output=True, check=False
+    )
     after = os.times()  # processor time: on a busy machine, what passes on the clock says little
     assert process.returncode == 0
     assert after.children_user + after.children_system - before.children_user - before.children_system < 2.0

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from cli.promote import Step
 from config.loader import load_environment
 from config.release import Release
-from lifecycle.errors import PromotionError
-from lifecycle.repository import Repository
+from shoal.cli.promote import Step
+from shoal.verbs.errors import PromotionError
+from shoal.verbs.repository import Repository
 from tests.cli.trained import IMAGE, Checkout, Package, Registry
 from tests.config.test_release import numbered
-from tests.lifecycle.conftest import ACCOUNT
+from tests.verbs.conftest import ACCOUNT
 
 TO_STAGING = ("promote", "--from", "dev", "--to", "staging")
 TO_PROD = ("promote", "--from", "staging", "--to", "prod")

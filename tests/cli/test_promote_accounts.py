@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from cli.emulator_process import EmulatorProcess
 from config.loader import load_environment
-from lifecycle.cdk import TOOLKIT_STACK
-from lifecycle.deployed_stack import describe_stack
-from lifecycle.shared_release import require_shared
-from lifecycle.target import Target
+from shoal.verbs.cdk import TOOLKIT_STACK
+from shoal.verbs.deployed_stack import describe_stack
+from shoal.verbs.local_server import EmulatorProcess
+from shoal.verbs.shared_release import require_shared
+from shoal.verbs.target import Target
 from tests.cli.conftest import PROD, STAGING
 from tests.cli.test_promote import TO_STAGING, promoted
 from tests.cli.trained import Checkout, Registry
-from tests.lifecycle.conftest import ACCOUNT, REGION
+from tests.verbs.conftest import ACCOUNT, REGION
 
 
 def test_a_release_goes_from_account_to_account_and_is_found_as_pinned(

@@ -16,20 +16,20 @@ from urllib.parse import urlsplit
 import pytest
 from botocore.exceptions import ClientError
 
-from cli.emulator_process import EmulatorProcess
 from config.loader import load_environment
 from config.names import Names
 from config.release import Release
-from lifecycle import registry as entries
-from lifecycle.errors import CopyError
-from lifecycle.image_copy import ImageCopy
-from lifecycle.release_copy import ReleaseCopy
-from lifecycle.target import Target
+from local.tests.control.account import trust
+from shoal.verbs import registry as entries
+from shoal.verbs.errors import CopyError
+from shoal.verbs.image_copy import ImageCopy
+from shoal.verbs.local_server import EmulatorProcess
+from shoal.verbs.release_copy import ReleaseCopy
+from shoal.verbs.target import Target
 from tests.cli.conftest import PROD, STAGING
 from tests.cli.test_promote import pinned, refusal
 from tests.cli.trained import Checkout, Package, Registry
-from tests.emulator.control.account import trust
-from tests.lifecycle.conftest import ACCOUNT, REGION, ROOT
+from tests.verbs.conftest import ACCOUNT, REGION, ROOT
 
 TO_STAGING = ("promote", "--from", "dev", "--to", "staging")
 TO_PROD = ("promote", "--from", "staging", "--to", "prod")

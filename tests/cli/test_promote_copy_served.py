@@ -13,26 +13,26 @@ import pytest
 from boto3 import Session
 from botocore.exceptions import ClientError
 
-from cli.emulator_process import EmulatorProcess
 from config.loader import load_environment
 from config.names import Names
 from config.release import Release
-from emulator.runtimes.build import build
-from emulator.runtimes.catalog import runtimes
-from lifecycle import registry as entries
-from lifecycle.errors import NotSharedError
-from lifecycle.image_copy import ImageCopy
-from lifecycle.release_copy import ReleaseCopy
-from lifecycle.shared_release import require_shared
-from lifecycle.target import Target
+from local.tests.control.account import allow, eventually, trust
+from local.tests.sagemaker.account import PROGRAMS
+from local.tests.sagemaker.hosted import BUSY, ENVIRONMENT
+from shoal.verbs import registry as entries
+from shoal.verbs.errors import NotSharedError
+from shoal.verbs.image_copy import ImageCopy
+from shoal.verbs.local_server import EmulatorProcess
+from shoal.verbs.release_copy import ReleaseCopy
+from shoal.verbs.shared_release import require_shared
+from shoal.verbs.target import Target
+from shoal_local.runtimes.build import build
+from shoal_local.runtimes.catalog import runtimes
 from tests.cli.conftest import STAGING
 from tests.cli.test_promote_copy import TO_STAGING, Image, delete_in_dev, promoted
 from tests.cli.trained import CODE, Checkout, Package, Registry
-from tests.emulator.control.account import allow, eventually, trust
-from tests.emulator.sagemaker.account import PROGRAMS
-from tests.emulator.sagemaker.hosted import BUSY, ENVIRONMENT
 from tests.identity.synth import synthesised
-from tests.lifecycle.conftest import ACCOUNT, REGION, ROOT
+from tests.verbs.conftest import ACCOUNT, REGION, ROOT
 
 ENV = load_environment("staging", ROOT)
 NAMES = Names(ENV)

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from cli.emulator_process import EmulatorProcess
 from config.delivery import Delivery
 from config.loader import load_environment
-from emulator.control.authorization.evaluator import OPEN_REPOSITORY, Evaluator, Policy
-from emulator.control.authorization.question import Question
+from shoal.verbs.local_server import EmulatorProcess
+from shoal_local.control.authorization.evaluator import OPEN_REPOSITORY, Evaluator, Policy
+from shoal_local.control.authorization.iam_request import Question
 from stacks.app import ShoalApp
 from tests.cli.test_promote import promoted
 from tests.cli.trained import Checkout, Package
 from tests.identity.templates import Templates
-from tests.lifecycle.conftest import ROOT
+from tests.verbs.conftest import ROOT
 
 ROLE = "shoal-mnist-dev-us-east-1-promote"
 SESSION = f"arn:aws:sts::111122223333:assumed-role/{ROLE}/promote"

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from lifecycle.errors import PromotionError
-from lifecycle.promotion import Verification
-from lifecycle.registry import describe
-from lifecycle.repository import Repository
+from shoal.verbs.errors import PromotionError
+from shoal.verbs.promotion import Verification
+from shoal.verbs.registry import describe
+from shoal.verbs.repository import Repository
 from tests.cli.test_promote import TO_PROD, TO_STAGING, pinned, promoted, refusal
 from tests.cli.trained import CODE, SERVED, WEIGHTS, Checkout, Package, Registry, archive
-from tests.lifecycle.conftest import ACCOUNT, REGION
+from tests.verbs.conftest import ACCOUNT, REGION
 
 
 @pytest.mark.parametrize("status", ["PendingManualApproval", "Rejected"])

@@ -13,10 +13,10 @@ from config.loader import load_environment
 from config.names import Names
 from config.release import Release
 from config.settings import Environment
-from lifecycle.dependents import Find, reasons_to_keep
-from lifecycle.errors import NotFoundError, WrongAccountError
-from lifecycle.release_status import Answer, Places, compare
-from lifecycle.target import Target
+from shoal.verbs.dependents import Find, reasons_to_keep
+from shoal.verbs.errors import NotFoundError, WrongAccountError
+from shoal.verbs.release_status import Answer, Places, compare
+from shoal.verbs.target import Target
 from tests.cli.test_promote import pinned, promoted
 from tests.cli.trained import MANIFEST, WEIGHTS, Checkout, Package, Registry, archive
 

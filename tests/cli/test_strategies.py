@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
 from config.loader import strategy_names
-from tests.lifecycle.conftest import ROOT
+from shoal.cli.main import main
+from tests.verbs.conftest import ROOT
 
 
 def test_every_overlay_is_listed_with_framework_instances_and_launcher(capsys: pytest.CaptureFixture[str]) -> None:

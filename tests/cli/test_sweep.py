@@ -11,9 +11,9 @@ import pytest
 
 from config.loader import load_environment
 from config.names import Names
+from local.tests.control.account import trust
 from tests.cli.trained import IMAGE, Checkout, Registry
-from tests.emulator.control.account import trust
-from tests.lifecycle.conftest import ACCOUNT, REGION, ROOT
+from tests.verbs.conftest import ACCOUNT, REGION, ROOT
 
 NAMES = Names(load_environment("dev", ROOT))
 FUNCTION, EXECUTION = NAMES.function("sweep"), "abcdefghijkl"
@@ -37,7 +37,7 @@ def account(registry: Registry) -> Iterator[Any]:
     target = registry.target
     trusted = trust({"Service": ["lambda.amazonaws.com", "sagemaker.amazonaws.com"]})
     role = target.client("iam").create_role(RoleName="sweeps", AssumeRolePolicyDocument=trusted)["Role"]["Arn"]
-    shipped = {path.name: path.read_text() for path in (ROOT / "functions" / "teardown").glob("*.py")}
+    shipped = {path.name: path.read_text() for path in (ROOT / "stacks" / "functions" / "teardown").glob("*.py")}
     arn = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:pipeline/{NAMES.pipeline}"
     target.client("lambda").create_function(
         FunctionName=FUNCTION,

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from cli.live_view import LiveView
-from cli.plain_view import PlainView
-from lifecycle.events import Event, ExecutionChanged, Note, PhaseEnded, PhaseStarted, Planned, Trained, Transferred
-from lifecycle.execution import Execution, Step
-from lifecycle.metrics import Epoch, Parts, Progress
+from shoal.cli.live_view import LiveView
+from shoal.cli.plain_view import PlainView
+from shoal.verbs.events import Event, ExecutionChanged, Note, PhaseEnded, PhaseStarted, Planned, Trained, Transferred
+from shoal.verbs.execution import Execution, Step
+from shoal.verbs.metrics import Epoch, Parts, Progress
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 TRAIN = Step("Train", "Training", "Executing", BEGAN)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cli.main import main
 from config.loader import load_environment
 from config.names import Names
-from lifecycle.target import Target
-from tests.lifecycle.conftest import ACCOUNT, ROOT, make_pipeline
+from shoal.cli.main import main
+from shoal.verbs.target import Target
+from tests.verbs.conftest import ACCOUNT, ROOT, make_pipeline
 
 CODE = {"train.py": "print('train')\n", "inference.py": "print('serve')\n", "requirements.txt": "numpy\n"}
 SERVED = {"code/inference.py": CODE["inference.py"].encode()}

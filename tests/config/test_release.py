@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from config import document
 from config.errors import ConfigError
 from config.loader import load
 from config.release import Release
 from config.release_text import with_release
+from config.yaml_lines import parse
 from tests.config.environment_file import VALID, lines_with, write
 
 CONTENT: dict[str, Any] = {
@@ -135,7 +135,7 @@ def test_writing_twice_is_writing_once() -> None:
 
 def test_odd_texts_survive(tmp_path: Path) -> None:
     odd = Release(**CONTENT | {"approved_by": 'Åsa "the # judge": \\ yes', "metrics": {"f1: macro": 1e-7, "n": 3}})
-    found = document.parse(with_release(PLAIN, odd, "test.yaml")).data["release"]
+    found = parse(with_release(PLAIN, odd, "test.yaml")).data["release"]
     assert (found["approved_by"], found["metrics"]) == (odd.approved_by, odd.metrics)
 
 

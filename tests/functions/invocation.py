@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FUNCTIONS = Path(__file__).resolve().parents[2] / "functions"
+FUNCTIONS = Path(__file__).resolve().parents[2] / "stacks" / "functions"
 
 # What Lambda's own bootstrap does: import the handler from the folder, call it with the event and a context, report a raised error.
 _BOOTSTRAP = """
@@ -53,7 +53,7 @@ def invoke(
     environment: Mapping[str, str] | None = None,
     module: str = "handler",
 ) -> Outcome:
-    """Call the handler of `functions/<folder>/<module>.py` as Lambda would."""
+    """Call the handler of `stacks/functions/<folder>/<module>.py` as Lambda would."""
     process = subprocess.run(
         [sys.executable, "-c", _BOOTSTRAP, str(FUNCTIONS / folder), str(remaining_ms), module],
         input=json.dumps(event),

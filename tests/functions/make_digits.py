@@ -1,4 +1,4 @@
-"""Writes functions/smoke_test/digits.json: the first test image of each digit class of the original MNIST test files.
+"""Writes stacks/functions/smoke_test/digits.json: the first test image of each digit class of the original MNIST test files.
 
 In: the folder with the unpacked `t10k-images-idx3-ubyte` and `t10k-labels-idx1-ubyte`. Run: `python -m tests.functions.make_digits FOLDER`.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-TARGET = ROOT / "functions" / "smoke_test" / "digits.json"
+TARGET = ROOT / "stacks" / "functions" / "smoke_test" / "digits.json"
 # Published md5 sums of the unpacked files.
 MD5 = {"t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea", "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637"}
 _SIDE = 28

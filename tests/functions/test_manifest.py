@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.emulator.control.account import Account, running
+from local.tests.control.account import Account, running
 from tests.functions.invocation import Outcome, invoke
 
 

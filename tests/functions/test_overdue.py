@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.emulator.control.account import Account, eventually, running, unique
+from local.tests.control.account import Account, eventually, running, unique
 from tests.functions.invocation import Outcome, invoke
 from tests.functions.test_start import PIPELINE, deliver, make_pipeline
 

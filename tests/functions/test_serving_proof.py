@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from emulator.runtimes.build import build
-from emulator.runtimes.catalog import runtimes
-from tests.emulator.control.account import ACCOUNT_ID, Account, eventually, running
+from local.tests.control.account import ACCOUNT_ID, Account, eventually, running
+from shoal_local.runtimes.build import build
+from shoal_local.runtimes.catalog import runtimes
 from tests.functions.invocation import FUNCTIONS, invoke
 from tests.functions.loopback import Request, serving
 from tests.functions.make_digits import TARGET

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.emulator.control.account import Account, allow, eventually, running
+from local.tests.control.account import Account, allow, eventually, running
 from tests.functions.invocation import FUNCTIONS, Outcome, invoke
 
 PIPELINE = "shoal-mnist-dev"

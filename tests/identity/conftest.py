@@ -9,7 +9,7 @@ import pytest
 
 from config.loader import load_environment
 from config.settings import Environment
-from emulator.control.authorization.evaluator import Evaluator
+from shoal_local.control.authorization.evaluator import Evaluator
 from tests.identity.roles import ROOT
 from tests.identity.synth import synthesised
 from tests.identity.templates import Templates

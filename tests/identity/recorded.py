@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from emulator.control.authorization.question import Question
+from shoal_local.control.authorization.iam_request import Question
 from tests.identity.templates import Document
 
 

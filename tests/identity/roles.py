@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from emulator.control.authorization.evaluator import Decision, Evaluator, Policy
-from emulator.control.authorization.question import Question
+from shoal_local.control.authorization.evaluator import Decision, Evaluator, Policy
+from shoal_local.control.authorization.iam_request import Question
 from tests.identity.templates import ACCOUNT
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
-from emulator.control.authorization.evaluator import Evaluator
-from emulator.control.authorization.question import Question
+from shoal_local.control.authorization.evaluator import Evaluator
+from shoal_local.control.authorization.iam_request import Question
 from tests.identity.templates import Templates
 
 FILE = Path(__file__).resolve().parents[2] / "docs" / "bootstrap-policy.json"

@@ -1,6 +1,6 @@
 """What each role must not do, asked of a real evaluator: each question is one that is allowed, with one thing in it changed.
 
-The policies are those of the synthesised templates; tests/e2e/test_identity.py asks about what an execution really does.
+The policies are those of the synthesised templates; tests/end_to_end/test_identity.py asks about what an execution really does.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import pytest
 
 from config.loader import load_environment
 from config.names import Names
-from emulator.control.authorization.evaluator import Evaluator
-from emulator.control.authorization.question import ContextValue, Question
+from shoal_local.control.authorization.evaluator import Evaluator
+from shoal_local.control.authorization.iam_request import ContextValue, Question
 from stacks.constructs.guard_rails import ours
 from tests.identity.roles import ROOT, Roles
 from tests.identity.templates import ARNS, Templates

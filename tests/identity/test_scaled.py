@@ -12,12 +12,12 @@ import pytest
 
 from config.loader import load_environment
 from config.names import Names
-from emulator.control.authorization.evaluator import Evaluator
-from emulator.control.authorization.question import Question
+from local.tests.control.account import allow, running, trust
+from local.tests.sagemaker.account import Account
+from local.tests.sagemaker.hosted import GOOD_MODEL, configure, deploy, settled
+from shoal_local.control.authorization.evaluator import Evaluator
+from shoal_local.control.authorization.iam_request import Question
 from stacks.constructs.teardown_guard import SCALED
-from tests.emulator.control.account import allow, running, trust
-from tests.emulator.sagemaker.account import Account
-from tests.emulator.sagemaker.hosted import GOOD_MODEL, configure, deploy, settled
 from tests.functions.invocation import Outcome, invoke
 from tests.identity.recorded import recorded
 from tests.identity.roles import ROOT, Roles

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from emulator.control.authorization.evaluator import Evaluator
-from emulator.control.authorization.question import Question
+from shoal_local.control.authorization.evaluator import Evaluator
+from shoal_local.control.authorization.iam_request import Question
 from tests.identity.roles import Roles
 from tests.identity.templates import Templates
 
@@ -73,7 +73,7 @@ NEEDED = {
     },
     "overdue": {"SeeSchedules": [SEE], "SeeSigns": [READ], "Measure": [MEASURE], "WriteOwnLog": log_of("overdue")},
 }
-"""Actor -> statement -> what it is for. tests/e2e/test_schedules.py, test_overdue.py see it done under the policies, not the stopping."""
+"""Actor -> statement -> what it is for. tests/end_to_end/test_schedules.py, test_overdue.py see it done under the policies, not the stopping."""
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from emulator.control.authorization.evaluator import Evaluator
-from emulator.control.authorization.question import Question
+from shoal_local.control.authorization.evaluator import Evaluator
+from shoal_local.control.authorization.iam_request import Question
 from tests.identity.roles import Roles
 from tests.identity.templates import ARNS, Templates
 from tests.stacks.test_serving import RELEASE

@@ -15,7 +15,7 @@ import pytest
 from pipelines.launch.tables import smddp_regions
 from tests.stacks.conftest import ROOT
 
-SOURCES = ("app.py", "cdk.json", "config", "environments", "functions", "pipelines", "stacks", "training_code")
+SOURCES = ("app.py", "cdk.json", "config", "environments", "pipelines", "stacks", "training_code")
 # Both ends of jsii: the app's Python, and the Node.js that runs the CDK's library.
 NO_SOCKETS = {
     "sitecustomize.py": """

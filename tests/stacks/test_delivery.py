@@ -15,8 +15,8 @@ from aws_cdk.assertions import Template
 from config.delivery import Delivery
 from config.loader import load_environment
 from config.settings import Environment
+from local.tests.control.account import eventually, running
 from stacks.app import ShoalApp
-from tests.emulator.control.account import eventually, running
 from tests.identity.reference import mistakes
 from tests.stacks.conftest import ROOT
 from tests.stacks.reading import properties, role, statements

@@ -40,7 +40,7 @@ def _violations(stack: cdk.Stack) -> set[str]:
 @pytest.fixture
 def validator() -> Iterator[Validator]:
     with started() as found:
-        assert found is not None, "the CDK's library is not unpacked: python3 tools/install.py tests"
+        assert found is not None, "the CDK's library is not unpacked: python3 dev/tools/install.py tests"
         yield found
 
 

@@ -18,10 +18,10 @@ from aws_cdk.assertions import Template
 from config.loader import load_environment
 from config.names import Names
 from config.settings import Environment
+from local.tests.control.account import Account, running, trust
 from pipelines.launch.recipes import content_tag
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
-from tests.emulator.control.account import Account, running, trust
 from tests.stacks.conftest import ROOT
 from tests.stacks.reading import definition, properties, resources, statements
 

@@ -14,7 +14,7 @@ from aws_cdk.cx_api import CloudAssembly
 from config.delivery import Delivery
 from config.loader import load_environment
 from config.settings import Environment
-from lifecycle.assembly import stacks_of
+from shoal.verbs.assembly import stacks_of
 from stacks.app import ShoalApp
 from stacks.release_pipeline_stack import CLI_VERSION
 from tests.stacks.conftest import ROOT

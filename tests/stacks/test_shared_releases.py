@@ -21,11 +21,11 @@ from config.names import SERVING_PROOF, Names
 from config.release import Release
 from config.release_text import with_release
 from config.settings import Environment, SharedVersions
-from emulator.server import Emulator, Options
+from local.tests.control.account import allow, eventually, trust
+from shoal_local.server import Emulator, Options
 from stacks.constructs.shared_releases import bucket_statements, registry_policy, what_is_shared
 from stacks.data_stack import DataStack
 from tests.config.test_release import CONTENT
-from tests.emulator.control.account import allow, eventually, trust
 from tests.stacks.conftest import ROOT
 
 DEV, STAGING, PROD = (load_environment(name, ROOT) for name in ("dev", "staging", "prod"))
@@ -73,7 +73,7 @@ def data_template(
     protected = DEV.model_copy(update={"protect": True, "shared_versions": shared})
     app = cdk.App(outdir=str(folder), context=context)
     env = cdk.Environment(account=DEV.account, region=DEV.region)
-    stack = DataStack(app, "data", names=Names(protected), functions=ROOT / "functions", env=env, consumers=consumers)
+    stack = DataStack(app, "data", names=Names(protected), functions=ROOT / "stacks" / "functions", env=env, consumers=consumers)
     return dict(Template.from_stack(stack).to_json())
 
 

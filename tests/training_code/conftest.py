@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.smddp_local.runtime import Outcome, Runtime, find_runtime
+from local.tests.smddp.runtime import Outcome, Runtime, find_runtime
 from tests.training_code.mnist import write_subset
 from tests.training_code.training import Job
 

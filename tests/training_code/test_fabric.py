@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.smddp_local.runtime import Runtime
+from local.tests.smddp.runtime import Runtime
 from tests.training_code.training import CODE, Job
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.smddp_local.runtime import Runtime, finish
+from local.tests.smddp.runtime import Runtime, finish
 from tests.training_code.training import CODE, Job
 
 SPOILT = Path(__file__).with_name("scripts") / "save_spoilt_weights.py"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.smddp_local.runtime import Runtime
+from local.tests.smddp.runtime import Runtime
 from tests.training_code.conftest import STEPS, Trained
 from tests.training_code.training import Job, accuracies, children, losses, position_of, stop_at
 

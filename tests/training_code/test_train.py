@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.smddp_local.runtime import Runtime
+from local.tests.smddp.runtime import Runtime
 from tests.training_code.conftest import GLOBAL_BATCH, STEPS, Trained
 from tests.training_code.training import CODE, EPOCH, PROGRESS, Job, accuracies, losses
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.smddp_local.runtime import ROOT, Outcome, Runtime, finish, finish_after
+from local.tests.smddp.runtime import ROOT, Outcome, Runtime, finish, finish_after
 
 CODE = ROOT / "training_code" / "pytorch"
 PROGRESS = re.compile(

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import click
 
-from cli.main import shoal
+from shoal.cli.main import shoal
 
-CALL = re.compile(r"\bbin/shoal\b|-m cli\b")
+CALL = re.compile(r"\bbin/shoal\b|-m shoal.cli\b")
 _OPTIONAL = re.compile(r"\$\{\w+:\+([^}]*)\}")
 _VARIABLE = re.compile(r"\$\w+|\$\{\w+\}")
 _PLACEHOLDER = "dev"

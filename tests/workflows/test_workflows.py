@@ -101,7 +101,7 @@ def test_they_call_only_what_exists() -> None:
     text = "\n".join(file.read_text(encoding="utf-8") for file in FILES)
     targets = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert set(re.findall(r"run: make (?:-C \w+ )?([a-z-]+)", text)) <= targets
-    assert all((ROOT / path).is_file() for path in re.findall(r"head/(tools/\S+)", text))
+    assert all((ROOT / path).is_file() for path in re.findall(r"head/(dev/tools/\S+)", text))
 
 
 def test_every_call_of_shoal_is_one_that_it_takes() -> None:
@@ -132,7 +132,10 @@ def test_asking_every_hour_is_red_only_where_something_is_wrong(tmp_path: Path, 
     ("call", "says"),
     [
         ('.venv/bin/shoal drift "$ENVIRONMENT" --no-invok', "No such option '--no-invok'"),
-        ('.venv/bin/python -m cli promote --from "$FROM" --to "$TO" ${PACKAGE:+--version "$PACKAGE"} > text', "No such option '--version'"),
+        (
+            '.venv/bin/python -m shoal.cli promote --from "$FROM" --to "$TO" ${PACKAGE:+--version "$PACKAGE"} > text',
+            "No such option '--version'",
+        ),
         (".venv/bin/shoal promote --from dev \\\n  --push origin 2> said", "Missing option '--to'"),
         (".venv/bin/shoal check dev && echo checked", "Got unexpected extra argument (dev)"),
         (".venv/bin/shoal releases status", "No such command 'releases'"),

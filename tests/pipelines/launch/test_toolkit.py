@@ -16,9 +16,9 @@ import pytest
 
 from config.hyperparameters import HyperparameterValue
 from config.loader import load_environment, strategy_names
-from emulator.runtimes.build import build
-from emulator.runtimes.catalog import runtimes
 from pipelines.launch import resolve, tables
+from shoal_local.runtimes.build import build
+from shoal_local.runtimes.catalog import runtimes
 from tests.pipelines.inputs import ROOT
 
 PAGES = ROOT / "docs" / "strategies"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.smddp_local.runtime import ROOT, Outcome, Runtime, finish
+from local.tests.smddp.runtime import ROOT, Outcome, Runtime, finish
 from tests.training_code.tensorflow.job import Job
 from tests.training_code.tensorflow.strategies import horovod, mirrored, multi_worker_mirrored, none, smddp
 
@@ -23,7 +23,7 @@ def tensorflow() -> Runtime:
     named = os.environ.get("SHOAL_TENSORFLOW_PYTHON")
     if named:
         return Runtime(Path(named))
-    emulator = [sys.executable, "-m", "emulator", "runtime"]
+    emulator = [sys.executable, "-m", "shoal_local", "runtime"]
     subprocess.run([*emulator, "build", "tensorflow"], cwd=ROOT, check=True, capture_output=True)
     asked = subprocess.run([*emulator, "python", "tensorflow"], cwd=ROOT, check=True, capture_output=True, text=True)
     return Runtime(Path(asked.stdout.strip()))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.smddp_local.runtime import ROOT, Outcome, Runtime, finish
+from local.tests.smddp.runtime import ROOT, Outcome, Runtime, finish
 
 CODE = ROOT / "training_code" / "tensorflow"
 OPTIONS = ("--epochs", "2", "--batch-size", "256", "--log-every", "1", "--checkpoint-every", "3")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.smddp_local.runtime import Outcome, finish
+from local.tests.smddp.runtime import Outcome, finish
 from tests.training_code.tensorflow.job import CODE, OPTIONS, Job, end, free_addresses
 from tests.training_code.training import PROGRESS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.smddp_local.runtime import Runtime
+from local.tests.smddp.runtime import Runtime
 from tests.training_code.tensorflow.job import CODE
 from tests.training_code.test_data import DAMAGES, SCRIPT
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.smddp_local.runtime import Outcome, Runtime
+from local.tests.smddp.runtime import Outcome, Runtime
 from tests.training_code.tensorflow.conftest import Trained
 from tests.training_code.tensorflow.job import CODE, JOB_NAME
 from tests.training_code.test_evaluate import pack

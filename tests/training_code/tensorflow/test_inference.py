@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.smddp_local.runtime import Runtime
+from local.tests.smddp.runtime import Runtime
 from tests.training_code.mnist import DATA
 from tests.training_code.tensorflow.conftest import Trained
 from tests.training_code.tensorflow.job import JOB_NAME

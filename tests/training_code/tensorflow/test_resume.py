@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.smddp_local.runtime import Outcome, Runtime, finish, finish_after
+from local.tests.smddp.runtime import Outcome, Runtime, finish, finish_after
 from tests.training_code.conftest import STEPS
 from tests.training_code.tensorflow.conftest import RUN, START, Trained
 from tests.training_code.tensorflow.job import OPTIONS, Job

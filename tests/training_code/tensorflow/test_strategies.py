@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.smddp_local.runtime import Runtime, finish
+from local.tests.smddp.runtime import Runtime, finish
 from tests.training_code.conftest import STEPS
 from tests.training_code.tensorflow.conftest import Trained
 from tests.training_code.tensorflow.job import Job

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.smddp_local.runtime import Runtime
+from local.tests.smddp.runtime import Runtime
 from tests.training_code.conftest import GLOBAL_BATCH, STEPS
 from tests.training_code.tensorflow.conftest import Trained
 from tests.training_code.tensorflow.job import CODE, JOB_NAME, Job

@@ -1,0 +1,141 @@
+"""Pydantic's error in, our problems out: one per wrong key, in the words of somebody who edits a YAML file."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from config.errors import Problem
+from config.expected import in_words
+from config.settings import Environment
+
+Details = Mapping[str, Any]
+"""One of the errors in pydantic's `ValidationError.errors()`."""
+_TYPE_NAMES = {
+    "string_type": "text (in quotes)",
+    "int_type": "a whole number without quotes",
+    "float_type": "a number without quotes",
+    "bool_type": "true or false",
+    "dict_type": "a mapping of names to values",
+    "model_type": "a mapping of keys to values",
+    "model_attributes_type": "a mapping of keys to values",
+    "tuple_type": "a list",
+    "list_type": "a list",
+}
+_LENGTHS = {"min_length": "at least", "max_length": "at most"}
+_SYMBOLS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+
+
+def problems_of(error: ValidationError, data: dict[str, Any]) -> list[Problem]:
+    """One problem per wrong key of `data`; a union that matches none of its types counts once."""
+    grouped: dict[str, list[tuple[tuple[int | str, ...], Details]]] = {}
+    for details in error.errors():
+        if details["type"] == "default_factory_not_called":  # a default that rests on another key, which is wrong itself
+            continue
+        place = _place(details, data)
+        grouped.setdefault(_path(place), []).append((place, details))
+    # A list with a wrong item also counts as too short; the item is what to correct.
+    inner = {key.rpartition("[")[0] for key in grouped if "[" in key}
+    return [_problem(key, found) for key, found in grouped.items() if key not in inner]
+
+
+def without(data: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    """A copy of `data` that lacks every key in `keys` (the whole list where an item of a list is named)."""
+    return _prune(data, "", {key.split("[")[0] for key in keys})
+
+
+def _prune(data: dict[str, Any], prefix: str, keys: set[str]) -> dict[str, Any]:
+    kept = {name: value for name, value in data.items() if prefix + name not in keys}
+    return {name: _prune(value, f"{prefix}{name}.", keys) if isinstance(value, dict) else value for name, value in kept.items()}
+
+
+def _place(details: Details, data: Any) -> tuple[int | str, ...]:
+    """The part of pydantic's location that exists in the file, plus the missing key; what follows are branches of a union."""
+    place: list[int | str] = []
+    for step in details["loc"]:
+        present = (isinstance(data, dict) and step in data) or (isinstance(data, list) and isinstance(step, int) and step < len(data))
+        if not present:
+            return (*place, step) if details["type"] == "missing" else tuple(place)
+        place.append(step)
+        data = data[step]
+    return tuple(place)
+
+
+def _path(place: Sequence[int | str]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
+
+
+def _problem(key: str, found: list[tuple[tuple[int | str, ...], Details]]) -> Problem:
+    place, details = found[0]
+    if details["type"] == "extra_forbidden":
+        return _unknown_key(key, place)
+    if details["type"] == "missing":
+        return Problem(key, "the key is missing", f"add it: {_description(place)}")
+    if len(found) > 1:
+        return Problem(key, "must be text, a number, true or false", "give one value, not a list or a mapping", details["input"])
+    return Problem(key, _rule(details), _description(place), details["input"])
+
+
+def _unknown_key(key: str, place: tuple[int | str, ...]) -> Problem:
+    section = _walk(place[:-1])[0] or Environment
+    names = list(section.model_fields)
+    nearest = difflib.get_close_matches(str(place[-1]), names, n=1)
+    elsewhere = [path for path in _all_keys(Environment) if path.rsplit(".", 1)[-1] == str(place[-1])]
+    advice = f"did you mean `{nearest[0]}`?" if nearest else f"did you mean `{elsewhere[0]}`?" if elsewhere else "remove it"
+    return Problem(key, f"there is no such key here; allowed: {', '.join(names)}", advice)
+
+
+def _rule(details: Details) -> str:
+    kind, context = details["type"], details.get("ctx", {})
+    if kind in _TYPE_NAMES:
+        return f"must be {_TYPE_NAMES[kind]}"
+    if kind == "enum":
+        return f"must be one of: {str(context['expected']).replace(' or ', ', ')}".replace("'", "")
+    if kind == "string_pattern_mismatch":
+        return in_words(context["pattern"])
+    limits = [f"{word} {context[name]}" for name, word in _SYMBOLS.items() if name in context]
+    if limits:
+        return f"must be {limits[0]}"
+    length = [f"must have {word} {context[name]}" for name, word in _LENGTHS.items() if name in context]
+    if length:
+        return f"{length[0]} {'characters' if kind.startswith('string') else 'entries'}"
+    message = str(details["msg"])
+    return message[0].lower() + message[1:]
+
+
+def _description(place: Sequence[int | str]) -> str:
+    """What the key is for, as its documentation in `config.settings` says."""
+    info = _walk(place)[1]
+    text = (info.description or "").strip() if info else ""
+    return text.rstrip(".") if text else "see environments/schema.json"
+
+
+def _walk(place: Sequence[int | str]) -> tuple[type[BaseModel] | None, FieldInfo | None]:
+    """The section and the last known key on the way along `place`; no section where the way ends at a value."""
+    section: type[BaseModel] | None = Environment
+    info: FieldInfo | None = None
+    for name in (step for step in place if isinstance(step, str)):
+        if section is None:
+            break
+        info = section.model_fields.get(name)
+        section = _section_type(info)
+    return section, info
+
+
+def _section_type(info: FieldInfo | None) -> type[BaseModel] | None:
+    """The section that a key holds; one that may be left out is annotated `Section | None`."""
+    kind = info.annotation if info else None
+    kinds = [kind, *get_args(kind)]
+    return next((known for known in kinds if isinstance(known, type) and issubclass(known, BaseModel)), None)
+
+
+def _all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, info in model.model_fields.items():
+        yield f"{prefix}{name}"
+        section = _section_type(info)
+        if section:
+            yield from _all_keys(section, f"{prefix}{name}.")

@@ -1,0 +1,126 @@
+"""How soon `cdk synth` and the `shoal` command answer: `python -m dev.bench.answers [--rounds 5] [--output FOLDER] [--despite-noise]`.
+
+`cdk synth` of the environment dev stands beside the same command on an app that has as many stacks and next to nothing in them (the
+CDK's validator refuses a stack without resources): in Python, with the same Node.js, the CDK's library unpacked in the same place, the
+same feature flags and therefore the CDK's validator; without stages, assets, cdk-nag and rules of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dev.bench.interleave import Contender, Metrics, interleave
+from dev.bench.noise import Gauge, TooNoisyError
+from dev.bench.processes import end_on_sigterm, plain_environment, run
+from dev.bench.report import Column, Comparison
+from pipelines.definition import build
+from shoal.verbs.cdk import cli, node
+from stacks.node import UNPACKED
+from tests.pipelines.inputs import environment, infrastructure
+
+ROOT = Path(__file__).resolve().parents[2]
+SYNTH, EMPTY = "cdk synth of dev", "cdk synth of an empty app, as many stacks"
+EMPTY_APP = """
+import sys
+import aws_cdk as cdk
+app = cdk.App()
+for number in range(int(sys.argv[1])):
+    stack = cdk.Stack(app, f"empty-{number}")
+    cdk.CfnResource(stack, "Nothing", type="AWS::CloudFormation::WaitConditionHandle")
+app.synth()
+"""
+WALL, CPU = "process_s", "cpu_s"
+REPEATS = 200
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, print and write; 3 when the machine is too noisy, and then there is no report."""
+    parser = argparse.ArgumentParser(prog="python -m dev.bench.answers", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--output", type=Path, default=ROOT / "bench-out")
+    parser.add_argument("--despite-noise", action="store_true", help="measure on a busy machine too; the table says so")
+    options = parser.parse_args(arguments)
+    end_on_sigterm()
+    with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
+        contenders = contenders_in(Path(folder))
+        try:
+            result = interleave(contenders, options.rounds, Gauge(), despite_noise=options.despite_noise)
+        except TooNoisyError as noisy:
+            print(f"bench: no report: {noisy}", file=sys.stderr)
+            return 3
+    columns = (
+        Column("seconds", WALL, digits=2),
+        Column("to an empty app", WALL, peer=EMPTY, digits=2),
+        Column("CPU, s", CPU, digits=2),
+        Column("to an empty app", CPU, peer=EMPTY, digits=2),
+    )
+    comparison = Comparison("answers", "How soon commands answer", result, [each.name for each in contenders], columns)
+    comparison.write(options.output, {"definition_ms": definition_ms()})
+    print(f"{comparison.table()}\n\nbuilding the definition of dev's pipeline: {definition_ms():.2f} ms")
+    return 0
+
+
+def contenders_in(folder: Path) -> list[Contender]:
+    """What is measured; it writes below `folder`."""
+    stacks = _stacks_of_dev(folder)
+    empty = folder / "empty.py"
+    empty.write_text(EMPTY_APP)
+    return [
+        Contender(SYNTH, _synth([sys.executable, "app.py"], folder, "-c", "environment=dev")),
+        Contender(EMPTY, _synth([sys.executable, str(empty), str(stacks)], folder)),
+        Contender("shoal --help", _command("--help")),
+        Contender("shoal check", _command("check")),
+    ]
+
+
+def definition_ms() -> float:
+    """Milliseconds of CPU for a definition, once its tables are read."""
+    given, made = environment(), infrastructure()
+    build(given, made)
+    began_s = time.process_time()
+    for _ in range(REPEATS):
+        build(given, made)
+    return (time.process_time() - began_s) / REPEATS * 1000
+
+
+def _stacks_of_dev(folder: Path) -> int:
+    _synth([sys.executable, "app.py"], folder, "-c", "environment=dev")()
+    manifests = [json.loads(path.read_text()) for path in (folder / "cdk.out").glob("assembly-*/manifest.json")]
+    return sum(each["type"] == "aws:cloudformation:stack" for manifest in manifests for each in manifest["artifacts"].values())
+
+
+def _synth(app: list[str], folder: Path, *more: str) -> Callable[[], Metrics]:
+    command = [node(), cli(ROOT), "synth", "--app", shlex.join(app), "--output", folder / "cdk.out", "--quiet", "--no-notices", *more]
+    installed = {"JSII_NODE": str(node()), "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(UNPACKED)}
+    return _timed([*map(str, command)], **installed, CDK_DISABLE_CLI_TELEMETRY="true")
+
+
+def _command(verb: str) -> Callable[[], Metrics]:
+    return _timed([sys.executable, "-m", "shoal.cli", verb])
+
+
+def _timed(command: list[str], **environ: str) -> Callable[[], Metrics]:
+    def measure() -> Metrics:
+        before = _children_s()
+        wall_s = run(command, on=frozenset({0, 1}), environ=plain_environment(**environ), folder=ROOT).wall_s
+        return {WALL: wall_s, CPU: _children_s() - before}
+
+    return measure
+
+
+def _children_s() -> float:
+    """CPU seconds of all processes that ended below this one."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

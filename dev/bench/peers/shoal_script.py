@@ -1,0 +1,119 @@
+"""The shipped script's own step on the peers' network: `mpirun -np 2 smddprun python -m mpi4py shoal_script.py`, or alone.
+
+Batches, preprocessing, precision, gradient averaging and optimizer are training_code/pytorch's; only the network is replaced, by the
+same layers in the shipped network's manner (pool before relu, features in the order of channels_last).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from phases import scaling, under_mpirun
+from setting import Clock, Setting, parse, pin, report
+
+pin()
+sys.path.insert(0, os.environ["BENCH_TRAINING_CODE"])
+
+import cpu
+import torch
+import train
+from data import read_test
+from model import prepare
+from ranks import joined
+from torch import nn
+from torch.nn import functional
+
+MANY_EPOCHS = 100
+"""More than any run of phases takes: the schedule is asked for each of its steps."""
+
+
+class Net(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
+    """conv 32 - conv 64 - pool - fc 128 - fc 10, as example.py has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 32, 3)
+        self.conv2 = nn.Conv2d(32, 64, 3)
+        self.fc1 = nn.Linear(9216, 128)
+        self.fc2 = nn.Linear(128, 10)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Logits (N, 10) of prepared images (N, 1, 28, 28)."""
+        features = functional.relu(self.conv1(pixels))
+        features = functional.relu(functional.max_pool2d(self.conv2(features), 2))
+        return self.fc2(functional.relu(self.fc1(features.permute(0, 2, 3, 1).flatten(1))))
+
+
+def new_network(device: torch.device) -> nn.Module:
+    """In place of model.new_network."""
+    return Net().to(device).to(memory_format=torch.channels_last)
+
+
+def main() -> None:
+    """One rank."""
+    setting = parse()
+    train.new_network = new_network  # type: ignore[attr-defined, assignment, unused-ignore]
+    folders = ["--train-dir", str(setting.data), "--test-dir", str(setting.data), "--model-dir", str(Path.cwd() / "model")]
+    epochs = str(MANY_EPOCHS if setting.cycles else 1)
+    hyperparameters = ["--batch-size-per-rank", str(setting.batch), "--epochs", epochs, "--seed", str(setting.seed)]
+    options = train.parse_options([*folders, *hyperparameters, *os.environ.get("BENCH_OPTIONS", "").split()], os.environ)
+    with joined(options.backend, os.environ) as ranks:
+        run = train.set_up(options, ranks)
+        run.parallel.train()
+        figures = in_phases(run, setting) if setting.cycles else in_one_go(run, setting)
+        if ranks.is_first:
+            report(**figures)
+
+
+def in_one_go(run: train.Run, setting: Setting) -> dict[str, float]:
+    """Images/s of all ranks, and the accuracy after that."""
+    clock, steps = Clock(setting, run.ranks.world_size), training(run)
+    for _ in clock.steps():
+        next(steps)
+    return {"images_per_s": clock.images_per_s, "accuracy": accuracy(run, setting.tested)}
+
+
+def in_phases(run: train.Run, setting: Setting) -> dict[str, float]:
+    """How well the ranks scale; under mpirun only. The networks drift apart, so that no accuracy would say anything."""
+    steps, average, communicates = training(run), cpu.average, True
+
+    def averaged(*arguments: Any) -> None:
+        if communicates:
+            average(*arguments)
+
+    def step(communicate: bool) -> None:
+        nonlocal communicates
+        communicates = communicate
+        next(steps)
+
+    cpu.average = averaged  # type: ignore[assignment]
+    for _ in range(setting.warm_up):
+        step(communicate=True)
+    return scaling(under_mpirun(run.ranks.rank, run.ranks.world_size), step, setting.cycles, setting.steps)
+
+
+def training(run: train.Run) -> Iterator[None]:
+    """Does a step each time it is asked for one, epoch after epoch."""
+    for epoch in itertools.count(1):
+        for number, (images, labels) in enumerate(train.batches(run, epoch, 0), start=1):
+            train.set_learning_rate(run, epoch, number)
+            train.train_step(run, images, labels)
+            yield
+
+
+def accuracy(run: train.Run, count: int) -> float:
+    """Share of the first `count` test images that the network knows, in float32 as the peers test."""
+    test = read_test(run.options.test_dir)
+    run.network.eval()
+    with torch.inference_mode():
+        answers = torch.cat([run.network(prepare(images)).argmax(1) for images in test.images[:count].split(500)])
+    return float((answers == test.labels[:count]).float().mean())
+
+
+if __name__ == "__main__":
+    main()

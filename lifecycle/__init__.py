@@ -1,1 +1,0 @@
-"""The verbs of Shoal: deploy, upload, run, watch, invoke, tear down. The same code for AWS and for loopback; see `lifecycle.target`."""

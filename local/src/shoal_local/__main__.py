@@ -1,0 +1,195 @@
+"""`python -m shoal_local serve|status|down|runtime`: starts the emulator in this process, or looks after one in another."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import logging
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from shoal_local.control.state import State
+from shoal_local.errors import EmulatorError
+
+DEFAULT_ACCOUNT = "111122223333"
+STOP_LIMIT_S = 20.0
+STOP_LOOK_S = 0.5
+FASTEST = 3600
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a subcommand; 0 when it did what it says, 1 with one sentence on stderr when not, 3 when `status` finds none running."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["runtime"]:
+        from shoal_local.runtimes import cli
+
+        return int(cli.main(given[1:]))
+    options = parser().parse_args(given)
+    try:
+        return COMMANDS[options.command](options)
+    except EmulatorError as error:
+        print(f"emulator: {error}", file=sys.stderr)
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(prog="python -m shoal_local", description=__doc__)
+    commands = top.add_subparsers(dest="command", required=True)
+    serve_parser = commands.add_parser("serve", help="serve the AWS API on 127.0.0.1 until SIGTERM or Ctrl-C")
+    serve_parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
+    accounts = f"an account that there is (12 digits), by default {DEFAULT_ACCOUNT}; may be repeated, unknown access keys mean the first"
+    serve_parser.add_argument("--account", type=account_id, action="append", default=[], help=accounts)
+    serve_parser.add_argument("--region", default="us-east-1")
+    serve_parser.add_argument("--accelerators", type=int, default=0, help="GPUs of this machine that training jobs may use")
+    serve_parser.add_argument("--schedule-speed", type=float, default=1.0, help="60 makes a minute of event rules' schedules a second")
+    faster = "60 makes a minute of waiting, baking and alarm periods of a deployment to an endpoint a second"
+    serve_parser.add_argument("--hosting-speed", type=speed, default=1.0, help=faster)
+    serve_parser.add_argument("--enforce-iam", action="store_true", help="refuse what the policies of the caller's role do not allow")
+    own_images = "an image of your own (its URI, or a shell pattern) and the runtime that stands for it; may be repeated"
+    serve_parser.add_argument("--image", type=own_image, action="append", default=[], metavar="URI=RUNTIME", help=own_images)
+    faults_help = "file of what goes wrong on purpose (local/src/shoal_local/faults.py); for tests, and without it nothing does"
+    serve_parser.add_argument("--faults", type=Path, metavar="FILE", help=faults_help)
+    duration_help = "a duration of AWS's that is to be shorter, as stop_grace_s=2 (local/src/shoal_local/sagemaker/settings.py); for tests"
+    serve_parser.add_argument("--duration", type=duration, action="append", default=[], metavar="NAME=SECONDS", help=duration_help)
+    status_parser = commands.add_parser("status", help="say whether an emulator runs with the state directory")
+    down_parser = commands.add_parser("down", help="stop the emulator of the state directory, or clean up after a crash")
+    for each in (serve_parser, status_parser, down_parser):
+        each.add_argument("--state-dir", type=Path, required=True, help="folder of this emulator's files; it owns all of it")
+    commands.add_parser("runtime", help="build and find the Python environments that stand for container images")
+    return top
+
+
+def account_id(text: str) -> str:
+    if not re.fullmatch(r"\d{12}", text):
+        raise argparse.ArgumentTypeError(f"'{text}' is not an account id of 12 digits")
+    return text
+
+
+def speed(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 1 <= found <= FASTEST:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to {FASTEST}")
+    return found
+
+
+def own_image(text: str) -> tuple[str, str]:
+    pattern, separator, runtime = text.rpartition("=")
+    if not separator or not pattern or not runtime:
+        raise argparse.ArgumentTypeError(f"'{text}' is not URI=RUNTIME")
+    return pattern, runtime
+
+
+def duration(text: str) -> tuple[str, float]:
+    name, _, seconds = text.partition("=")
+    try:
+        return name, float(seconds)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=SECONDS") from None
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve until a signal; prints one JSON line when requests are answered."""
+    on_signals(lambda: sys.exit(0))  # until something runs: the import below takes seconds
+    state = State(options.state_dir.resolve())
+    state.claim()
+    isolate()
+    (state.folder / "emulator.log").touch(mode=0o600)
+    logging.basicConfig(filename=state.folder / "emulator.log", level=logging.INFO, format=LOG_FORMAT)
+    tempfile.tempdir = str(state.make("objects"))  # large objects; a temporary folder may well be memory
+    stop = threading.Event()
+    gc.disable()  # until moto's tables are there, see keep_what_is_loaded
+
+    from shoal_local.server import Emulator, Options  # moto reads the environment when it is imported
+
+    keep_what_is_loaded()
+    on_signals(stop.set)
+    first, *others = options.account or [DEFAULT_ACCOUNT]
+    chosen = Options(
+        state.folder,
+        first,
+        options.region,
+        options.port,
+        options.accelerators,
+        images=dict(options.image),
+        schedule_speed=options.schedule_speed,
+        hosting_speed=options.hosting_speed,
+        enforce_iam=options.enforce_iam,
+        others=tuple(others),
+        faults=options.faults,
+        durations=dict(options.duration),
+    )
+    emulator = Emulator(chosen)
+    try:
+        emulator.start()
+        print(json.dumps(emulator.description()), flush=True)
+        # Not without end: where the kernel hands the signal to another thread, nothing wakes this one to run the handler.
+        while not stop.wait(STOP_LOOK_S):
+            if emulator.is_warm and not gc.isenabled():
+                keep_what_is_loaded()
+                gc.enable()
+    finally:
+        emulator.close()
+    return 0
+
+
+def keep_what_is_loaded() -> None:
+    """Clear away the garbage that loading left, and look for none among the rest ever again: it stays to the end, and a look through all of
+    it, which stops every request, took 0.4 s."""
+    gc.collect()
+    gc.freeze()
+
+
+def on_signals(act: Callable[[], object]) -> None:
+    """Do this when the emulator is asked to stop."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: act())
+
+
+def isolate() -> None:
+    """Forget the user's AWS settings and proxies and set moto's: nothing in this process may reach AWS or read its credentials."""
+    for name in [name for name in os.environ if name.startswith(("AWS_", "MOTO_")) or name.lower().endswith("_proxy")]:
+        del os.environ[name]
+    os.environ.update(
+        {
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "MOTO_IAM_LOAD_MANAGED_POLICIES": "true",
+            "MOTO_DISABLE_GLOBAL_CORS": "true",
+            "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
+            "NO_PROXY": "*",  # it asks itself through loopback; a system may set a proxy without a variable
+            "TZ": "UTC",
+        }
+    )
+    time.tzset()
+
+
+def status(options: argparse.Namespace) -> int:
+    running = State(options.state_dir.resolve()).running()
+    print(json.dumps(running or {"running": False}))
+    return 0 if running else 3
+
+
+def down(options: argparse.Namespace) -> int:
+    stopped = State(options.state_dir.resolve()).stop(STOP_LIMIT_S)
+    print(json.dumps({"stopped": stopped}))
+    return 0
+
+
+COMMANDS = {"serve": serve, "status": status, "down": down}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""Which account a request belongs to: its access key decides, as on AWS. The account's own dispatcher answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shoal_local.control.clients import account_of_root
+from shoal_local.control.protocol import error_answer, protocol_of, signature_of
+from shoal_local.control.service_router import Dispatcher, StartResponse, write
+from shoal_local.errors import AwsError
+
+
+@dataclass(frozen=True)
+class Front:
+    """A WSGI application. `dispatchers` by account; a key that nobody gave out, and a request that nobody signed, are `first`'s."""
+
+    dispatchers: Mapping[str, Dispatcher]
+    first: str
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        signature = signature_of(environ)
+        try:
+            account = self._account_of(signature.access_key_id if signature else "")
+        except AwsError as unknown:
+            return write(error_answer(unknown, protocol_of(environ)), start_response)
+        return self.dispatchers[account](environ, start_response)
+
+    def _account_of(self, access_key_id: str) -> str:
+        """AwsError InvalidClientTokenId for the root of an account that is not played."""
+        root = account_of_root(access_key_id)
+        if root is not None and root not in self.dispatchers:
+            played = ", ".join(self.dispatchers)
+            raise AwsError("InvalidClientTokenId", f"The emulator does not play account {root}; it plays {played}", 403)
+        if root is not None:
+            return root
+        holders = (number for number, dispatcher in self.dispatchers.items() if dispatcher.identity.gave_out(access_key_id))
+        return next(holders, self.first)

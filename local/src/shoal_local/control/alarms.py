@@ -1,0 +1,232 @@
+"""Alarms on the metrics of endpoints and on what programs publish, evaluated from what was really measured: DescribeAlarms asks for it.
+
+The rules are CloudWatch's (user guide, "Using Amazon CloudWatch alarms"): DatapointsToAlarm of the last EvaluationPeriods, each a statistic
+over a Period, with TreatMissingData for periods without data. A period is as many times shorter as what it watches is faster than the
+clock (hosting; schedules, which call the programs that publish), and ends now, not at a full minute. Alarms on metrics of AWS's other
+services keep the state that was set; nobody is notified of any.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from moto.cloudwatch.models import Alarm, MetricDatum, cloudwatch_backends
+from moto.core.utils import utcnow
+
+from shoal_local.control.metric_store import RESERVED, nearest_rank
+from shoal_local.control.protocol import ApiCall
+
+ENDPOINTS = "AWS/SageMaker"
+SHORTEST_PERIOD_S = 1.0
+Values = list[float | None]
+
+COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
+    "GreaterThanOrEqualToThreshold": operator.ge,
+    "GreaterThanThreshold": operator.gt,
+    "LessThanThreshold": operator.lt,
+    "LessThanOrEqualToThreshold": operator.le,
+}
+STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "Average": lambda values: sum(values) / len(values),
+    "Sum": sum,
+    "Minimum": min,
+    "Maximum": max,
+    "SampleCount": len,
+}
+_OPERATORS: Mapping[type[ast.AST], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+}
+
+
+class UnreadableError(Exception):
+    """An expression that is not emulated."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What one period's value is made of."""
+
+    namespace: str
+    name: str
+    dimensions: frozenset[tuple[str, str]]
+    statistic: str
+    period_s: float
+
+
+class Alarms:
+    """The alarms of the account in this region. Speeds: how many seconds of hosting, and of schedules, pass in one of ours."""
+
+    def __init__(self, account: str, region: str, hosting_speed: float, schedule_speed: float) -> None:
+        self._account, self._region = account, region
+        self._hosting_speed, self._schedule_speed = hosting_speed, schedule_speed
+        self._evaluating = threading.Lock()
+
+    def guard(self, call: ApiCall) -> None:
+        """Before DescribeAlarms is answered: bring the states of what it asks for up to date."""
+        wanted = call.parameters.get("AlarmNames")
+        with self._evaluating:
+            for name, alarm in list(cloudwatch_backends[self._account][self._region].alarms.items()):
+                if not wanted or name in wanted:
+                    self._evaluate(alarm)
+
+    def _evaluate(self, alarm: Alarm) -> None:
+        metrics = _metrics(alarm)
+        if not metrics or not all(map(_is_evaluated, metrics.values())) or alarm.comparison_operator not in COMPARISONS:
+            return
+        try:
+            values = self._values(alarm, metrics)
+        except UnreadableError as unreadable:
+            _set(alarm, "INSUFFICIENT_DATA", f"Shoal's emulator cannot evaluate this alarm: {unreadable}")
+            return
+        state, reason = judged(alarm, values)
+        _set(alarm, state, reason)
+
+    def _values(self, alarm: Alarm, metrics: Mapping[str, Metric]) -> Values:
+        """The alarm's value in each of its periods, the latest first."""
+        count = int(alarm.evaluation_periods)
+        found = {id_: self.series(metric, count) for id_, metric in metrics.items()}
+        if not alarm.metric_data_queries:
+            return found[""]
+        expressions = [each for each in alarm.metric_data_queries if each.expression]
+        if not expressions:
+            return next(iter(found.values()))
+        if len(expressions) > 1:
+            raise UnreadableError("it has more than one expression")
+        tree = _parsed(str(expressions[0].expression))
+        return [_calculated(tree, {id_: series[position] for id_, series in found.items()}) for position in range(count)]
+
+    def series(self, metric: Metric, count: int) -> Values:
+        """The metric in each of its last `count` periods, the latest first; None where it has no data."""
+        now = utcnow()
+        speed = self._hosting_speed if metric.namespace == ENDPOINTS else self._schedule_speed
+        period = timedelta(seconds=max(SHORTEST_PERIOD_S, metric.period_s / speed))
+        buckets: list[list[float]] = [[] for _ in range(count)]
+        for measured_at, value in self._data(metric, now - period * count):
+            position = int((now - measured_at) / period)
+            if 0 <= position < count:
+                buckets[position].append(value)
+        return [_statistic(metric.statistic, bucket) if bucket else None for bucket in buckets]
+
+    def _data(self, metric: Metric, since: datetime) -> Iterator[tuple[datetime, float]]:
+        """The latest first: what is older than asked for ends it. Services measure in the order of time; programs may give any."""
+        for datum in reversed(cloudwatch_backends[self._account][self._region].metric_data):
+            measured_at = datum.timestamp.replace(tzinfo=None)
+            if datum.namespace == metric.namespace == ENDPOINTS and measured_at < since:
+                return
+            same = (datum.namespace, datum.name) == (metric.namespace, metric.name) and _dimensions(datum.dimensions) == metric.dimensions
+            if same and isinstance(datum, MetricDatum):
+                yield measured_at, float(datum.value)
+
+
+def _is_evaluated(metric: Metric) -> bool:
+    return metric.namespace == ENDPOINTS or not metric.namespace.startswith(RESERVED)
+
+
+def _dimensions(dimensions: Any) -> frozenset[tuple[str, str]]:
+    return frozenset((each.name, each.value) for each in dimensions)
+
+
+def _metrics(alarm: Alarm) -> dict[str, Metric]:
+    """By their ids in the alarm's expression; "" where there is none."""
+    if alarm.metric_name:
+        name, statistic = alarm.metric_name, alarm.statistic or alarm.extended_statistic or "Average"
+        return {"": Metric(alarm.namespace, name, _dimensions(alarm.dimensions), statistic, float(alarm.period))}
+    return {
+        each.id: Metric(
+            each.metric_stat.metric.namespace,
+            each.metric_stat.metric.metric_name,
+            _dimensions(each.metric_stat.metric.dimensions),
+            each.metric_stat.stat,
+            float(each.metric_stat.period),
+        )
+        for each in alarm.metric_data_queries
+        if each.metric_stat
+    }
+
+
+def _statistic(name: str, values: Sequence[float]) -> float:
+    if name in STATISTICS:
+        return float(STATISTICS[name](values))
+    found = nearest_rank(values, name)
+    if found is None:
+        raise UnreadableError(f"the statistic {name}")
+    return found
+
+
+def _parsed(expression: str) -> ast.expr:
+    try:
+        return ast.parse(expression, mode="eval").body
+    except SyntaxError as wrong:
+        raise UnreadableError(f"the expression {expression}") from wrong
+
+
+def _calculated(tree: ast.AST, values: Mapping[str, float | None]) -> float | None:
+    """Metric math of one period: arithmetic, comparisons, IF and FILL. None where a metric has no data, or is divided by 0."""
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, int | float):
+        return float(tree.value)
+    if isinstance(tree, ast.Name) and tree.id in values:
+        return values[tree.id]
+    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
+        return _called(tree.func.id, [_calculated(each, values) for each in tree.args])
+    if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
+        return _applied(type(tree.op), _calculated(tree.left, values), _calculated(tree.right, values))
+    if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and type(tree.ops[0]) in _OPERATORS:
+        return _applied(type(tree.ops[0]), _calculated(tree.left, values), _calculated(tree.comparators[0], values))
+    raise UnreadableError(f"the expression {ast.unparse(tree)}")
+
+
+def _applied(kind: type[ast.AST], left: float | None, right: float | None) -> float | None:
+    if left is None or right is None or (kind is ast.Div and right == 0):
+        return None
+    return float(_OPERATORS[kind](left, right))
+
+
+def _called(name: str, arguments: Values) -> float | None:
+    if name == "FILL" and len(arguments) == 2:
+        return arguments[1] if arguments[0] is None else arguments[0]
+    if name == "IF" and len(arguments) in {2, 3}:
+        otherwise = arguments[2] if len(arguments) == 3 else None
+        return None if arguments[0] is None else arguments[1] if arguments[0] else otherwise
+    raise UnreadableError(f"the function {name} of {len(arguments)} arguments")
+
+
+def judged(alarm: Alarm, values: Values) -> tuple[str, str]:
+    """State and reason, in CloudWatch's words."""
+    missing, crosses = alarm.treat_missing_data or "missing", COMPARISONS[alarm.comparison_operator]
+    threshold, needed = float(alarm.threshold), int(alarm.datapoints_to_alarm or alarm.evaluation_periods)
+    there = [value for value in values if value is not None]
+    if not there and missing == "missing":
+        return "INSUFFICIENT_DATA", f"Insufficient Data: {len(values)} datapoints were unknown."
+    if not there and missing == "ignore":
+        return alarm.state_value, alarm.state_reason
+    crossing = [value for value in there if crosses(value, threshold)]
+    number = len(crossing) + (len(values) - len(there) if missing == "breaching" else 0)
+    shown = ", ".join(f"{value:g}" for value in there) or "none"
+    state = "ALARM" if number >= needed else "OK"
+    was = "were" if state == "ALARM" else "were not enough of"
+    return state, f"Threshold Crossed: {number} out of the last {len(values)} datapoints [{shown}] {was} {_said(alarm, threshold, needed)}"
+
+
+def _said(alarm: Alarm, threshold: float, needed: int) -> str:
+    words = {"GreaterThan": "greater than", "LessThan": "less than"}
+    comparison = next(said for kind, said in words.items() if alarm.comparison_operator.startswith(kind))
+    equal = " or equal to" if "OrEqual" in alarm.comparison_operator else ""
+    return f"{comparison}{equal} the threshold ({threshold:g}); {needed} make an alarm."
+
+
+def _set(alarm: Alarm, state: str, reason: str) -> None:
+    if state != alarm.state_value:
+        alarm.update_state(reason, "{}", state)

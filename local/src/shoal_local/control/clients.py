@@ -1,0 +1,70 @@
+"""boto3 clients of the emulator's own endpoint: what the control plane does to other services goes over the API too."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from shoal_local.context import RoleCredentials
+
+ROOT_KEY = re.compile(r"^AKIA(\d{12})ROOT$")
+MOST_KEPT = 64
+CONFIG = Config(
+    retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}, connect_timeout=5, read_timeout=120, max_pool_connections=32
+)
+
+
+def root_of(account: str) -> RoleCredentials:
+    """Credentials that stand for an account's root: no AssumeRole gives them out (see `identity`). Not secret, nothing verifies them.
+
+    AWS makes no such key: those of its users have digits from 2 to 7 only.
+    """
+    return RoleCredentials(f"AKIA{account}ROOT", "unverified", "")
+
+
+def account_of_root(access_key_id: str) -> str | None:
+    """The account whose root the key stands for; None when it is no such key."""
+    match = ROOT_KEY.match(access_key_id)
+    return match.group(1) if match else None
+
+
+@dataclass
+class Clients:
+    """Makes clients for the account and keeps them: building one costs tens of milliseconds."""
+
+    endpoint_url: Callable[[], str]
+    region: str
+    account: str
+    _kept: OrderedDict[tuple[str, str], Any] = field(default_factory=OrderedDict)
+    _session: boto3.session.Session = field(default_factory=boto3.session.Session)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, service: str, credentials: RoleCredentials | None = None) -> Any:
+        """The client of `service` (boto3's name) that signs with `credentials`, by default as the account's root."""
+        signer = credentials or root_of(self.account)
+        key = (service, signer.access_key_id)
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = self._build(service, signer)
+                if len(self._kept) > MOST_KEPT:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(key)
+            return self._kept[key]
+
+    def _build(self, service: str, signer: RoleCredentials) -> Any:
+        return self._session.client(  # type: ignore[call-overload]
+            service,
+            region_name=self.region,
+            endpoint_url=self.endpoint_url(),
+            aws_access_key_id=signer.access_key_id,
+            aws_secret_access_key=signer.secret_access_key,
+            aws_session_token=signer.session_token or None,
+            config=CONFIG,
+        )

@@ -1,0 +1,382 @@
+"""Brings a stack to what its template says: creates, updates, replaces and deletes resources in order of their dependencies, and
+takes everything back when one fails. A type or property that is not emulated fails the stack before anything is made."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from shoal_local.control.cloudformation.failures import FAILURES, FailedError, explained, failing
+from shoal_local.control.cloudformation.parameters import check_rules
+from shoal_local.control.cloudformation.resolver import NO_VALUE, Resolver
+from shoal_local.control.cloudformation.resources.base import Created, Request, ResourceType
+from shoal_local.control.cloudformation.stack import Output, Resource, Stack
+from shoal_local.control.cloudformation.template import Template, invalid
+
+log = logging.getLogger(__name__)
+
+# A resource of a stack that never was complete is kept only with the first.
+RETAINED = frozenset({"Retain", "RetainExceptOnCreate"})
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What deployments use. `kind(type_name)` gives the resource type or None; `client(service)` signs with the stack's role;
+    `importers(export)` names the stacks that import an export."""
+
+    account: str
+    region: str
+    kind: Callable[[str], ResourceType | None]
+    client: Callable[[str], Any]
+    import_value: Callable[[str], str]
+    importers: Callable[[str], list[str]]
+    parameter_store: Callable[[str], str]
+    closing: threading.Event
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something done to a resource in this deployment: `before` is None for a new one, `after` None for one taken away."""
+
+    before: Resource | None
+    after: Resource
+    replaced: bool = False
+
+
+@dataclass
+class Deployment:
+    """One create, update or delete of a stack."""
+
+    stack: Stack
+    template: Template
+    parameters: Mapping[str, Any]
+    tools: Tools
+    steps: list[Step] = field(default_factory=list)
+    imports: set[str] = field(default_factory=set)
+
+    def create(self) -> None:
+        """Make everything; on failure take it back (ROLLBACK_COMPLETE) or leave it (CREATE_FAILED)."""
+        self.stack.record("CREATE_IN_PROGRESS", "User Initiated")
+        try:
+            self._apply()
+        except FailedError as error:
+            if self.stack.values.keep_on_failure:
+                self.stack.record("CREATE_FAILED", str(error))
+                return
+            self.stack.record("ROLLBACK_IN_PROGRESS", f"{error}. Rollback requested by user.")
+            self._finish_delete("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", frozenset({"Retain"}))
+        else:
+            self.stack.record("CREATE_COMPLETE")
+
+    def update(self, before: Stack) -> None:
+        """Change what differs; `before` is the stack's earlier self, restored on failure."""
+        self.stack.record("UPDATE_IN_PROGRESS", "User Initiated")
+        try:
+            self._apply()
+        except FailedError as error:
+            self._take_back(before, str(error))
+            return
+        self.stack.record("UPDATE_COMPLETE_CLEANUP_IN_PROGRESS")
+        self._clean_up(before)
+        self.stack.record("UPDATE_COMPLETE")
+
+    def delete(self) -> None:
+        self.stack.record("DELETE_IN_PROGRESS", "User Initiated")
+        self._finish_delete("DELETE_COMPLETE", "DELETE_FAILED", RETAINED)
+
+    def resolver(self) -> Resolver:
+        """Resolves this template's values against the resources as they are now."""
+        return Resolver(
+            self.template, self._pseudo(), self.parameters, self._physical_id, self._attribute, self._import, self.tools.parameter_store
+        )
+
+    def outputs(self, resolver: Resolver) -> dict[str, Output]:
+        found = {}
+        for key, output in self.template.section("Outputs").items():
+            if "Condition" in output and not resolver.condition(output["Condition"]):
+                continue
+            export = output.get("Export", {}).get("Name")
+            name = str(resolver(export)) if export else None
+            found[key] = Output(key, str(resolver(output["Value"])), str(output.get("Description", "")), name)
+        return found
+
+    def wanted(self, resolver: Resolver) -> list[str]:
+        """Logical ids to be there, dependencies first, without those whose condition is false."""
+        resources = self.template.resources
+        return [
+            name for name in self.template.order() if "Condition" not in resources[name] or resolver.condition(resources[name]["Condition"])
+        ]
+
+    def _apply(self) -> None:
+        resolver = self.resolver()
+        with failing(self.stack.name):
+            check_rules(self.template, resolver)
+            wanted = self.wanted(resolver)
+            self._check_types(wanted)
+            for logical_id in wanted:
+                if self.tools.closing.is_set():
+                    raise FailedError("the emulator is stopping")
+                self._bring(logical_id, resolver)
+            outputs = self.outputs(resolver)
+            self._check_exports(outputs)
+            self.stack.outputs = outputs
+        self.stack.imports = self.imports
+
+    def _check_exports(self, outputs: Mapping[str, Output]) -> None:
+        """FailedError for an export that another stack imports and that would go, or change (user guide, "Fn::ImportValue")."""
+        kept = {output.export: output.value for output in outputs.values()}
+        for old in self.stack.outputs.values():
+            users = self.tools.importers(old.export) if old.export and kept.get(old.export) != old.value else []
+            if users:
+                what = "update" if old.export in kept else "delete"
+                raise FailedError(f"Cannot {what} export {old.export} as it is in use by {', '.join(users)}.")
+
+    def _check_types(self, wanted: list[str]) -> None:
+        unknown = [name for name in wanted if self.tools.kind(self.template.resources[name]["Type"]) is None]
+        for name in unknown:
+            type_name = self.template.resources[name]["Type"]
+            reason = f"Shoal's emulator does not support the resource type {type_name}"
+            self.stack.record_resource(Resource(name, type_name, "", {}, {}, frozenset()), "CREATE_FAILED", reason)
+        if unknown:
+            types = sorted({self.template.resources[name]["Type"] for name in unknown})
+            raise FailedError(f"Resource types that Shoal's emulator does not support: {', '.join(types)}")
+
+    def _bring(self, logical_id: str, resolver: Resolver) -> None:
+        resource = self.planned(logical_id, resolver)
+        before = self.stack.resources.get(logical_id)
+        if before is not None and before.type_name != resource.type_name:
+            raise FailedError(f"Update of resource type is not permitted: {logical_id}")
+        if before is None:
+            self._make(resource)
+        elif before.properties != resource.properties or self._retagged(before, resource):
+            self._change(before, resource)
+        else:
+            self.stack.resources[logical_id] = replace(before, **_policies(resource))
+
+    def _retagged(self, before: Resource, resource: Resource) -> bool:
+        """Whether the stack's own tags, which its resources get too, have changed."""
+        kind = self.tools.kind(resource.type_name)
+        return before.stack_tags != resource.stack_tags and kind is not None and "Tags" in kind.properties
+
+    def planned(self, logical_id: str, resolver: Resolver) -> Resource:
+        """The resource as the template wants it, not made yet."""
+        definition = self.template.resources[logical_id]
+        properties = resolver(definition.get("Properties") or {})
+        deletion = resolver(definition.get("DeletionPolicy") or "Delete")
+        replacing = resolver(definition.get("UpdateReplacePolicy") or "Delete")
+        if "Snapshot" in (deletion, replacing):
+            raise invalid(f"Shoal's emulator makes no snapshots of resources: {logical_id} has the policy Snapshot")
+        depends_on = frozenset(self.template.dependencies(logical_id))
+        return Resource(
+            logical_id,
+            definition["Type"],
+            "",
+            {} if properties is NO_VALUE else properties,
+            {},
+            depends_on,
+            deletion_policy=str(deletion),
+            replace_policy=str(replacing),
+            stack_tags=self.stack.values.tags,
+        )
+
+    def _make(self, resource: Resource) -> None:
+        self.stack.record_resource(resource, "CREATE_IN_PROGRESS")
+        created = self._try(resource, "CREATE_FAILED", lambda kind, request: kind.create(request))
+        self._settle(resource, created, "CREATE_COMPLETE")
+        self.steps.append(Step(None, resource))
+
+    def _change(self, before: Resource, resource: Resource) -> None:
+        resource.physical_id, resource.attributes = before.physical_id, before.attributes
+        kind = self._kind(resource)
+        request = self.request(resource, before)
+        if kind.needs_replacement(request):
+            self._replace(before, resource)
+            return
+        self.stack.record_resource(resource, "UPDATE_IN_PROGRESS")
+        self.steps.append(Step(before, resource))  # also when it fails: half an update is to be taken back
+        updated = self._try(resource, "UPDATE_FAILED", lambda kind, request: kind.update(request), before)
+        self._settle(resource, updated, "UPDATE_COMPLETE")
+        if kind.new_id_means_replaced and updated.physical_id != before.physical_id:
+            self.steps[-1] = Step(before, resource, replaced=True)
+
+    def _replace(self, before: Resource, resource: Resource) -> None:
+        self.stack.record_resource(resource, "UPDATE_IN_PROGRESS", "Requested update requires the creation of a new physical resource")
+        resource.physical_id, resource.attributes = "", {}
+        created = self._try(resource, "UPDATE_FAILED", lambda kind, request: kind.create(request))
+        self._settle(resource, created, "UPDATE_COMPLETE")
+        self.steps.append(Step(before, resource, replaced=True))
+
+    def _settle(self, resource: Resource, created: Created, status: str) -> None:
+        resource.physical_id, resource.attributes = created.physical_id, created.attributes
+        self.stack.resources[resource.logical_id] = resource
+        self.stack.record_resource(resource, status)
+
+    def _try(
+        self, resource: Resource, failed: str, act: Callable[[ResourceType, Request], Created], before: Resource | None = None
+    ) -> Created:
+        """Do something to the resource; a failure becomes an event with its reason and ends the deployment."""
+        kind = self._kind(resource)
+        request = self.request(resource, before)
+        try:
+            kind.check(request)
+            return act(kind, request)
+        except FAILURES as error:
+            reason = explained(error)
+        except Exception as error:  # a template can hold anything: what a type did not expect fails the resource, not the thread
+            log.exception("%s %s failed", resource.type_name, resource.logical_id)
+            reason = f"{type(error).__name__}: {error}"
+        self.stack.record_resource(resource, failed, reason)
+        raise FailedError(f"The following resource(s) failed: [{resource.logical_id}] ({resource.type_name}): {reason}")
+
+    def _take_back(self, before: Stack, reason: str) -> None:
+        """Undo the steps of this update, the last first, and be the earlier stack again.
+
+        What the update made is deleted after that, and not at all where something could not be undone: it may still be in use
+        (CloudFormation user guide, "Stack status codes": UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS comes after the rollback).
+        """
+        self.stack.record("UPDATE_ROLLBACK_IN_PROGRESS", reason)
+        trouble: list[str] = []
+        updated = [step for step in reversed(self.steps) if step.before is not None and not step.replaced]
+        made = [step for step in reversed(self.steps) if step.before is None or step.replaced]
+        for step in (*updated, *made):
+            try:
+                if step.before is not None and not step.replaced:
+                    self._try(step.before, "UPDATE_FAILED", lambda kind, request: kind.update(request), step.after)
+                elif not trouble:
+                    self._remove(step.after)
+            except FailedError as error:
+                trouble.append(str(error))
+        self.stack.resources = dict(before.resources)
+        self.stack.template, self.stack.values = before.template, replace(before.values, token=self.stack.values.token)
+        self.stack.resolved_parameters, self.stack.outputs, self.stack.imports = before.resolved_parameters, before.outputs, before.imports
+        if trouble:
+            self.stack.record("UPDATE_ROLLBACK_FAILED", "; ".join(trouble))
+        else:
+            self.stack.record("UPDATE_ROLLBACK_COMPLETE")
+
+    def _clean_up(self, before: Stack) -> None:
+        """Delete what this update replaced or left out. A failure is an event; the update stays complete, as on AWS."""
+        kept = set(self.wanted(self.resolver()))
+        dropped = {name: resource for name, resource in before.resources.items() if name not in kept}
+        replaced = [step.before for step in self.steps if step.replaced and step.before is not None]
+        for old in (*reversed(replaced), *reversed(in_order(dropped))):
+            if old.logical_id in dropped:
+                self.stack.resources.pop(old.logical_id, None)
+                retained = old.deletion_policy in RETAINED
+            else:
+                retained = old.replace_policy in RETAINED
+            try:
+                if retained:
+                    self.stack.record_resource(replace(old), "DELETE_SKIPPED")
+                else:
+                    self._remove(old)
+            except FailedError as error:
+                log.warning("clean-up of %s: %s", self.stack.name, error)
+
+    def _finish_delete(self, complete: str, failed: str, retained: frozenset[str]) -> None:
+        trouble = []
+        for resource in reversed(in_order(self.stack.resources)):
+            if resource.deletion_policy in retained:
+                self.stack.record_resource(resource, "DELETE_SKIPPED")
+                del self.stack.resources[resource.logical_id]
+                continue
+            try:
+                self._remove(resource)
+                del self.stack.resources[resource.logical_id]
+            except FailedError:
+                trouble.append(resource.logical_id)
+        if trouble:
+            self.stack.record(failed, f"The following resource(s) failed to delete: [{', '.join(trouble)}].")
+        else:
+            self.stack.outputs, self.stack.imports = {}, set()
+            self.stack.record(complete)
+
+    def _remove(self, resource: Resource) -> None:
+        removed = replace(resource)
+        self.stack.record_resource(removed, "DELETE_IN_PROGRESS")
+
+        def act(kind: ResourceType, request: Request) -> Created:
+            kind.delete(request)
+            return Created(request.physical_id)
+
+        self._try(removed, "DELETE_FAILED", act)
+        self.stack.record_resource(removed, "DELETE_COMPLETE")
+
+    def _kind(self, resource: Resource) -> ResourceType:
+        kind = self.tools.kind(resource.type_name)
+        if kind is None:
+            raise FailedError(f"Shoal's emulator does not support the resource type {resource.type_name}")
+        return kind
+
+    def request(self, resource: Resource, before: Resource | None) -> Request:
+        return Request(
+            stack_name=self.stack.name,
+            stack_id=self.stack.id,
+            logical_id=resource.logical_id,
+            type_name=resource.type_name,
+            properties=resource.properties,
+            client=self.tools.client,
+            account=self.tools.account,
+            region=self.tools.region,
+            stack_tags=resource.stack_tags,
+            old_stack_tags=before.stack_tags if before else {},
+            physical_id=resource.physical_id,
+            old=before.properties if before else {},
+            attributes=resource.attributes,
+            closing=self.tools.closing,
+        )
+
+    def _pseudo(self) -> dict[str, Any]:
+        return {
+            "AWS::AccountId": self.tools.account,
+            "AWS::Region": self.tools.region,
+            "AWS::Partition": "aws",
+            "AWS::URLSuffix": "amazonaws.com",
+            "AWS::StackName": self.stack.name,
+            "AWS::StackId": self.stack.id,
+            "AWS::NotificationARNs": [],
+        }
+
+    def _resource(self, logical_id: str) -> Resource:
+        resource = self.stack.resources.get(logical_id)
+        if resource is None:
+            raise invalid(f"Template error: the resource {logical_id} is not created (its condition is false, or the template has none)")
+        return resource
+
+    def _physical_id(self, logical_id: str) -> str:
+        return self._resource(logical_id).physical_id
+
+    def _attribute(self, logical_id: str, name: str) -> Any:
+        resource = self._resource(logical_id)
+        if name not in resource.attributes:
+            known = ", ".join(sorted(resource.attributes)) or "none"
+            raise invalid(
+                f"Template error: {logical_id} ({resource.type_name}) has no attribute {name} in Shoal's emulator (it has {known})"
+            )
+        return resource.attributes[name]
+
+    def _import(self, name: str) -> str:
+        self.imports.add(name)
+        return self.tools.import_value(name)
+
+
+def in_order(resources: Mapping[str, Resource]) -> list[Resource]:
+    """Resources, those that others depend on first."""
+    done: dict[str, Resource] = {}
+
+    def visit(resource: Resource) -> None:
+        if resource.logical_id not in done:
+            for name in sorted(resource.depends_on & set(resources)):
+                visit(resources[name])
+            done[resource.logical_id] = resource
+
+    for resource in resources.values():
+        visit(resource)
+    return list(done.values())
+
+
+def _policies(resource: Resource) -> dict[str, Any]:
+    return {"deletion_policy": resource.deletion_policy, "replace_policy": resource.replace_policy, "depends_on": resource.depends_on}

@@ -1,0 +1,170 @@
+"""Intrinsic functions: a template's values in, plain values out, given parameters, resources and exports."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shoal_local.control.cloudformation.template import SUBSTITUTION, Template, invalid
+
+DYNAMIC = re.compile(r"\{\{resolve:([^:}]+):([^}]+)\}\}")
+ZONES = ("a", "b", "c")
+UNRESOLVED = (TypeError, ValueError, IndexError, KeyError, AttributeError, StopIteration, RecursionError)
+"""What functions raise whose arguments are not of their form, or that lead back to themselves."""
+
+
+class NoValue:
+    """What `AWS::NoValue` becomes: the property or list item that has it is left out."""
+
+
+NO_VALUE = NoValue()
+
+
+@dataclass
+class Resolver:
+    """Resolves values of one stack. `physical_id` and `attribute` look resources up; they raise AwsError for what is not there."""
+
+    template: Template
+    pseudo: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    physical_id: Callable[[str], str]
+    attribute: Callable[[str, str], Any]
+    import_value: Callable[[str], str]
+    parameter_store: Callable[[str], str]
+    _conditions: dict[str, bool] = field(default_factory=dict)
+
+    def __call__(self, value: Any) -> Any:
+        """`value` with every function replaced; a NO_VALUE at the top stays one."""
+        if isinstance(value, dict):
+            if len(value) == 1:
+                name, argument = next(iter(value.items()))
+                if name == "Ref" or name.startswith("Fn::"):
+                    return self._function(name, argument)
+            resolved = {key: self(inner) for key, inner in value.items()}
+            return {key: inner for key, inner in resolved.items() if inner is not NO_VALUE}
+        if isinstance(value, list):
+            return [inner for inner in (self(item) for item in value) if inner is not NO_VALUE]
+        return self._dynamic(value) if isinstance(value, str) else value
+
+    def condition(self, name: str) -> bool:
+        """Whether the named condition holds."""
+        if name not in self._conditions:
+            conditions = self.template.section("Conditions")
+            if name not in conditions:
+                raise invalid(f"Template format error: Unresolved condition {name}")
+            self._conditions[name] = self.test(conditions[name])
+        return self._conditions[name]
+
+    def test(self, expression: Any) -> bool:
+        """A condition or rule expression as a truth value."""
+        if isinstance(expression, dict) and len(expression) == 1:
+            name, argument = next(iter(expression.items()))
+            if name in TESTS:
+                try:
+                    return TESTS[name](self, argument)
+                except UNRESOLVED as error:
+                    raise invalid(f"Template error: {name} cannot be resolved: {error!r}") from error
+        raise invalid(f"Template format error: this is no condition: {json.dumps(expression, default=str)}")
+
+    def _function(self, name: str, argument: Any) -> Any:
+        function = FUNCTIONS.get(name)
+        if function is None:
+            raise invalid(f"Template error: Shoal's emulator has no function {name}")
+        try:
+            return function(self, argument)
+        except UNRESOLVED as error:
+            raise invalid(f"Template error: {name} cannot be resolved: {error!r}") from error
+
+    def ref(self, name: str) -> Any:
+        if name == "AWS::NoValue":
+            return NO_VALUE
+        if name in self.pseudo:
+            return self.pseudo[name]
+        if name in self.parameters:
+            return self.parameters[name]
+        return self.physical_id(name)
+
+    def get_att(self, argument: Any) -> Any:
+        logical_id, _, attribute = argument.partition(".") if isinstance(argument, str) else (argument[0], ".", str(self(argument[1])))
+        return self.attribute(logical_id, attribute)
+
+    def sub(self, argument: Any) -> str:
+        text, local = (argument[0], argument[1]) if isinstance(argument, list) else (argument, {})
+
+        def value_of(match: re.Match[str]) -> str:
+            name = match.group(1)
+            if name in local:
+                return str(self(local[name]))
+            return str(self.get_att(name) if "." in name else self.ref(name))
+
+        return SUBSTITUTION.sub(value_of, text).replace("${!", "${")
+
+    def find_in_map(self, argument: list[Any]) -> Any:
+        mapping, first, second, *otherwise = [self(item) for item in argument]
+        try:
+            return self(self.template.section("Mappings")[mapping][first][second])
+        except KeyError:
+            if otherwise and "DefaultValue" in otherwise[0]:
+                return otherwise[0]["DefaultValue"]
+            raise
+
+    def _dynamic(self, text: str) -> str:
+        def value_of(match: re.Match[str]) -> str:
+            if match.group(1) != "ssm":
+                raise invalid(f"Shoal's emulator resolves ssm references only, not {match.group(0)}")
+            return self.parameter_store(match.group(2).split(":")[0])
+
+        return DYNAMIC.sub(value_of, text) if "{{resolve:" in text else text
+
+
+def _cidr(resolver: Resolver, argument: list[Any]) -> list[str]:
+    block, count, *bits = [resolver(item) for item in argument]
+    network = ipaddress.ip_network(block)
+    prefix = network.max_prefixlen - int(bits[0] if bits else 8)
+    subnets = network.subnets(new_prefix=prefix)
+    return [str(next(subnets)) for _ in range(int(count))]
+
+
+def _join(resolver: Resolver, argument: list[Any]) -> str:
+    return str(argument[0]).join(str(item) for item in resolver(argument[1]))
+
+
+def _if(resolver: Resolver, argument: list[Any]) -> Any:
+    return resolver(argument[1] if resolver.condition(argument[0]) else argument[2])
+
+
+def _zones(resolver: Resolver, argument: Any) -> list[str]:
+    region = resolver(argument) or resolver.pseudo["AWS::Region"]
+    return [f"{region}{zone}" for zone in ZONES]
+
+
+FUNCTIONS: dict[str, Callable[[Resolver, Any], Any]] = {
+    "Ref": lambda resolver, name: resolver.ref(name),
+    "Fn::GetAtt": lambda resolver, argument: resolver.get_att(argument),
+    "Fn::Sub": lambda resolver, argument: resolver.sub(argument),
+    "Fn::Join": _join,
+    "Fn::Split": lambda resolver, argument: resolver(argument[1]).split(argument[0]),
+    "Fn::Select": lambda resolver, argument: resolver(argument[1])[int(resolver(argument[0]))],
+    "Fn::If": _if,
+    "Fn::FindInMap": lambda resolver, argument: resolver.find_in_map(argument),
+    "Fn::Base64": lambda resolver, argument: base64.b64encode(str(resolver(argument)).encode()).decode(),
+    "Fn::GetAZs": _zones,
+    "Fn::ImportValue": lambda resolver, argument: resolver.import_value(str(resolver(argument))),
+    "Fn::Cidr": _cidr,
+    "Fn::ToJsonString": lambda resolver, argument: json.dumps(resolver(argument)),
+    "Fn::Length": lambda resolver, argument: len(resolver(argument)),
+}
+
+TESTS: dict[str, Callable[[Resolver, Any], bool]] = {
+    "Condition": lambda resolver, name: resolver.condition(name),
+    "Fn::Equals": lambda resolver, argument: bool(resolver(argument[0]) == resolver(argument[1])),
+    "Fn::Not": lambda resolver, argument: not resolver.test(argument[0]),
+    "Fn::And": lambda resolver, argument: all(resolver.test(item) for item in argument),
+    "Fn::Or": lambda resolver, argument: any(resolver.test(item) for item in argument),
+    "Fn::Contains": lambda resolver, argument: resolver(argument[1]) in resolver(argument[0]),
+}

@@ -1,0 +1,144 @@
+"""Stacks and what is known of their resources: records that the engine changes and the API describes."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from shoal_local.control.cloudformation.template import Template
+
+IN_PROGRESS = "_IN_PROGRESS"
+
+
+@dataclass
+class Resource:
+    """A resource of a stack that exists, with the properties it was last given."""
+
+    logical_id: str
+    type_name: str
+    physical_id: str
+    properties: Mapping[str, Any]
+    attributes: Mapping[str, Any]
+    depends_on: frozenset[str]
+    deletion_policy: str = "Delete"
+    replace_policy: str = "Delete"
+    stack_tags: Mapping[str, str] = field(default_factory=dict)
+    status: str = "CREATE_COMPLETE"
+    reason: str = ""
+    updated_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
+@dataclass(frozen=True)
+class StackEvent:
+    """One line of a stack's history."""
+
+    logical_id: str
+    physical_id: str
+    type_name: str
+    status: str
+    reason: str
+    token: str | None
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
+@dataclass(frozen=True)
+class Values:
+    """What a stack is deployed with, besides the template."""
+
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    role_arn: str | None = None
+    capabilities: tuple[str, ...] = ()
+    keep_on_failure: bool = False
+    token: str | None = None
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output with its value; `export` is the name under which other stacks import it."""
+
+    key: str
+    value: str
+    description: str = ""
+    export: str | None = None
+
+
+@dataclass
+class Stack:
+    """One stack. `template` is None while only a change set asks for it (REVIEW_IN_PROGRESS)."""
+
+    id: str
+    name: str
+    template: Template | None
+    values: Values
+    status: str = "CREATE_IN_PROGRESS"
+    reason: str = ""
+    resolved_parameters: Mapping[str, Any] = field(default_factory=dict)
+    resources: dict[str, Resource] = field(default_factory=dict)
+    outputs: dict[str, Output] = field(default_factory=dict)
+    imports: set[str] = field(default_factory=set)
+    events: list[StackEvent] = field(default_factory=list)
+    protected: bool = False
+    created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    updated_at: datetime | None = None
+    deleted_at: datetime | None = None
+    worker: threading.Thread | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self.status.endswith(IN_PROGRESS) and self.status != "REVIEW_IN_PROGRESS"
+
+    def record(self, status: str, reason: str = "") -> None:
+        """The stack comes to a new status."""
+        self.status, self.reason = status, reason
+        self.events.append(StackEvent(self.name, self.id, "AWS::CloudFormation::Stack", status, reason, self.values.token))
+
+    def record_resource(self, resource: Resource, status: str, reason: str = "") -> None:
+        """A resource comes to a new status."""
+        resource.status, resource.reason, resource.updated_at = status, reason, datetime.now(UTC)
+        self.events.append(StackEvent(resource.logical_id, resource.physical_id, resource.type_name, status, reason, self.values.token))
+
+    def described(self) -> dict[str, Any]:
+        """The Stack structure of the API."""
+        shown: dict[str, Any] = {
+            "StackId": self.id,
+            "StackName": self.name,
+            "Description": (self.template.document.get("Description") if self.template else None),
+            "Parameters": self._parameters(),
+            "CreationTime": self.created_at,
+            "LastUpdatedTime": self.updated_at,
+            "DeletionTime": self.deleted_at,
+            "StackStatus": self.status,
+            "StackStatusReason": self.reason or None,
+            "DisableRollback": self.values.keep_on_failure,
+            "NotificationARNs": [],
+            "Capabilities": list(self.values.capabilities),
+            "Outputs": [output_shape(output) for output in self.outputs.values()],
+            "RoleARN": self.values.role_arn,
+            "Tags": [{"Key": key, "Value": value} for key, value in self.values.tags.items()],
+            "EnableTerminationProtection": self.protected,
+            "DriftInformation": {"StackDriftStatus": "NOT_CHECKED"},
+        }
+        return {key: value for key, value in shown.items() if value is not None}
+
+    def _parameters(self) -> list[dict[str, str]]:
+        declared = self.template.section("Parameters") if self.template else {}
+        found = []
+        for key, value in self.resolved_parameters.items():
+            given = self.values.parameters.get(key, declared.get(key, {}).get("Default", ""))
+            secret = str(declared.get(key, {}).get("NoEcho", "")).lower() == "true"
+            shown = {"ParameterKey": key, "ParameterValue": "****" if secret else str(given)}
+            if declared.get(key, {}).get("Type", "").startswith("AWS::SSM::"):
+                shown["ResolvedValue"] = str(value)
+            found.append(shown)
+        return found
+
+
+def output_shape(output: Output) -> dict[str, str]:
+    shown = {"OutputKey": output.key, "OutputValue": output.value, "Description": output.description, "ExportName": output.export or ""}
+    return {key: value for key, value in shown.items() if value}

@@ -1,0 +1,166 @@
+"""All stacks of the account and region: starts deployments on threads of their own, knows exports and who imports them."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from botocore.exceptions import ClientError
+
+from shoal_local.context import RoleCredentials
+from shoal_local.control.clients import Clients
+from shoal_local.control.cloudformation.engine import Deployment, Tools
+from shoal_local.control.cloudformation.parameters import resolved_parameters
+from shoal_local.control.cloudformation.resources.base import ResourceType
+from shoal_local.control.cloudformation.stack import Stack, Values
+from shoal_local.control.cloudformation.template import Template, invalid
+from shoal_local.control.identity import Identity
+from shoal_local.errors import AwsError
+
+CLOUDFORMATION = "cloudformation.amazonaws.com"
+UPDATABLE = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"})
+STOP_LIMIT_S = 30
+
+
+@dataclass
+class Stacks:
+    """The collection; `kind(type_name)` finds resource types."""
+
+    identity: Identity
+    clients: Clients
+    kind: Callable[[str], ResourceType | None]
+    all: list[Stack] = field(default_factory=list)
+    _closing: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def find(self, name_or_id: str) -> Stack:
+        """The stack by name (while it exists) or id; AwsError ValidationError when there is none."""
+        for stack in reversed(self.all):
+            if stack.id == name_or_id or (stack.name == name_or_id and stack.status != "DELETE_COMPLETE"):
+                return stack
+        raise invalid(f"Stack with id {name_or_id} does not exist")
+
+    def living(self) -> list[Stack]:
+        return [stack for stack in self.all if stack.status != "DELETE_COMPLETE"]
+
+    def add(self, name: str, template: Template | None, values: Values, status: str) -> Stack:
+        """A new stack by a name that no living stack has."""
+        with self._lock:
+            if any(stack.name == name for stack in self.living()):
+                raise AwsError("AlreadyExistsException", f"Stack [{name}] already exists")
+            arn = f"arn:aws:cloudformation:{self.identity.region}:{self.identity.account}:stack/{name}/{uuid.uuid4()}"
+            stack = Stack(arn, name, template, values, status)
+            self.all.append(stack)
+            return stack
+
+    def create(self, name: str, template: Template, values: Values, protected: bool = False) -> Stack:
+        """Start to create a stack; parameters are checked first."""
+        tools = self.tools(values.role_arn)
+        parameters = resolved_parameters(template, values.parameters, tools.parameter_store)
+        stack = self.add(name, template, values, "CREATE_IN_PROGRESS")
+        stack.protected = protected
+        self.start(stack, template, values, parameters)
+        return stack
+
+    def start(self, stack: Stack, template: Template, values: Values, parameters: dict[str, object]) -> None:
+        """Start to create what a new (or only reviewed) stack wants."""
+        stack.template, stack.values, stack.resolved_parameters = template, values, parameters
+        stack.status = "CREATE_IN_PROGRESS"
+        self._work(stack, Deployment(stack, template, parameters, self.tools(values.role_arn)).create)
+
+    def update(self, stack: Stack, template: Template, values: Values) -> None:
+        """Start an update; AwsError when there is nothing to change or the stack cannot be updated now."""
+        tools = self.tools(values.role_arn)
+        parameters = resolved_parameters(template, values.parameters, tools.parameter_store)
+        with self._lock:
+            if stack.status not in UPDATABLE:
+                raise invalid(f"Stack:{stack.id} is in {stack.status} state and can not be updated.")
+            same = stack.template is not None and stack.template.document == template.document
+            if same and parameters == stack.resolved_parameters and values.tags == stack.values.tags:
+                raise invalid("No updates are to be performed.")
+            before = copy(stack)
+            before.resources = dict(stack.resources)
+            stack.template, stack.values, stack.resolved_parameters = template, values, parameters
+            stack.status, stack.updated_at = "UPDATE_IN_PROGRESS", datetime.now(UTC)
+        deployment = Deployment(stack, template, parameters, tools)
+        self._work(stack, lambda: deployment.update(before))
+
+    def delete(self, stack: Stack, role_arn: str | None, token: str | None) -> None:
+        """Start to delete a stack; AwsError when it is protected, busy, or another stack imports from it."""
+        with self._lock:
+            if stack.protected:
+                raise invalid(f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled")
+            if stack.busy:
+                raise invalid(f"Stack:{stack.id} is in {stack.status} state and can not be deleted.")
+            self._check_unused(stack)
+            stack.values = replace(stack.values, role_arn=role_arn or stack.values.role_arn, token=token)
+            stack.status = "DELETE_IN_PROGRESS"
+        template = stack.template or Template("", {"Resources": {}})
+        deployment = Deployment(stack, template, stack.resolved_parameters, self.tools(stack.values.role_arn))
+        self._work(stack, lambda: self._delete(stack, deployment))
+
+    def exports(self) -> list[dict[str, str]]:
+        return [
+            {"ExportingStackId": stack.id, "Name": output.export, "Value": output.value}
+            for stack in self.living()
+            for output in stack.outputs.values()
+            if output.export
+        ]
+
+    def importers(self, export: str) -> list[str]:
+        """Names of the stacks that import an export."""
+        return [stack.name for stack in self.living() if export in stack.imports]
+
+    def tools(self, role_arn: str | None) -> Tools:
+        """What a deployment works with. Without a role it is the account's root; AWS would use the caller's permissions."""
+        credentials: RoleCredentials | None = None
+        if role_arn:
+            credentials = self.identity.service_credentials(role_arn, "AWSCloudFormation", CLOUDFORMATION)
+        return Tools(
+            account=self.identity.account,
+            region=self.identity.region,
+            kind=self.kind,
+            client=lambda service: self.clients(service, credentials),
+            import_value=self._import_value,
+            importers=self.importers,
+            parameter_store=lambda name: self._parameter(name, credentials),
+            closing=self._closing,
+        )
+
+    def close(self) -> None:
+        """Stop deployments between two resources and wait for them."""
+        self._closing.set()
+        for stack in self.all:
+            if stack.worker is not None:
+                stack.worker.join(STOP_LIMIT_S)
+
+    def _delete(self, stack: Stack, deployment: Deployment) -> None:
+        deployment.delete()
+        if stack.status == "DELETE_COMPLETE":
+            stack.deleted_at = datetime.now(UTC)
+
+    def _check_unused(self, stack: Stack) -> None:
+        for output in stack.outputs.values():
+            users = self.importers(output.export) if output.export else []
+            if users:
+                raise invalid(f"Export {output.export} cannot be deleted as it is in use by {', '.join(users)}")
+
+    def _parameter(self, name: str, credentials: RoleCredentials | None) -> str:
+        try:
+            return str(self.clients("ssm", credentials).get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])
+        except ClientError as error:
+            raise invalid(f"Unable to fetch parameters [{name}] from parameter store for this account.") from error
+
+    def _import_value(self, name: str) -> str:
+        for exported in self.exports():
+            if exported["Name"] == name:
+                return exported["Value"]
+        raise invalid(f"No export named {name} found.")
+
+    def _work(self, stack: Stack, action: Callable[[], None]) -> None:
+        stack.worker = threading.Thread(target=action, daemon=True, name=f"stack {stack.name}")
+        stack.worker.start()

@@ -1,0 +1,144 @@
+"""A CloudFormation template: text in, sections and the order of its resources out. Short forms of YAML (`!Ref`) are understood."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from shoal_local.control.cloudformation.form import mistakes
+from shoal_local.errors import AwsError
+
+SUBSTITUTION = re.compile(r"\$\{([^!][^}]*)\}")
+PSEUDO = "AWS::"
+
+
+def invalid(message: str) -> AwsError:
+    """CloudFormation's answer to a template or request that is wrong."""
+    return AwsError("ValidationError", message)
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML with CloudFormation's short function tags; dates stay strings. Aliases are refused, as by CloudFormation (user guide,
+    "Template formats"): they make a document without end of a few lines."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("YAML aliases are not allowed in CloudFormation templates")
+        return super().compose_node(parent, index)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _function(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
+    value: Any
+    if isinstance(node, yaml.ScalarNode):
+        value = loader.construct_scalar(node)
+    elif isinstance(node, yaml.SequenceNode):
+        value = loader.construct_sequence(node, deep=True)
+    else:
+        value = loader.construct_mapping(node, deep=True)  # type: ignore[arg-type]
+    if suffix == "GetAtt" and isinstance(value, str):
+        value = value.split(".", 1)
+    return {suffix if suffix in {"Ref", "Condition"} else f"Fn::{suffix}": value}
+
+
+_Loader.add_multi_constructor("!", _function)
+
+
+@dataclass(frozen=True)
+class Template:
+    """The sections of a template. `resources` keeps the template's order."""
+
+    body: str
+    document: Mapping[str, Any]
+
+    @property
+    def resources(self) -> Mapping[str, Mapping[str, Any]]:
+        return dict(self.document["Resources"])
+
+    def section(self, name: str) -> Mapping[str, Any]:
+        return self.document.get(name) or {}
+
+    def dependencies(self, logical_id: str) -> set[str]:
+        """The resources that `logical_id` names in its properties or DependsOn."""
+        resource = self.resources[logical_id]
+        explicit = resource.get("DependsOn") or []
+        named = {explicit} if isinstance(explicit, str) else set(explicit)
+        return (named | set(references(resource.get("Properties", {})))) & set(self.resources)
+
+    def order(self) -> list[str]:
+        """Logical ids, dependencies first, otherwise as written; AwsError for a circle."""
+        done: dict[str, None] = {}
+        for logical_id in self.resources:
+            self._visit(logical_id, done, ())
+        return list(done)
+
+    def _visit(self, logical_id: str, done: dict[str, None], path: tuple[str, ...]) -> None:
+        if logical_id in path:
+            raise invalid(f"Circular dependency between resources: [{', '.join(path[path.index(logical_id) :])}]")
+        if logical_id not in done:
+            for needed in sorted(self.dependencies(logical_id)):
+                self._visit(needed, done, (*path, logical_id))
+            done[logical_id] = None
+
+
+def parse(body: str) -> Template:
+    """The template; AwsError ValidationError says what is wrong with it."""
+    try:
+        document = json.loads(body) if body.lstrip().startswith("{") else yaml.load(body, _Loader)  # noqa: S506 - a subclass of SafeLoader
+        if not isinstance(document, dict) or not document.get("Resources"):
+            raise invalid("Template format error: At least one Resources member must be defined.")
+        if mistake := next(mistakes(document), None):
+            raise invalid(mistake)
+        template = Template(body, document)
+        _check(template)
+    except (ValueError, yaml.YAMLError) as error:
+        raise invalid(f"Template format error: {error}") from error
+    except RecursionError as error:
+        raise invalid("Template format error: it is nested too deeply.") from error
+    return template
+
+
+def _check(template: Template) -> None:
+    known = set(template.resources) | set(template.section("Parameters"))
+    for resource in template.resources.values():
+        missing = sorted(name for name in references(resource.get("Properties", {})) if name not in known and not name.startswith(PSEUDO))
+        if missing:
+            raise invalid(
+                f"Template format error: Unresolved resource dependencies [{', '.join(missing)}] in the Resources block of the template"
+            )
+    template.order()
+
+
+def references(value: Any) -> Iterator[str]:
+    """Every name that Ref, Fn::GetAtt and Fn::Sub use inside `value`."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "Ref" and isinstance(inner, str):
+                yield inner
+            elif key == "Fn::GetAtt":
+                yield inner.split(".")[0] if isinstance(inner, str) else inner[0]
+            elif key == "Fn::Sub":
+                yield from _substituted(inner)
+            else:
+                yield from references(inner)
+    elif isinstance(value, list):
+        for item in value:
+            yield from references(item)
+
+
+def _substituted(value: Any) -> Iterator[str]:
+    text, local = (value[0], value[1]) if isinstance(value, list) else (value, {})
+    yield from references(local)
+    for name in SUBSTITUTION.findall(text):
+        if name not in local:
+            yield name.split(".")[0]

@@ -1,0 +1,274 @@
+"""Event source mappings: each enabled SQS mapping has a thread that receives messages as the function's role, invokes the
+function with a batch and deletes what it handled. What failed stays in the queue until its visibility timeout, and goes to
+the dead-letter queue when it was received too often (SQS does that)."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shoal_local.context import RoleCredentials
+from shoal_local.control.clients import Clients
+from shoal_local.control.functions.invoker import LAMBDA
+from shoal_local.control.functions.service import Functions
+from shoal_local.control.identity import Identity
+from shoal_local.control.protocol import ApiCall
+from shoal_local.errors import AwsError
+
+QUEUE_ARN = re.compile(r"^arn:aws:sqs:[\w-]+:\d{12}:([\w-]+(?:\.fifo)?)$")
+KEPT = ("BatchSize", "MaximumBatchingWindowInSeconds", "FunctionResponseTypes", "ScalingConfig", "Enabled")
+REFUSED = ("FilterCriteria", "DestinationConfig", "StartingPosition", "Topics", "Queues", "SelfManagedEventSource", "KMSKeyArn")
+LONG_POLL_S = 1
+PAUSE_AFTER_FAILURE_S = 1.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class EventSource:
+    """One mapping and the thread that polls for it."""
+
+    id: str
+    queue_arn: str
+    function_arn: str
+    settings: dict[str, Any]
+    tags: dict[str, str] = field(default_factory=dict)
+    modified_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    last_result: str = "No records processed"
+    stop: threading.Event = field(default_factory=threading.Event)
+    thread: threading.Thread | None = None
+
+    @property
+    def arn(self) -> str:
+        return f"{self.function_arn.rpartition(':function:')[0]}:event-source-mapping:{self.id}"
+
+    @property
+    def enabled(self) -> bool:
+        return bool(self.settings.get("Enabled", True))
+
+    def describe(self) -> dict[str, Any]:
+        """EventSourceMappingConfiguration of the Lambda API."""
+        return {
+            "UUID": self.id,
+            "BatchSize": int(self.settings.get("BatchSize", 10)),
+            "MaximumBatchingWindowInSeconds": int(self.settings.get("MaximumBatchingWindowInSeconds", 0)),
+            "EventSourceArn": self.queue_arn,
+            "FunctionArn": self.function_arn,
+            "LastModified": self.modified_at,
+            "LastProcessingResult": self.last_result,
+            "State": "Enabled" if self.enabled else "Disabled",
+            "StateTransitionReason": "USER_INITIATED",
+            "FunctionResponseTypes": list(self.settings.get("FunctionResponseTypes", [])),
+            "EventSourceMappingArn": self.arn,
+        }
+
+
+@dataclass
+class EventSources:
+    """All mappings of the account; `close` stops their threads."""
+
+    identity: Identity
+    clients: Clients
+    functions: Functions
+    _sources: dict[str, EventSource] = field(default_factory=dict)
+
+    @property
+    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+        """The Lambda API's operations on event source mappings."""
+        return {
+            "CreateEventSourceMapping": self._create,
+            "GetEventSourceMapping": lambda call: self._get(call).describe(),
+            "UpdateEventSourceMapping": self._update,
+            "DeleteEventSourceMapping": self._delete,
+            "ListEventSourceMappings": self._list,
+        }
+
+    def tags(self, arn: str) -> dict[str, str]:
+        """The tags of a mapping, to be read and changed; AwsError when there is none by that ARN."""
+        for source in self._sources.values():
+            if source.arn == arn:
+                return source.tags
+        raise AwsError("ResourceNotFoundException", f"Resource not found: {arn}", 404)
+
+    def close(self) -> None:
+        """Stop every poller and wait for it."""
+        for source in self._sources.values():
+            source.stop.set()
+        for source in self._sources.values():
+            self._halt(source)
+
+    def _get(self, call: ApiCall) -> EventSource:
+        source = self._sources.get(call.parameters["UUID"])
+        if source is None:
+            raise AwsError("ResourceNotFoundException", "The resource you requested does not exist.", 404)
+        return source
+
+    def _create(self, call: ApiCall) -> Mapping[str, Any]:
+        wanted = call.parameters
+        queue_arn = wanted.get("EventSourceArn") or ""
+        if not QUEUE_ARN.match(queue_arn):
+            given = queue_arn or "no EventSourceArn"
+            raise AwsError("InvalidParameterValueException", f"Shoal's emulator maps SQS queues only, not {given}")
+        function = self.functions.get(wanted["FunctionName"])
+        self._check_visibility(queue_arn, function.timeout_s)
+        source = EventSource(str(uuid.uuid4()), queue_arn, function.arn, settings_of(wanted), dict(wanted.get("Tags") or {}))
+        self._sources[source.id] = source
+        self._run(source)
+        return source.describe()
+
+    def _check_visibility(self, queue_arn: str, timeout_s: int) -> None:
+        """Lambda refuses a queue whose messages would reappear while the function still works on them."""
+        sqs = self.clients("sqs")
+        try:
+            found = sqs.get_queue_attributes(QueueUrl=self._queue_url(sqs, queue_arn), AttributeNames=["VisibilityTimeout"])
+        except ClientError as error:
+            raise AwsError("InvalidParameterValueException", f"Error occurred while ReceiveMessage: {error}") from error
+        visible_s = int(found["Attributes"]["VisibilityTimeout"])
+        if visible_s < timeout_s:
+            message = f"Queue visibility timeout: {visible_s} seconds is less than Function timeout: {timeout_s} seconds"
+            raise AwsError("InvalidParameterValueException", message)
+
+    def _update(self, call: ApiCall) -> Mapping[str, Any]:
+        source = self._get(call)
+        self._halt(source)
+        if call.parameters.get("FunctionName"):
+            source.function_arn = self.functions.get(call.parameters["FunctionName"]).arn
+        source.settings = {**source.settings, **settings_of(call.parameters)}
+        source.modified_at = datetime.now(UTC)
+        self._run(source)
+        return source.describe()
+
+    def _delete(self, call: ApiCall) -> Mapping[str, Any]:
+        source = self._get(call)
+        self._halt(source)
+        del self._sources[source.id]
+        return {**source.describe(), "State": "Deleting"}
+
+    def _list(self, call: ApiCall) -> Mapping[str, Any]:
+        function = call.parameters.get("FunctionName")
+        wanted_arn = self.functions.get(function).arn if function else None
+        queue_arn = call.parameters.get("EventSourceArn")
+        found = [
+            source.describe()
+            for source in self._sources.values()
+            if wanted_arn in (None, source.function_arn) and queue_arn in (None, source.queue_arn)
+        ]
+        return {"EventSourceMappings": found}
+
+    def _run(self, source: EventSource) -> None:
+        if source.enabled:
+            source.stop = threading.Event()
+            source.thread = threading.Thread(target=self._poll, args=(source, source.stop), daemon=True, name=f"poll {source.queue_arn}")
+            source.thread.start()
+
+    @staticmethod
+    def _halt(source: EventSource) -> None:
+        source.stop.set()
+        if source.thread is not None:
+            source.thread.join()
+            source.thread = None
+
+    def _poll(self, source: EventSource, stop: threading.Event) -> None:
+        credentials: RoleCredentials | None = None
+        role_arn = ""
+        while not stop.is_set():
+            try:
+                function = self.functions.get(source.function_arn)
+                if credentials is None or role_arn != function.settings["Role"]:
+                    role_arn = function.settings["Role"]
+                    credentials = self.identity.service_credentials(role_arn, function.name, LAMBDA)
+                self._once(source, self.clients("sqs", credentials), stop)
+            except Exception as error:  # a mapping that stays Enabled must go on polling, whatever happened once
+                source.last_result = f"PROBLEM: {error}"
+                expected = isinstance(error, (AwsError, ClientError, BotoCoreError))
+                log.warning("event source mapping %s: %s", source.id, error, exc_info=None if expected else error)
+                stop.wait(PAUSE_AFTER_FAILURE_S)
+
+    def _once(self, source: EventSource, sqs: Any, stop: threading.Event) -> None:
+        url = self._queue_url(sqs, source.queue_arn)
+        messages = receive(sqs, url, int(source.settings.get("BatchSize", 10)))
+        if not messages or stop.is_set():
+            return
+        result = self.functions.invoke(source.function_arn, {"Records": [record(message, source.queue_arn) for message in messages]})
+        partial = "ReportBatchItemFailures" in source.settings.get("FunctionResponseTypes", [])
+        failed = failures(result.payload, messages) if partial else set()
+        if result.error:
+            failed = {message["MessageId"] for message in messages}
+        source.last_result = f"PROBLEM: {result.error}" if result.error else f"{len(failed)} of {len(messages)} failed" if failed else "OK"
+        handled = [message for message in messages if message["MessageId"] not in failed]
+        for message in handled:
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+
+    def _queue_url(self, sqs: Any, queue_arn: str) -> str:
+        return str(sqs.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"])
+
+
+def settings_of(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a request; AwsError names those that are not emulated."""
+    for name in REFUSED:
+        if wanted.get(name):
+            raise AwsError("InvalidParameterValueException", f"Shoal's emulator has no event source mappings with {name}")
+    return {key: wanted[key] for key in KEPT if wanted.get(key) is not None}
+
+
+def receive(sqs: Any, url: str, batch_size: int) -> list[dict[str, Any]]:
+    """Up to `batch_size` messages: the first receive waits for one, the others take what is there."""
+    messages: list[dict[str, Any]] = []
+    while len(messages) < batch_size:
+        found = sqs.receive_message(
+            QueueUrl=url,
+            MaxNumberOfMessages=min(10, batch_size - len(messages)),
+            WaitTimeSeconds=0 if messages else LONG_POLL_S,
+            AttributeNames=["All"],
+            MessageAttributeNames=["All"],
+        ).get("Messages", [])
+        messages.extend(found)
+        if not found:
+            break
+    return messages
+
+
+def record(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:
+    """A message as Lambda hands it to functions."""
+    body = message["Body"]
+    attributes = {
+        name: {key[0].lower() + key[1:]: value for key, value in attribute.items()}
+        for name, attribute in message.get("MessageAttributes", {}).items()
+    }
+    return {
+        "messageId": message["MessageId"],
+        "receiptHandle": message["ReceiptHandle"],
+        "body": body,
+        "attributes": message.get("Attributes", {}),
+        "messageAttributes": attributes,
+        "md5OfBody": message.get("MD5OfBody") or hashlib.md5(body.encode(), usedforsecurity=False).hexdigest(),
+        "eventSource": "aws:sqs",
+        "eventSourceARN": queue_arn,
+        "awsRegion": queue_arn.split(":")[3],
+    }
+
+
+def failures(payload: Any, messages: list[dict[str, Any]]) -> set[str]:
+    """Message ids that a partial batch response names; a response that is none of the documented forms fails the whole batch
+    (Lambda developer guide, "Handling errors for an SQS event source", success and failure conditions)."""
+    everything = {message["MessageId"] for message in messages}
+    if payload in (None, ""):
+        return set()
+    if not isinstance(payload, Mapping):
+        return everything
+    items = payload.get("batchItemFailures")
+    if items is None:
+        return set()
+    if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
+        return everything
+    named = [item.get("itemIdentifier") for item in items]
+    return set(named) if all(isinstance(name, str) and name in everything for name in named) else everything

@@ -1,0 +1,145 @@
+"""A Lambda function as the API knows it: its configuration, its code, its resource policy."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import re
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from shoal_local.archives import BadArchiveError, TooLargeError, unpack_zip
+from shoal_local.errors import AwsError
+
+RUNTIME = re.compile(r"^python3\.\d+$")
+NAME = re.compile(r"^(?:(?:arn:aws:lambda:[\w-]+:)?\d{12}:function:)?(?P<name>[\w-]{1,64})(?::(?P<qualifier>[\w$-]+))?$")
+MOST_UNPACKED_BYTES = 262_144_000  # "Unzipped size must be smaller than 262144000 bytes", as Lambda says it
+# Settings that change what a function can do and that nothing here would honour.
+REFUSED = ("Layers", "FileSystemConfigs", "ImageConfig", "SnapStart", "DeadLetterConfig")
+KEPT = ("Description", "MemorySize", "Timeout", "Handler", "Role", "Runtime", "Environment", "VpcConfig", "TracingConfig", "KMSKeyArn")
+
+
+@dataclass(frozen=True)
+class Code:
+    """A deployed zip and where it lies unpacked."""
+
+    sha256: str
+    size_bytes: int
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Function:
+    """One version ($LATEST) of a function; an update makes a new value with a new `revision`."""
+
+    name: str
+    arn: str
+    code: Code
+    settings: Mapping[str, Any]
+    policy: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    revision: str = field(default_factory=lambda: str(uuid.uuid4()))
+    modified_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def timeout_s(self) -> int:
+        return int(self.settings.get("Timeout", 3))
+
+    @property
+    def memory_mb(self) -> int:
+        return int(self.settings.get("MemorySize", 128))
+
+    @property
+    def log_group(self) -> str:
+        return str(self.settings.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{self.name}")
+
+    @property
+    def policy_document(self) -> dict[str, Any]:
+        return {"Version": "2012-10-17", "Id": "default", "Statement": list(self.policy.values())}
+
+    def changed(self, **changes: Any) -> Function:
+        """This function with changes, as a new revision."""
+        return replace(self, **changes, revision=str(uuid.uuid4()), modified_at=datetime.now(UTC))
+
+    def configuration(self) -> dict[str, Any]:
+        """FunctionConfiguration of the Lambda API."""
+        vpc = self.settings.get("VpcConfig")
+        return {
+            "FunctionName": self.name,
+            "FunctionArn": self.arn,
+            "Role": self.settings["Role"],
+            "Runtime": self.settings["Runtime"],
+            "Handler": self.settings["Handler"],
+            "Description": self.settings.get("Description", ""),
+            "Timeout": self.timeout_s,
+            "MemorySize": self.memory_mb,
+            "CodeSha256": self.code.sha256,
+            "CodeSize": self.code.size_bytes,
+            "LastModified": self.modified_at.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "+0000",
+            "Version": "$LATEST",
+            "State": "Active",
+            "LastUpdateStatus": "Successful",
+            "PackageType": "Zip",
+            "Architectures": ["x86_64"],
+            "EphemeralStorage": {"Size": 512},
+            "TracingConfig": {"Mode": self.settings.get("TracingConfig", {}).get("Mode", "PassThrough")},
+            "LoggingConfig": {"LogFormat": "Text", "LogGroup": self.log_group},
+            "RevisionId": self.revision,
+            **({"Environment": dict(self.settings["Environment"])} if self.settings.get("Environment") else {}),
+            **({"VpcConfig": {key: vpc[key] for key in ("SubnetIds", "SecurityGroupIds") if key in vpc}} if vpc else {}),
+        }
+
+
+def function_name(name_or_arn: str) -> str:
+    """The plain name; AwsError when it is none, or names a version or alias other than $LATEST."""
+    match = NAME.match(name_or_arn)
+    if not match:
+        raise AwsError("InvalidParameterValueException", f"'{name_or_arn}' is not a function's name or ARN")
+    if match.group("qualifier") not in (None, "$LATEST"):
+        raise AwsError("InvalidParameterValueException", f"Shoal's emulator has no versions or aliases of functions: {name_or_arn}")
+    return match.group("name")
+
+
+def checked_settings(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a create or update request; AwsError names what is not emulated."""
+    for name in REFUSED:
+        if request.get(name):
+            raise AwsError("InvalidParameterValueException", f"Shoal's emulator does not run functions with {name}")
+    runtime = request.get("Runtime")
+    if runtime and not RUNTIME.match(runtime):
+        raise AwsError("InvalidParameterValueException", f"Shoal's emulator runs python3.* functions only, not {runtime}")
+    kept = {key: request[key] for key in (*KEPT, "LoggingConfig") if request.get(key) is not None}
+    timeout_s = int(kept.get("Timeout", 3))
+    if not 1 <= timeout_s <= 900:
+        raise AwsError("InvalidParameterValueException", f"Timeout must be between 1 and 900 seconds, not {timeout_s}")
+    return kept
+
+
+def unpack(archive: bytes, root: Path) -> Code:
+    """Unpack a deployment zip under `root`, once per content."""
+    digest = hashlib.sha256(archive)
+    folder = root / digest.hexdigest()[:32]
+    if not folder.exists():
+        temporary = root / f".{folder.name}-{uuid.uuid4().hex}"
+        temporary.mkdir(parents=True)
+        try:
+            unpack_zip(io.BytesIO(archive), temporary, MOST_UNPACKED_BYTES)
+            temporary.rename(folder)
+        except BadArchiveError as error:
+            raise AwsError("InvalidParameterValueException", refusal(error)) from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return Code(base64.b64encode(digest.digest()).decode(), len(archive), folder)
+
+
+def refusal(error: BadArchiveError) -> str:
+    """In Lambda's words where it has some."""
+    if isinstance(error, TooLargeError):
+        return f"Unzipped size must be smaller than {MOST_UNPACKED_BYTES} bytes ({error})"
+    return f"Could not unzip uploaded file: {error}"

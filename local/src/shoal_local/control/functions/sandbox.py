@@ -1,0 +1,170 @@
+"""One process of a Lambda function: started with the function's environment, given one event at a time, killed when it is late."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from shoal_local.control.functions.handler_process import MARK
+from shoal_local.processes import ProcessRegistry
+
+PROGRAM = Path(__file__).with_name("handler_process.py")
+START_LIMIT_S = 60.0
+LOG_LIMIT_S = 2.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one invocation ended: `payload` is JSON text; `error` the error object, or None; `log` what it printed."""
+
+    payload: str
+    error: Mapping[str, Any] | None
+    log: str
+    duration_ms: float
+    max_memory_mb: int
+
+
+class SandboxLostError(Exception):
+    """The process ended or was late; it answers nothing any more."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Sandbox:
+    """A running handler process; not for two invocations at once."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str], registry: ProcessRegistry, what: str) -> None:
+        requests_read, requests_write = os.pipe()
+        answers_read, answers_write = os.pipe()
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-s", "-u", str(PROGRAM), str(requests_read), str(answers_write)],
+                cwd=folder,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(requests_read, answers_write),
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(requests_write)
+            os.close(answers_read)
+            raise
+        finally:
+            os.close(requests_read)
+            os.close(answers_write)
+        self._registry = registry
+        registry.register(self.process.pid, what)
+        self._requests = os.fdopen(requests_write, "w", encoding="utf-8")
+        self._answers = answers_read
+        self._unread = b""
+        self._lines: list[str] = []
+        self._marked = threading.Event()
+        threading.Thread(target=self._read_output, args=(self.process.stdout,), daemon=True, name=f"log of {what}").start()
+        self._started = False
+
+    def invoke(self, invocation: dict[str, Any], timeout_s: float) -> Outcome:
+        """Run one event; a function that is late is killed. The sandbox is fit for another only when `alive()`."""
+        self._lines.clear()
+        self._marked.clear()
+        begun = time.monotonic()
+        try:
+            self._start()
+            begun = time.monotonic()
+            invocation["deadline_ms"] = int((time.time() + timeout_s) * 1000)
+            self._send(invocation)
+            answer = self._receive(timeout_s, f"Task timed out after {timeout_s:.2f} seconds")
+        except SandboxLostError as lost:
+            self.stop()
+            error = {"errorType": lost.kind, "errorMessage": f"RequestId: {invocation['request_id']} Error: {lost}"}
+            return Outcome(json.dumps(error), error, self._log(f"{lost}\n"), (time.monotonic() - begun) * 1000, 0)
+        duration_ms = (time.monotonic() - begun) * 1000
+        self._marked.wait(LOG_LIMIT_S)
+        error_answer = answer.get("error")
+        payload = json.dumps(error_answer) if error_answer else answer["payload"]
+        return Outcome(payload, error_answer, self._log(), duration_ms, answer["max_memory_kib"] // 1024)
+
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """End the process and all it started; an invocation under way sees it as lost. Another signal for whoever wants less."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, number)
+
+    def stop(self) -> None:
+        """Kill, reap and close; only when no invocation is under way. Safe to call twice."""
+        self.kill()
+        self.process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            self._requests.close()
+        if self._answers >= 0:
+            os.close(self._answers)
+            self._answers = -1
+        self._registry.forget(self.process.pid)
+
+    def _start(self) -> None:
+        if not self._started:
+            self._receive(START_LIMIT_S, f"Init did not finish within {START_LIMIT_S:.0f} seconds")
+            self._started = True
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        try:
+            self._requests.write(json.dumps(message) + "\n")
+            self._requests.flush()
+        except BrokenPipeError:
+            raise SandboxLostError("Runtime.ExitError", f"Runtime exited with error: {self._exit()}") from None
+
+    def _receive(self, timeout_s: float, late: str) -> dict[str, Any]:
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._unread:
+            if not self._readable(deadline - time.monotonic()):
+                raise SandboxLostError("Sandbox.Timedout", late)
+            chunk = os.read(self._answers, 65536)
+            if not chunk:
+                raise SandboxLostError("Runtime.ExitError", f"Runtime exited with error: {self._exit()}")
+            self._unread += chunk
+        line, _, self._unread = self._unread.partition(b"\n")
+        return dict(json.loads(line))
+
+    def _readable(self, timeout_s: float) -> bool:
+        with selectors.DefaultSelector() as selector:  # not select(): it takes no descriptors above 1023
+            selector.register(self._answers, selectors.EVENT_READ)
+            return bool(selector.select(max(timeout_s, 0)))
+
+    def _exit(self) -> str:
+        try:
+            status = self.process.wait(1)
+        except subprocess.TimeoutExpired:
+            return "the answer pipe was closed"
+        return f"signal: {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+
+    def _read_output(self, stream: IO[bytes]) -> None:
+        with stream:
+            for raw in stream:
+                line = raw.decode("utf-8", "replace")
+                before, mark, _ = line.partition(MARK)
+                if before:
+                    self._lines.append(before)
+                if mark:
+                    self._marked.set()
+        self._marked.set()
+
+    def _log(self, more: str = "") -> str:
+        if more:
+            self._marked.wait(LOG_LIMIT_S)
+        return "".join(self._lines) + more

@@ -1,0 +1,234 @@
+"""The Lambda API: create, read, update, delete and invoke functions, and their resource policies. Code is taken from S3 or
+the request, unpacked once, and run for real by `invoker`; what a function would need and is not emulated is refused by name."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from shoal_local.archives import TooLargeError
+from shoal_local.context import LambdaResult
+from shoal_local.control.clients import Clients
+from shoal_local.control.functions.invoker import LAMBDA, Invoker, error_text, parsed
+from shoal_local.control.functions.model import MOST_UNPACKED_BYTES, Code, Function, checked_settings, function_name, refusal, unpack
+from shoal_local.control.identity import Identity
+from shoal_local.control.policies import allows
+from shoal_local.control.protocol import ApiCall
+from shoal_local.errors import AwsError
+
+TAIL_BYTES = 4096
+
+
+@dataclass
+class Functions:
+    """The account's functions in this region."""
+
+    identity: Identity
+    clients: Clients
+    invoker: Invoker
+    folder: Path
+    _functions: dict[str, Function] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def get(self, name_or_arn: str) -> Function:
+        """The function; AwsError ResourceNotFoundException when there is none."""
+        name = function_name(name_or_arn)
+        function = self._functions.get(name)
+        if function is None:
+            raise AwsError("ResourceNotFoundException", f"Function not found: {self.arn(name)}", 404)
+        return function
+
+    def arn(self, name: str) -> str:
+        return f"arn:aws:lambda:{self.identity.region}:{self.identity.account}:function:{name}"
+
+    def invoke(self, name_or_arn: str, event: Any) -> LambdaResult:
+        """RequestResponse, for services inside the emulator."""
+        outcome = self.invoker.invoke(self.get(name_or_arn), event)
+        error = error_text(outcome) if outcome.error is not None else None
+        return LambdaResult(parsed(outcome.payload), error, tail(outcome.log))
+
+    def invoke_later(self, name_or_arn: str, event: Any) -> Future[str]:
+        """Event invocation, with retries. The result is "" at its end, or the reason when all attempts failed."""
+        self.get(name_or_arn)
+        return self.invoker.invoke_later(lambda: self.get(name_or_arn), event)
+
+    def retag(self, name_or_arn: str, tags: Mapping[str, str]) -> None:
+        """Give a function these tags."""
+        with self._lock:
+            function = self.get(name_or_arn)
+            self._functions[function.name] = replace(function, tags=tags)
+
+    def service_may_invoke(self, name_or_arn: str, service: str, source_arn: str) -> bool:
+        """Whether the function's resource policy lets an AWS service invoke it for `source_arn`."""
+        function = self.get(name_or_arn)
+        principal = self.identity.service_principal(service)
+        context = {**principal.context, "aws:SourceArn": source_arn}
+        return allows(function.policy_document, principal, "lambda:InvokeFunction", function.arn, context)
+
+    @property
+    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+        """Every operation of the Lambda API that is emulated for functions."""
+        return {
+            "CreateFunction": self._create,
+            "GetFunction": self._get,
+            "GetFunctionConfiguration": lambda call: self.get(call.parameters["FunctionName"]).configuration(),
+            "UpdateFunctionCode": self._update_code,
+            "UpdateFunctionConfiguration": self._update_configuration,
+            "DeleteFunction": self._delete,
+            "ListFunctions": lambda _call: {"Functions": [function.configuration() for function in self._functions.values()]},
+            "Invoke": self._invoke,
+            "AddPermission": self._add_permission,
+            "RemovePermission": self._remove_permission,
+            "GetPolicy": self._get_policy,
+        }
+
+    def _create(self, call: ApiCall) -> Mapping[str, Any]:
+        wanted = call.parameters
+        name = function_name(wanted["FunctionName"])
+        settings = checked_settings(wanted)
+        for required in ("Runtime", "Handler"):
+            if required not in settings:
+                raise AwsError("InvalidParameterValueException", f"{required} is mandatory for functions created with deployment packages")
+        self._check_role(settings["Role"])
+        code = self._code(wanted["Code"], name)
+        with self._lock:
+            if name in self._functions:
+                raise AwsError("ResourceConflictException", f"Function already exist: {name}", 409)
+            self._functions[name] = Function(name, self.arn(name), code, settings, tags=wanted.get("Tags") or {})
+        return self._functions[name].configuration()
+
+    def _get(self, call: ApiCall) -> Mapping[str, Any]:
+        function = self.get(call.parameters["FunctionName"])
+        tags = {"Tags": dict(function.tags)} if function.tags else {}
+        return {"Configuration": function.configuration(), "Code": {"RepositoryType": "S3"}, **tags}
+
+    def _update_code(self, call: ApiCall) -> Mapping[str, Any]:
+        function = self.get(call.parameters["FunctionName"])
+        return self._replace(function, code=self._code(call.parameters, function.name))
+
+    def _update_configuration(self, call: ApiCall) -> Mapping[str, Any]:
+        function = self.get(call.parameters["FunctionName"])
+        changes = checked_settings(call.parameters)
+        if "Role" in changes:
+            self._check_role(changes["Role"])
+        return self._replace(function, settings={**function.settings, **changes})
+
+    def _replace(self, function: Function, **changes: Any) -> Mapping[str, Any]:
+        with self._lock:
+            changed = self.get(function.name).changed(**changes)
+            self._functions[function.name] = changed
+        self.invoker.discard(function.name)
+        return changed.configuration()
+
+    def _delete(self, call: ApiCall) -> Mapping[str, Any]:
+        function = self.get(call.parameters["FunctionName"])
+        with self._lock:
+            del self._functions[function.name]
+        self.invoker.discard(function.name, deleted=True)
+        return {}
+
+    def _invoke(self, call: ApiCall) -> Mapping[str, Any]:
+        function = self.get(call.parameters["FunctionName"])
+        event = self._event(call.parameters.get("Payload"))
+        kind = call.parameters.get("InvocationType") or "RequestResponse"
+        if kind == "DryRun":
+            return {"StatusCode": 204}
+        if kind == "Event":
+            self.invoke_later(function.name, event)
+            return {"StatusCode": 202}
+        outcome = self.invoker.invoke(function, event)
+        with_log = {"LogResult": base64.b64encode(tail(outcome.log).encode()).decode()} if call.parameters.get("LogType") == "Tail" else {}
+        failed = {"FunctionError": "Unhandled"} if outcome.error is not None else {}
+        return {"StatusCode": 200, "ExecutedVersion": "$LATEST", "Payload": outcome.payload.encode(), **with_log, **failed}
+
+    @staticmethod
+    def _event(payload: Any) -> Any:
+        try:
+            return json.loads(payload) if payload else {}
+        except (ValueError, RecursionError) as error:
+            raise AwsError("InvalidRequestContentException", f"Could not parse request body into json: {error}") from error
+
+    def _add_permission(self, call: ApiCall) -> Mapping[str, Any]:
+        wanted = call.parameters
+        function = self.get(wanted["FunctionName"])
+        sid = wanted["StatementId"]
+        if sid in function.policy:
+            raise AwsError("ResourceConflictException", f"The statement id ({sid}) provided already exists.", 409)
+        statement = permission(wanted, function.arn)
+        with self._lock:  # a policy change is no new revision of the code: warm processes stay
+            current = self.get(function.name)
+            self._functions[function.name] = replace(current, policy={**current.policy, sid: statement})
+        return {"Statement": json.dumps(statement)}
+
+    def _remove_permission(self, call: ApiCall) -> Mapping[str, Any]:
+        function = self.get(call.parameters["FunctionName"])
+        sid = call.parameters["StatementId"]
+        if sid not in function.policy:
+            raise AwsError("ResourceNotFoundException", f"Statement {sid} is not found in resource policy.", 404)
+        with self._lock:
+            kept = {key: value for key, value in self.get(function.name).policy.items() if key != sid}
+            self._functions[function.name] = replace(function, policy=kept)
+        return {}
+
+    def _get_policy(self, call: ApiCall) -> Mapping[str, Any]:
+        function = self.get(call.parameters["FunctionName"])
+        if not function.policy:
+            raise AwsError("ResourceNotFoundException", "The resource you requested does not exist.", 404)
+        return {"Policy": json.dumps(function.policy_document), "RevisionId": function.revision}
+
+    def _check_role(self, role_arn: str) -> None:
+        try:
+            self.identity.service_credentials(role_arn, "lambda-check", LAMBDA)
+        except AwsError as error:
+            message = f"The role defined for the function cannot be assumed by Lambda. ({error.message})"
+            raise AwsError("InvalidParameterValueException", message) from error
+
+    def _code(self, wanted: Mapping[str, Any], name: str) -> Code:
+        if wanted.get("ImageUri"):
+            raise AwsError("InvalidParameterValueException", "Shoal's emulator runs zip functions only, not container images (ImageUri)")
+        if wanted.get("ZipFile"):
+            return unpack(bytes(wanted["ZipFile"]), self.folder / name)
+        if not (wanted.get("S3Bucket") and wanted.get("S3Key")):
+            raise AwsError("InvalidParameterValueException", "Please provide a source for function code.")
+        version = {"VersionId": wanted["S3ObjectVersion"]} if wanted.get("S3ObjectVersion") else {}
+        try:
+            found = self.clients("s3").get_object(Bucket=wanted["S3Bucket"], Key=wanted["S3Key"], **version)
+        except ClientError as error:
+            detail = error.response["Error"]
+            message = f"Error occurred while GetObject. S3 Error Code: {detail.get('Code')}. S3 Error Message: {detail.get('Message')}"
+            raise AwsError("InvalidParameterValueException", message) from error
+        if found["ContentLength"] > MOST_UNPACKED_BYTES:  # what it holds would be too large: nothing of it is read into memory
+            too_large = TooLargeError(f"the zip itself has {found['ContentLength']}")
+            raise AwsError("InvalidParameterValueException", refusal(too_large))
+        return unpack(found["Body"].read(), self.folder / name)
+
+
+def permission(wanted: Mapping[str, Any], function_arn: str) -> dict[str, Any]:
+    """The policy statement that AddPermission stands for."""
+    principal = wanted["Principal"]
+    conditions: dict[str, Any] = {}
+    if wanted.get("SourceAccount"):
+        conditions["StringEquals"] = {"AWS:SourceAccount": wanted["SourceAccount"]}
+    if wanted.get("SourceArn"):
+        conditions["ArnLike"] = {"AWS:SourceArn": wanted["SourceArn"]}
+    return {
+        "Sid": wanted["StatementId"],
+        "Effect": "Allow",
+        "Principal": {"Service": principal} if principal.endswith(".amazonaws.com") else "*" if principal == "*" else {"AWS": principal},
+        "Action": wanted["Action"],
+        "Resource": function_arn,
+        **({"Condition": conditions} if conditions else {}),
+    }
+
+
+def tail(log: str) -> str:
+    """The last 4 KB, as LogResult carries it."""
+    return log.encode()[-TAIL_BYTES:].decode("utf-8", "replace")

@@ -1,0 +1,256 @@
+"""AWS protocols: an HTTP request becomes an `ApiCall` (service, operation, parameters, who signed), and a result or an
+AwsError becomes the HTTP answer its protocol (query, JSON, REST) prescribes, checked against botocore's output shape."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+from xml.sax.saxutils import escape
+
+from botocore.exceptions import UnknownServiceError
+from botocore.validate import ParamValidator
+from moto.core.model import OperationModel
+from moto.core.parse import PROTOCOL_PARSERS, RequestParserError
+from moto.core.request import Request, determine_request_protocol
+from moto.core.routing import get_service_router
+from moto.core.serialize import get_serializer_class
+from moto.core.utils import get_service_model
+from werkzeug.exceptions import MethodNotAllowed, NotFound
+
+from shoal_local.control.authorization.iam_request import Question
+from shoal_local.errors import AwsError
+
+SIGNING_NAMES = {
+    "monitoring": "cloudwatch",
+    "eventbridge": "events",
+    "states": "stepfunctions",
+    "email": "ses",
+    "s3-control": "s3control",
+    "servicequotas": "service-quotas",
+}
+_BLOCK = 256 * 1024
+CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/(\d{8})/([^/]+)/([^/]+)/aws4_request")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The credential scope of a signed request. Nothing here proves that the secret key was right: see `identity`."""
+
+    access_key_id: str
+    region: str
+    service: str
+
+
+@dataclass(frozen=True)
+class ApiCall:
+    """One request to the API: `service` as boto3 names it, `operation` "" when the service's model knows no such operation."""
+
+    service: str
+    operation: str
+    region: str
+    caller_arn: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    access_key_id: str = ""
+    questions: tuple[Question, ...] | None = ()
+    """What IAM is asked about it; None when nobody knows (see `authorization`)."""
+    account: str = ""
+    """The account that it acts in, once that is known: another than the caller's when it is about a resource there."""
+    received: int = 0
+    """Bytes of the request's body."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An HTTP answer, ready to be written."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    file: Path | None = None
+    """Is sent block by block in place of the body, where there is one."""
+
+
+def signature_of(environ: Mapping[str, Any]) -> Signature | None:
+    """The credential scope from the Authorization header or a presigned URL; None for an unsigned request."""
+    match = CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
+    if not match:
+        query = parse_qs(environ.get("QUERY_STRING", ""))
+        match = CREDENTIAL.search("Credential=" + query.get("X-Amz-Credential", [""])[0])
+        if not match and "AWSAccessKeyId" in query:  # the second version of signatures, which boto3 still presigns S3's URLs with
+            return Signature(query["AWSAccessKeyId"][0], "us-east-1", "s3")
+    if not match:
+        return None
+    service = match.group(4).lower()
+    return Signature(match.group(1), match.group(3), SIGNING_NAMES.get(service, service))
+
+
+def buffer_body(environ: dict[str, Any]) -> bytes:
+    """Read the body once and put it back, so that it can be parsed here and read again by whoever answers."""
+    length = environ.get("CONTENT_LENGTH")
+    if length:
+        body = environ["wsgi.input"].read(int(length))
+    else:
+        body = environ["wsgi.input"].read() if environ.get("wsgi.input_terminated") else b""
+        environ["CONTENT_LENGTH"] = str(len(body))
+    environ["wsgi.input"] = io.BytesIO(body)
+    return bytes(body)
+
+
+def discard_body(environ: Mapping[str, Any]) -> None:
+    """Read the body, whatever its size, and keep nothing of it."""
+    left = int(environ.get("CONTENT_LENGTH") or 0)
+    while left and (block := environ["wsgi.input"].read(min(left, _BLOCK))):
+        left -= len(block)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation of a service's botocore model and the parameters that a request gave in its path."""
+
+    model: OperationModel
+    path_parameters: Mapping[str, Any]
+    protocol: str
+
+    @property
+    def name(self) -> str:
+        return str(self.model.name)
+
+    def parse(self, request: Request, body: bytes) -> dict[str, Any]:
+        """Parameters as boto3 takes them; AwsError when the body is not what the protocol prescribes."""
+        if "json" in self.protocol:
+            _check_json(body)
+        return self._parsed(request, request.values, body)
+
+    def parse_head(self, request: Request) -> dict[str, Any]:
+        """Parameters in the path, the query and the headers; the body, which may be large, is not read."""
+        return self._parsed(request, request.args, b"")
+
+    def _parsed(self, request: Request, values: Any, body: bytes) -> dict[str, Any]:
+        parser = PROTOCOL_PARSERS[self.protocol](self.model)
+        try:
+            parsed = parser.parse(
+                {
+                    "method": request.method,
+                    "values": values,
+                    "headers": request.headers,
+                    "body": body,
+                    "url_path": request.path,
+                    "url_params": dict(self.path_parameters),
+                }
+            )
+        except (
+            RequestParserError,
+            ValueError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RuntimeError,
+        ) as error:  # the parser trusts the types it is given
+            raise AwsError("SerializationException", f"the request cannot be parsed: {error}") from error
+        if parsed is None:
+            raise AwsError("SerializationException", "the request is not a JSON object")
+        return dict(parsed)
+
+    def check(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The parameters without nulls; AwsError ValidationException when some are missing, unknown or of a wrong type. boto3 checks too,
+        others do not."""
+        given: Mapping[str, Any] = _without_nulls(parameters)
+        if self.model.input_shape is not None:
+            report = ParamValidator().validate(given, self.model.input_shape)
+            if report.has_errors():
+                raise AwsError("ValidationException", report.generate_report())
+        return given
+
+    def without_nulls(self, body: bytes) -> bytes:
+        """A body for moto, which takes JSON's null in the place of a structure for one."""
+        return json.dumps(_without_nulls(json.loads(body))).encode() if "json" in self.protocol and b"null" in body else body
+
+    def answer(self, result: Mapping[str, Any]) -> Answer:
+        """The result as the protocol writes it; a result that botocore's output shape does not allow is our fault, a 500."""
+        request_id = str(uuid.uuid4())
+        if self.model.output_shape is not None:
+            report = ParamValidator().validate(dict(result), self.model.output_shape)
+            if report.has_errors():
+                raise AwsError("InternalFailure", f"answer of {self.name} is not of its shape: {report.generate_report()}", 500)
+        written = get_serializer_class(self.model.service_model.service_name, self.protocol)(self.model).serialize(result)
+        body = written["body"] or ""
+        headers = {**written["headers"], "x-amzn-RequestId": request_id}
+        return Answer(self._status(result, written["status_code"]), headers, body.encode() if isinstance(body, str) else bytes(body))
+
+    def _status(self, result: Mapping[str, Any], otherwise: int) -> int:
+        """A few outputs (Lambda's Invoke) carry the HTTP status as a member."""
+        shape = self.model.output_shape
+        for name, member in (shape.members if shape is not None else {}).items():
+            if member.serialization.get("location") == "statusCode":
+                return int(result.get(name, otherwise))
+        return int(otherwise)
+
+    def error(self, error: AwsError) -> Answer:
+        return error_answer(error, self.protocol)
+
+
+def _without_nulls(value: Any) -> Any:
+    """JSON's null is a member that is not there."""
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(member) for key, member in value.items() if member is not None}
+    return [_without_nulls(member) for member in value] if isinstance(value, list) else value
+
+
+def _check_json(body: bytes) -> None:
+    """moto's parser takes what is no JSON for an empty request."""
+    try:
+        json.loads(body or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise AwsError("SerializationException", f"the request is not JSON: {error}") from error
+
+
+def match_operation(service: str, environ: dict[str, Any]) -> tuple[Operation | None, Request]:
+    """The operation that a request means, or None; the body may be consumed for query protocols."""
+    request = Request(environ)
+    try:
+        model, path_parameters = get_service_router(service).match(request)
+        protocol = determine_request_protocol(get_service_model(service), request.content_type)
+    except (NotFound, MethodNotAllowed, UnknownServiceError, NotImplementedError):  # the last: a protocol that the service does not speak
+        return None, request
+    return Operation(model, path_parameters, protocol), request
+
+
+def error_answer(error: AwsError, protocol: str = "json") -> Answer:
+    """The error in the form of the protocol: `__type` and message for JSON, an Error element for the XML ones."""
+    request_id = str(uuid.uuid4())
+    headers = {"x-amzn-RequestId": request_id, "x-amzn-ErrorType": error.code}
+    if protocol in {"json", "rest-json"}:
+        body = json.dumps({"__type": error.code, "message": error.message, "Message": error.message})
+        return Answer(error.http_status, {**headers, "Content-Type": "application/x-amz-json-1.1"}, body.encode())
+    inner = f"<Code>{escape(error.code)}</Code><Message>{escape(error.message)}</Message>"
+    if protocol == "ec2":
+        body = f"<Response><Errors><Error>{inner}</Error></Errors><RequestID>{request_id}</RequestID></Response>"
+    elif protocol == "rest-xml":
+        body = f"<Error>{inner}<RequestId>{request_id}</RequestId></Error>"
+    else:
+        body = f"<ErrorResponse><Error><Type>Sender</Type>{inner}</Error><RequestId>{request_id}</RequestId></ErrorResponse>"
+    return Answer(error.http_status, {**headers, "Content-Type": "text/xml"}, body.encode())
+
+
+def protocol_of(environ: Mapping[str, Any]) -> str:
+    """The protocol that a request without a known operation speaks, as far as its content type says."""
+    content_type = environ.get("CONTENT_TYPE", "")
+    if content_type.startswith("application/x-www-form-urlencoded"):
+        return "query"
+    return "json" if "json" in content_type or environ.get("HTTP_X_AMZ_TARGET") else "rest-xml"
+
+
+def status_line(status: int) -> str:
+    """`200 OK`, for WSGI."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return f"{status} Unknown"

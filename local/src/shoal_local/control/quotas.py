@@ -1,0 +1,90 @@
+"""Service Quotas for SageMaker: one quota per instance type and use, under the names that AWS gives them.
+
+Nothing here limits jobs: this machine does. Every quota begins at GRANTED; a request for another value is granted at once. The
+codes are made from the names and are not AWS's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import botocore.session
+
+from shoal_local.control.identity import Identity
+from shoal_local.control.protocol import ApiCall
+from shoal_local.errors import AwsError
+
+SERVICE = "sagemaker"
+GRANTED = 20.0
+PAGE = 100
+USES = (
+    ("TrainingInstanceType", "training job usage"),
+    ("TrainingInstanceType", "spot training job usage"),
+    ("ProcessingInstanceType", "processing job usage"),
+    ("ProductionVariantInstanceType", "endpoint usage"),
+)
+
+
+@cache
+def quota_names() -> tuple[str, ...]:
+    """`ml.p4d.24xlarge for training job usage`, for every instance type that the API model knows."""
+    model = botocore.session.Session().get_service_model(SERVICE)
+    return tuple(f"{kind} for {use}" for shape, use in USES for kind in getattr(model.shape_for(shape), "enum", []))
+
+
+def code(name: str) -> str:
+    return "L-" + hashlib.sha256(name.encode()).hexdigest()[:8].upper()
+
+
+@dataclass
+class Quotas:
+    """The account's quotas in this region."""
+
+    identity: Identity
+    _values: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+        return {"ListServiceQuotas": self._list, "GetServiceQuota": self._get, "RequestServiceQuotaIncrease": self._request}
+
+    def _list(self, call: ApiCall) -> Mapping[str, Any]:
+        self._check_service(call)
+        token = call.parameters.get("NextToken") or "0"
+        if not token.isdecimal():
+            raise AwsError("InvalidPaginationTokenException", "Invalid input was provided for NextToken.")
+        names, start = quota_names(), int(token)
+        size = int(call.parameters.get("MaxResults") or PAGE)
+        more = {"NextToken": str(start + size)} if start + size < len(names) else {}
+        return {"Quotas": [self._quota(name) for name in names[start : start + size]], **more}
+
+    def _get(self, call: ApiCall) -> Mapping[str, Any]:
+        return {"Quota": self._quota(self._name(call))}
+
+    def _request(self, call: ApiCall) -> Mapping[str, Any]:
+        name, value = self._name(call), float(call.parameters["DesiredValue"])
+        self._values[name] = value
+        return {"RequestedQuota": {"QuotaName": name, "QuotaCode": code(name), "DesiredValue": value, "Status": "APPROVED"}}
+
+    def _quota(self, name: str) -> dict[str, Any]:
+        arn = f"arn:aws:servicequotas:{self.identity.region}:{self.identity.account}:{SERVICE}/{code(name)}"
+        value = self._values.get(name, GRANTED)
+        described = {"ServiceCode": SERVICE, "ServiceName": "Amazon SageMaker", "QuotaName": name, "QuotaCode": code(name)}
+        return described | {"QuotaArn": arn, "Value": value, "Unit": "None", "Adjustable": True, "GlobalQuota": False}
+
+    def _name(self, call: ApiCall) -> str:
+        self._check_service(call)
+        for name in quota_names():
+            if code(name) == call.parameters["QuotaCode"]:
+                return name
+        raise AwsError("NoSuchResourceException", f"There is no quota {call.parameters['QuotaCode']}")
+
+    def _check_service(self, call: ApiCall) -> None:
+        asked = call.parameters["ServiceCode"]
+        if asked != SERVICE:
+            raise AwsError(
+                "NoSuchResourceException", f"Shoal's emulator has quotas of {SERVICE} only, not {call.parameters['ServiceCode']}"
+            )

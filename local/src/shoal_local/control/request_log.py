@@ -1,0 +1,71 @@
+"""Every request that reached the API, one JSON line each in `<state_dir>/requests.jsonl`, whichever account it is of: when, what, in which
+account, by whom, on what, with which outcome, how many bytes came and went, and what IAM is asked about it (`unmapped` where nobody knows).
+Values are cut short and payloads left out: the log says what was asked, not what was in it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from shoal_local.control.authorization.iam_request import account_of
+from shoal_local.control.protocol import ApiCall
+
+# Policies are kept whole: they say what the requests that follow were allowed to do.
+WHOLE = frozenset({"PolicyDocument", "AssumeRolePolicyDocument", "Policy", "PolicyText", "policyText"})
+LONGEST_VALUE = 200
+MOST_MEMBERS = 20
+PAYLOADS = frozenset({"Body", "Payload", "ZipFile", "TemplateBody", "PipelineDefinition", "logEvents", "MetricData", "SecretString"})
+
+
+@dataclass
+class RequestLog:
+    """Appends to the file; safe from many threads."""
+
+    path: Path
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def record(self, call: ApiCall, status: int, error: str | None = None, *, sent: int = 0) -> None:
+        """One line; `sent` is the length of the answer's body in bytes."""
+        line = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "service": call.service,
+            "operation": call.operation,
+            "account": call.account or account_of(call.caller_arn),
+            "caller": call.caller_arn,
+            "region": call.region,
+            "parameters": small(call.parameters),
+            "status": status,
+            "received": call.received,
+            "sent": sent,
+            **({"unmapped": True} if call.questions is None else {"questions": [question.as_json() for question in call.questions]}),
+            **({"error": error} if error else {}),
+        }
+        text = json.dumps(line, default=str) + "\n"
+        with self._lock:
+            self.path.touch(mode=0o600)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(text)
+
+
+def small(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters without payloads, long values cut."""
+    kept = {key: value for key, value in parameters.items() if value is not None and not hasattr(value, "read")}
+    listed = list(kept.items())[:MOST_MEMBERS]
+    return {key: value if key in WHOLE and isinstance(value, str) else _short(value) for key, value in listed if key not in PAYLOADS}
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray):
+        return f"{len(value)} bytes"
+    if isinstance(value, Mapping):
+        return small(value)
+    if isinstance(value, list | tuple):
+        return [_short(item) for item in value[:MOST_MEMBERS]]
+    if isinstance(value, str) and len(value) > LONGEST_VALUE:
+        return value[:LONGEST_VALUE] + "..."
+    return value

@@ -1,0 +1,96 @@
+"""The way to the SageMaker service: JSON 1.1 requests and the runtime's InvokeEndpoint are handed over as dicts and bytes."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from shoal_local.control.authorization.authorizer import Authorizer
+from shoal_local.control.protocol import Answer, ApiCall, error_answer
+from shoal_local.control.service_router import Reply
+from shoal_local.errors import AwsError
+
+INVOCATION = re.compile(r"^/endpoints/([^/]+)/invocations$")
+TARGET_PREFIX = "SageMaker."
+
+
+class SageMaker(Protocol):
+    """What the SageMaker side provides (`shoal_local.sagemaker.service.SageMakerService`)."""
+
+    def handle(self, operation: str, request: dict[str, Any], caller_arn: str) -> dict[str, Any]: ...
+
+    def invoke_endpoint(self, name: str, body: bytes, headers: dict[str, str]) -> tuple[int, Mapping[str, str], bytes]: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """Turns HTTP into calls of the service and back. `service_of` gives that of the account that a request is about."""
+
+    service_of: Callable[[str], SageMaker]
+    authorizer: Authorizer
+
+    def __call__(self, environ: dict[str, Any], call: ApiCall, body: bytes) -> Reply:
+        invocation = INVOCATION.match(environ.get("PATH_INFO", ""))
+        if invocation and environ["REQUEST_METHOD"] == "POST":
+            return self._invoke(environ, call, unquote(invocation.group(1)), body)
+        target = environ.get("HTTP_X_AMZ_TARGET", "")
+        operation = target.removeprefix(TARGET_PREFIX)
+        if not target.startswith(TARGET_PREFIX):
+            refused = AwsError("UnknownOperationException", f"Shoal's emulator does not emulate {environ.get('PATH_INFO')} of SageMaker")
+            return Reply(call, error_answer(refused), refused.code)
+        return self._handle(call, operation, body)
+
+    def _handle(self, call: ApiCall, operation: str, body: bytes) -> Reply:
+        call = replace(call, operation=operation)
+        try:
+            call = self.authorizer.asked(replace(call, parameters=parsed_body(body)))
+            self.authorizer.check(call)
+            call = self.authorizer.at_home(call)
+            result = self.service_of(call.account).handle(operation, dict(call.parameters), call.caller_arn)
+        except AwsError as error:
+            return Reply(call, error_answer(error), error.code)
+        headers = {"Content-Type": "application/x-amz-json-1.1", "x-amzn-RequestId": str(uuid.uuid4())}
+        return Reply(call, Answer(200, headers, json.dumps(result, default=as_timestamp).encode()))
+
+    def _invoke(self, environ: Mapping[str, Any], call: ApiCall, name: str, body: bytes) -> Reply:
+        call = self.authorizer.asked(replace(call, operation="InvokeEndpoint", parameters={"EndpointName": name}))
+        try:
+            self.authorizer.check(call)
+            call = self.authorizer.at_home(call)
+            status, headers, answer = self.service_of(call.account).invoke_endpoint(name, body, request_headers(environ))
+        except AwsError as error:
+            return Reply(call, error_answer(error, "rest-json"), error.code)
+        return Reply(call, Answer(status, {"x-amzn-RequestId": str(uuid.uuid4()), **headers}, answer))
+
+
+def parsed_body(body: bytes) -> dict[str, Any]:
+    """The request's JSON; AwsError SerializationException when it is none."""
+    try:
+        parsed = json.loads(body or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise AwsError("SerializationException", f"the request is not JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise AwsError("SerializationException", "the request is not a JSON object")
+    return parsed
+
+
+def request_headers(environ: Mapping[str, Any]) -> dict[str, str]:
+    """The HTTP headers of a WSGI request, in lower case."""
+    found = {key[5:].replace("_", "-").lower(): str(value) for key, value in environ.items() if key.startswith("HTTP_")}
+    content_type = {"content-type": environ["CONTENT_TYPE"]} if environ.get("CONTENT_TYPE") else {}
+    return {**found, **content_type}
+
+
+def as_timestamp(value: Any) -> float:
+    """Times are seconds since the epoch in JSON 1.1."""
+    if isinstance(value, datetime):
+        return value.timestamp()
+    raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -1,0 +1,134 @@
+"""A schedule that is due goes in; its target is called in the name of its role, again after errors of AWS, and what cannot be
+delivered goes to its dead-letter queue. Everything is measured as AWS measures it (namespace AWS/Scheduler)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shoal_local.context import RoleCredentials
+from shoal_local.control.clients import Clients
+from shoal_local.control.identity import Identity, error_of
+from shoal_local.control.scheduler.store import Schedule
+from shoal_local.errors import AwsError
+from shoal_local.metrics import Measure, Measurement
+
+SCHEDULER = "scheduler.amazonaws.com"
+NAMESPACE = "AWS/Scheduler"
+MOST_AT_ONCE = 8
+LONGEST_PAUSE_S = 60.0
+THROTTLED = 429
+
+log = logging.getLogger(__name__)
+
+
+class Deliveries:
+    """`now` is the schedules' clock, which is `speed` times as fast as ours."""
+
+    def __init__(self, identity: Identity, clients: Clients, measure: Measure, now: Callable[[], datetime], speed: float) -> None:
+        self._identity, self._clients, self._measure, self._now, self._speed = identity, clients, measure, now, speed
+        self._pool = ThreadPoolExecutor(MOST_AT_ONCE, "scheduler")
+        self._closing = threading.Event()
+
+    def begin(self, schedule: Schedule) -> None:
+        """Deliver on a thread of the pool."""
+        if not self._closing.is_set():
+            self._pool.submit(self._deliver, schedule)
+
+    def close(self) -> None:
+        self._closing.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _deliver(self, schedule: Schedule) -> None:
+        """Try as often and as long as the schedule's retry policy says."""
+        policy = schedule.settings["Target"]["RetryPolicy"]
+        began, attempt = self._now(), 0
+        while True:
+            attempt += 1
+            error = self._attempt(schedule, attempt)
+            if error is None:
+                return
+            age_s = (self._now() - began).total_seconds()
+            spent = attempt > policy["MaximumRetryAttempts"] or age_s >= policy["MaximumEventAgeInSeconds"]
+            pause_s = min(2.0**attempt, LONGEST_PAUSE_S) / self._speed
+            if spent or not may_pass(error) or self._closing.wait(pause_s):
+                break
+        self._give_up(schedule, attempt, error)
+
+    def _attempt(self, schedule: Schedule, attempt: int) -> AwsError | None:
+        """One call of the target; what went wrong, if something did."""
+        self._count(schedule, "InvocationAttemptCount")
+        try:
+            call_target(self._clients, self._credentials(schedule), schedule, filled_in(schedule, attempt))
+        except ClientError as error:
+            refused = error_of(error)
+        except BotoCoreError as error:
+            refused = AwsError("InternalFailure", str(error), 500)
+        except AwsError as error:
+            refused = error
+        else:
+            return None
+        self._count(schedule, "TargetErrorCount")
+        log.warning("schedule %s, attempt %d: %s: %s", schedule.arn, attempt, refused.code, refused.message)
+        return refused
+
+    def _give_up(self, schedule: Schedule, attempts: int, error: AwsError) -> None:
+        self._count(schedule, "InvocationDroppedCount")
+        queue = (schedule.settings["Target"].get("DeadLetterConfig") or {}).get("Arn")
+        if not queue:
+            return
+        told = {"ERROR_CODE": error.code, "ERROR_MESSAGE": error.message, "RETRY_ATTEMPTS": str(attempts - 1), "SCHEDULE_ARN": schedule.arn}
+        try:
+            self._send(schedule, queue, {key: {"DataType": "String", "StringValue": value} for key, value in told.items()})
+        except (AwsError, ClientError, BotoCoreError) as failure:
+            self._count(schedule, "InvocationsFailedToBeSentToDeadLetterCount")
+            log.warning("dead letter of %s not delivered: %s", schedule.arn, failure)
+        else:
+            self._count(schedule, "InvocationsSentToDeadLetterCount")
+
+    def _send(self, schedule: Schedule, queue_arn: str, told: Mapping[str, Any]) -> None:
+        sqs = self._clients("sqs", self._credentials(schedule))
+        account, name = queue_arn.split(":")[4:]
+        url = self._clients("sqs").get_queue_url(QueueName=name, QueueOwnerAWSAccountId=account)["QueueUrl"]
+        sqs.send_message(QueueUrl=url, MessageBody=filled_in(schedule, 1), MessageAttributes=told)
+
+    def _credentials(self, schedule: Schedule) -> RoleCredentials:
+        role, session = schedule.settings["Target"]["RoleArn"], f"scheduler-{uuid.uuid4().hex}"
+        return self._identity.service_credentials(role, session, SCHEDULER, schedule.group_arn)
+
+    def _count(self, schedule: Schedule, metric: str) -> None:
+        self._measure(Measurement(NAMESPACE, metric, 1.0, "Count", {"ScheduleGroup": schedule.group}))
+
+
+def may_pass(error: AwsError) -> bool:
+    """Whether the next attempt may succeed: nothing else makes a role or a target right."""
+    return error.http_status >= 500 or error.http_status == THROTTLED
+
+
+def filled_in(schedule: Schedule, attempt: int) -> str:
+    """The target's input with what Scheduler knows (user guide, "Adding context attributes")."""
+    text = str(schedule.settings["Target"].get("Input") or "{}")
+    due_at = schedule.due_at.strftime("%Y-%m-%dT%H:%M:%SZ") if schedule.due_at else ""
+    known = {"schedule-arn": schedule.arn, "scheduled-time": due_at, "execution-id": uuid.uuid4().hex[:16], "attempt-number": str(attempt)}
+    for name, value in known.items():
+        text = text.replace(f"<aws.scheduler.{name}>", value)
+    return text
+
+
+def call_target(clients: Clients, credentials: RoleCredentials, schedule: Schedule, payload: str) -> None:
+    """Invoke the function, which is not waited for, or start the pipeline."""
+    target = schedule.settings["Target"]
+    if target["Arn"].startswith("arn:aws:lambda:"):
+        clients("lambda", credentials).invoke(FunctionName=target["Arn"], InvocationType="Event", Payload=payload)
+        return
+    parameters = (target.get("SageMakerPipelineParameters") or {}).get("PipelineParameterList", [])
+    clients("sagemaker", credentials).start_pipeline_execution(
+        PipelineName=target["Arn"], PipelineParameters=parameters, ClientRequestToken=uuid.uuid4().hex
+    )

@@ -1,0 +1,173 @@
+"""The API of EventBridge Scheduler: calls in, descriptions of schedules and groups out. A thread of its own calls their targets.
+
+Targets are Lambda functions and SageMaker pipelines; others are refused by name. A flexible window's calls come at its beginning.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from shoal_local.control.clients import Clients
+from shoal_local.control.identity import Identity
+from shoal_local.control.protocol import ApiCall
+from shoal_local.control.scheduler.delivery import SCHEDULER, Deliveries
+from shoal_local.control.scheduler.store import Group, Schedule, Store
+from shoal_local.errors import AwsError
+from shoal_local.metrics import Measure
+
+POLL_S = 0.25
+PAGE = 100
+TARGET = re.compile(r"^arn:aws:(lambda:[\w-]+:\d{12}:function:|sagemaker:[\w-]+:\d{12}:pipeline/)")
+
+
+class Scheduler:
+    """`speed` is how many seconds of the schedules pass in one of ours."""
+
+    def __init__(self, identity: Identity, clients: Clients, measure: Measure, speed: float = 1.0) -> None:
+        self._identity = identity
+        self._began_at, self._began_s, self._speed = datetime.now(UTC), time.monotonic(), speed
+        self._store = Store(identity.account, identity.region, self.now)
+        self._deliveries = Deliveries(identity, clients, measure, self.now, speed)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="scheduler")
+        self._thread.start()
+
+    def now(self) -> datetime:
+        """The schedules' clock."""
+        return self._began_at + timedelta(seconds=(time.monotonic() - self._began_s) * self._speed)
+
+    def close(self) -> None:
+        """Call nothing more; deliveries under way end."""
+        self._closing.set()
+        self._thread.join()
+        self._deliveries.close()
+
+    @property
+    def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
+        """Everything that is emulated."""
+        return {
+            "CreateSchedule": self._create,
+            "UpdateSchedule": self._update,
+            "GetSchedule": lambda call: shown(self._store.get(call.parameters.get("GroupName"), call.parameters["Name"])),
+            "DeleteSchedule": self._delete,
+            "ListSchedules": self._list,
+            "CreateScheduleGroup": self._create_group,
+            "GetScheduleGroup": lambda call: shown_group(self._store.group(call.parameters["Name"])),
+            "DeleteScheduleGroup": self._delete_group,
+            "ListScheduleGroups": self._list_groups,
+            "TagResource": self._tag,
+            "UntagResource": self._untag,
+            "ListTagsForResource": lambda call: {"Tags": _tag_list(self._tagged(call).tags)},
+        }
+
+    def _run(self) -> None:
+        while not self._closing.wait(POLL_S):
+            for schedule in self._store.take_due():
+                self._deliveries.begin(schedule)
+
+    def _create(self, call: ApiCall) -> Mapping[str, Any]:
+        self._check_target(call.parameters)
+        return {"ScheduleArn": self._store.create(call.parameters).arn}
+
+    def _update(self, call: ApiCall) -> Mapping[str, Any]:
+        self._check_target(call.parameters)
+        return {"ScheduleArn": self._store.update(call.parameters).arn}
+
+    def _check_target(self, wanted: Mapping[str, Any]) -> None:
+        """AwsError for a target that is not emulated, and for a role that Scheduler could not take, as AWS looks before it keeps one."""
+        target, group = wanted["Target"], self._store.group(wanted.get("GroupName") or "default")
+        if not TARGET.match(target["Arn"]):
+            raise AwsError("ValidationException", f"Shoal's emulator has schedules for functions and pipelines only, not {target['Arn']}")
+        try:
+            self._identity.service_credentials(target["RoleArn"], "scheduler-check", SCHEDULER, group.arn)
+        except AwsError as error:
+            message = "The execution role you provide must allow AWS EventBridge Scheduler to assume the role."
+            raise AwsError("ValidationException", f"{message} ({error.message})") from error
+
+    def _delete(self, call: ApiCall) -> Mapping[str, Any]:
+        self._store.delete(call.parameters.get("GroupName"), call.parameters["Name"])
+        return {}
+
+    def _list(self, call: ApiCall) -> Mapping[str, Any]:
+        wanted = call.parameters
+        if wanted.get("GroupName"):
+            self._store.group(wanted["GroupName"])
+        found = [
+            summary(schedule)
+            for schedule in self._store.all()
+            if wanted.get("GroupName") in (None, schedule.group)
+            and schedule.name.startswith(wanted.get("NamePrefix") or "")
+            and wanted.get("State") in (None, schedule.settings["State"])
+        ]
+        return _page("Schedules", found, wanted)
+
+    def _create_group(self, call: ApiCall) -> Mapping[str, Any]:
+        return {"ScheduleGroupArn": self._store.make_group(call.parameters["Name"], _tag_map(call.parameters)).arn}
+
+    def _delete_group(self, call: ApiCall) -> Mapping[str, Any]:
+        self._store.drop_group(call.parameters["Name"])
+        return {}
+
+    def _list_groups(self, call: ApiCall) -> Mapping[str, Any]:
+        prefix = call.parameters.get("NamePrefix") or ""
+        found = [shown_group(group) for group in self._store.groups() if group.name.startswith(prefix)]
+        return _page("ScheduleGroups", found, call.parameters)
+
+    def _tag(self, call: ApiCall) -> Mapping[str, Any]:
+        group = self._tagged(call)
+        self._store.retag(group, {**group.tags, **_tag_map(call.parameters)})
+        return {}
+
+    def _untag(self, call: ApiCall) -> Mapping[str, Any]:
+        group = self._tagged(call)
+        self._store.retag(group, {key: value for key, value in group.tags.items() if key not in call.parameters["TagKeys"]})
+        return {}
+
+    def _tagged(self, call: ApiCall) -> Group:
+        """Groups carry tags, schedules do not (API reference, TagResource)."""
+        return self._store.group(str(call.parameters["ResourceArn"]).rpartition(":schedule-group/")[2])
+
+
+def shown(schedule: Schedule) -> dict[str, Any]:
+    """As GetSchedule answers."""
+    times = {"CreationDate": schedule.created_at, "LastModificationDate": schedule.modified_at}
+    return {"Arn": schedule.arn, "GroupName": schedule.group, "Name": schedule.name, **schedule.settings, **times}
+
+
+def summary(schedule: Schedule) -> dict[str, Any]:
+    """As ListSchedules answers."""
+    times = {"CreationDate": schedule.created_at, "LastModificationDate": schedule.modified_at}
+    named = {"Arn": schedule.arn, "GroupName": schedule.group, "Name": schedule.name, "State": schedule.settings["State"]}
+    return {**named, "Target": {"Arn": schedule.settings["Target"]["Arn"]}, **times}
+
+
+def shown_group(group: Group) -> dict[str, Any]:
+    return {
+        "Arn": group.arn,
+        "Name": group.name,
+        "State": "ACTIVE",
+        "CreationDate": group.created_at,
+        "LastModificationDate": group.created_at,
+    }
+
+
+def _page(name: str, found: list[dict[str, Any]], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    token = wanted.get("NextToken") or "0"
+    if not token.isdecimal():
+        raise AwsError("ValidationException", "Invalid NextToken.")
+    start, size = int(token), int(wanted.get("MaxResults") or PAGE)
+    more = {"NextToken": str(start + size)} if start + size < len(found) else {}
+    return {name: found[start : start + size], **more}
+
+
+def _tag_map(wanted: Mapping[str, Any]) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in wanted.get("Tags") or []}
+
+
+def _tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in tags.items()]

@@ -1,0 +1,66 @@
+"""Uploads to S3 in chunks of its own (`aws-chunked`), as clients send what they sign while they read it: a plain body comes out.
+
+moto would do it in memory, and make room for as many bytes as a header promises. Format: S3 API reference, "Transferring Payload in
+Multiple Chunks": a line `SIZE;chunk-signature=...`, as many bytes, and so on; a chunk of size 0 and trailers end it. Neither signatures
+nor the checksum in a trailer are looked at.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tempfile
+from collections.abc import Iterator
+from typing import IO, Any
+
+from werkzeug.exceptions import ClientDisconnected
+from werkzeug.wsgi import LimitedStream
+
+from shoal_local.control.loopback_guard import BLOCK, KEPT_IN_MEMORY
+from shoal_local.errors import AwsError
+
+HASH = "HTTP_X_AMZ_CONTENT_SHA256"
+PROMISED = "HTTP_X_AMZ_DECODED_CONTENT_LENGTH"
+LINE = re.compile(rb"^([0-9a-fA-F]{1,16})(;[^\r\n]*)?\r\n$")
+LONGEST_LINE = 1024
+
+
+def take_apart(environ: dict[str, Any]) -> None:
+    """Make a request in chunks one with the bytes as they are, put aside in a file when they are many; AwsError IncompleteBody."""
+    if not environ.get(HASH, "").startswith("STREAMING-"):
+        return
+    whole: io.RawIOBase = LimitedStream(environ["wsgi.input"], int(environ.get("CONTENT_LENGTH") or 0))
+    source = io.BufferedReader(whole)
+    kept = tempfile.SpooledTemporaryFile(max_size=KEPT_IN_MEMORY)  # noqa: SIM115 (whoever answers reads it; collected with the request)
+    try:
+        for block in blocks(source):
+            kept.write(block)
+    except (ValueError, ClientDisconnected) as broken:
+        raise AwsError("IncompleteBody", f"The request's chunks cannot be read: {broken}") from broken
+    length = kept.tell()
+    if environ.get(PROMISED, str(length)) != str(length):
+        raise AwsError("IncompleteBody", f"The chunks have {length} bytes, and x-amz-decoded-content-length says {environ[PROMISED][:40]}")
+    kept.seek(0)
+    environ.update({"wsgi.input": kept, "CONTENT_LENGTH": str(length), HASH: "UNSIGNED-PAYLOAD"})
+
+
+def blocks(source: IO[bytes]) -> Iterator[bytes]:
+    """What the chunks have; ValueError where they are none. All of the request is read, trailers too."""
+    while left := _size(source.readline(LONGEST_LINE)):
+        while left:
+            block = source.read(min(left, BLOCK))
+            if not block:
+                raise ValueError("the last one is not whole")
+            left -= len(block)
+            yield block
+        if source.read(2) != b"\r\n":
+            raise ValueError("one is longer than it says")
+    while source.read(BLOCK):
+        pass
+
+
+def _size(line: bytes) -> int:
+    match = LINE.match(line)
+    if match is None:
+        raise ValueError(f"one does not begin with its size: {line[:40]!r}")
+    return int(match[1], 16)

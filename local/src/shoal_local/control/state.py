@@ -1,0 +1,94 @@
+"""The state directory: which emulator uses it, where that one listens, and how to clean up after one that crashed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shoal_local.errors import EmulatorError
+from shoal_local.processes import ProcessRegistry, started_at
+
+STATE_FILE = "emulator.json"
+# Says that everything in the folder is an emulator's to delete.
+MARKER = ".shoal-emulator"
+POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class State:
+    """One state directory."""
+
+    folder: Path
+
+    def claim(self) -> None:
+        """Make the folder ours and empty; EmulatorError when an emulator runs in it, or when it holds somebody's files."""
+        running = self.running()
+        if running:
+            raise EmulatorError(f"an emulator already runs with {self.folder}: {running['endpoint']} (pid {running['pid']})")
+        if self.folder.exists() and any(self.folder.iterdir()) and not (self.folder / MARKER).exists():
+            raise EmulatorError(f"{self.folder} has files that no emulator made; give an empty folder or one that does not exist")
+        self.clean()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o700)  # credentials of roles, code and data of jobs lie here
+        (self.folder / MARKER).touch(mode=0o600)
+        (self.folder / MARKER).write_text("Everything in this folder belongs to Shoal's emulator and is deleted by it.\n")
+
+    def make(self, name: str) -> Path:
+        """A folder of ours in it."""
+        made = self.folder / name
+        made.mkdir(mode=0o700, exist_ok=True)
+        return made
+
+    def write(self, description: dict[str, Any]) -> None:
+        """Say where the emulator is; whole or not at all."""
+        temporary = self.folder / f".{STATE_FILE}"
+        temporary.touch(mode=0o600)
+        temporary.write_text(json.dumps(description, indent=1))
+        temporary.replace(self.folder / STATE_FILE)
+
+    def withdraw(self) -> None:
+        """The emulator has stopped."""
+        (self.folder / STATE_FILE).unlink(missing_ok=True)
+
+    def running(self) -> dict[str, Any] | None:
+        """The description of the emulator that runs with this folder, or None."""
+        description = self.description()
+        if description is None:
+            return None
+        now = started_at(int(description["pid"]))
+        return description if now is not None and now == description["process_started_at"] else None
+
+    def description(self) -> dict[str, Any] | None:
+        """What the last emulator wrote, whether it runs or not."""
+        try:
+            return dict(json.loads((self.folder / STATE_FILE).read_text()))
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def clean(self) -> list[int]:
+        """End the children that a dead emulator left and remove its files; the pids that were ended."""
+        if not (self.folder / MARKER).exists():
+            return []
+        ended = ProcessRegistry(self.folder).sweep()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return ended
+
+    def stop(self, limit_s: float) -> bool:
+        """Ask the emulator to stop, wait, kill it when it does not, clean up; False when none was running."""
+        running = self.running()
+        if running:
+            pid, begun = int(running["pid"]), running["process_started_at"]
+            os.kill(pid, signal.SIGTERM)
+            deadline = time.monotonic() + limit_s
+            while started_at(pid) == begun and time.monotonic() < deadline:
+                time.sleep(POLL_S)
+            if started_at(pid) == begun:
+                os.kill(pid, signal.SIGKILL)
+        self.clean()
+        return running is not None

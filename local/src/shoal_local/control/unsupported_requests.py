@@ -1,0 +1,65 @@
+"""Requests that moto would answer with a success that nothing stands behind, or that would make it leave this machine: each is
+refused with the reason, before anything is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from shoal_local.control import moto_guards
+from shoal_local.control.metric_store import check_namespace
+from shoal_local.control.protocol import ApiCall
+from shoal_local.errors import AwsError
+
+Guard = Callable[[ApiCall], None]
+
+
+def refuse(what: str) -> Guard:
+    """A guard that refuses every request."""
+
+    def guard(_call: ApiCall) -> None:
+        raise AwsError("ValidationException", f"Shoal's emulator {what}")
+
+    return guard
+
+
+def _subscription(call: ApiCall) -> None:
+    """moto would send HTTP requests to addresses of a subscriber's choice. A mail address is kept, and gets nothing."""
+    protocol = call.parameters.get("Protocol")
+    if protocol not in {"sqs", "email"}:
+        raise AwsError("InvalidParameter", f"Shoal's emulator delivers notifications of topics to SQS only, not {protocol}")
+
+
+def _notification(call: ApiCall) -> None:
+    """moto would deliver to functions and queues by itself, past policies and past the functions that are here."""
+    wanted: Mapping[str, Any] = call.parameters.get("NotificationConfiguration") or {}
+    for name in ("LambdaFunctionConfigurations", "QueueConfigurations", "TopicConfigurations"):
+        if wanted.get(name) is not None and wanted.get(name) != []:
+            raise AwsError("InvalidArgument", f"Shoal's emulator tells of objects through EventBridge only ({name})")
+
+
+def _page(call: ApiCall) -> None:
+    """moto's tokens are numbers."""
+    if not (call.parameters.get("NextToken") or "0").strip().isdecimal():
+        raise AwsError("InvalidNextToken", "The specified token is not valid.")
+
+
+_OWN: Mapping[str, Mapping[str, Guard]] = {
+    "ec2": {
+        "RunInstances": refuse("has no instances (ec2:RunInstances)"),
+        "RequestSpotInstances": refuse("has no instances (ec2:RequestSpotInstances)"),
+        "CreateFleet": refuse("has no instances (ec2:CreateFleet)"),
+    },
+    "logs": {
+        "PutSubscriptionFilter": refuse("delivers no logs to subscriptions (logs:PutSubscriptionFilter)"),
+        "StartQuery": refuse("has no Logs Insights queries (logs:StartQuery)"),
+    },
+    "cloudwatch": {"PutMetricData": check_namespace},
+    "ssm": dict.fromkeys(("DescribeParameters", "GetParameterHistory", "GetParametersByPath"), _page),
+    "s3": {"PutBucketNotificationConfiguration": _notification},
+    "sns": {"Subscribe": _subscription},
+    "ecr": {"StartImageScan": refuse("scans no images (ecr:StartImageScan)")},
+}
+GUARDS: Mapping[str, Mapping[str, Guard]] = {
+    service: {**moto_guards.GUARDS.get(service, {}), **_OWN.get(service, {})} for service in {**moto_guards.GUARDS, **_OWN}
+}

@@ -1,0 +1,114 @@
+"""Builds a runtime's virtual environment in the cache, once per lock; lines of progress and the interpreter's path out.
+
+Scripts in a virtual environment carry its path, so it is built where it stays; marker files say how far it is, a lock keeps a
+second builder waiting, and what a builder left unfinished is removed and built anew. A change of a local package only
+installs that package again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from shoal_local.errors import EmulatorError
+from shoal_local.runtimes.catalog import Runtime, base_marker, default_cache, is_generated, local_marker
+
+Progress = Callable[[str], None]
+_TAIL_LINES = 15
+
+
+def build(runtime: Runtime, cache: Path | None, progress: Progress) -> Path:
+    """The interpreter of the built runtime; builds it unless that was done. EmulatorError says in one sentence what is missing."""
+    cache = cache or default_cache()
+    folder = runtime.folder(cache)
+    if not runtime.is_built(cache):
+        cache.mkdir(parents=True, exist_ok=True)
+        with _alone(cache / f".{runtime.name}.lock", progress):
+            if not base_marker(folder).exists():
+                _install_locked(runtime, folder, progress)
+            if not runtime.is_built(cache):
+                _install_local(runtime, folder, progress)
+    progress(f"{runtime.name}: ready in {folder}")
+    return runtime.python(cache)
+
+
+@contextlib.contextmanager
+def _alone(path: Path, progress: Progress) -> Iterator[None]:
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress("another process is building; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _install_locked(runtime: Runtime, folder: Path, progress: Progress) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    progress(f"{runtime.name}: making a virtual environment with Python {sys.version.split()[0]}")
+    venv.create(folder, with_pip=True, symlinks=True)
+    locked = sum(1 for line in runtime.lock.read_text().splitlines() if "==" in line)
+    progress(f"{runtime.name}: installing {locked} locked packages (a framework among them: this takes a minute or two)")
+    _pip(folder, ["--requirement", str(runtime.lock)], progress)
+    if runtime.without_dependencies:
+        progress(f"{runtime.name}: installing without their dependencies: {', '.join(runtime.without_dependencies)}")
+        _pip(folder, ["--no-deps", *runtime.without_dependencies], progress)
+    base_marker(folder).touch()
+
+
+def _install_local(runtime: Runtime, folder: Path, progress: Progress) -> None:
+    version = runtime.local_version
+    local_marker(folder).unlink(missing_ok=True)
+    for package in runtime.stand_ins:
+        if not package.is_dir():
+            raise EmulatorError(f"The runtime {runtime.name} needs the folder {package.name}, which this checkout does not have.")
+        progress(f"{runtime.name}: installing {package.name}")
+        with tempfile.TemporaryDirectory(dir=folder) as temporary:  # setuptools writes beside the sources
+            copy = shutil.copytree(package, Path(temporary) / package.name, ignore=_generated)
+            _pip(folder, ["--no-deps", "--force-reinstall", "--no-build-isolation", str(copy)], progress)
+    progress(f"{runtime.name}: checking that it imports")
+    with tempfile.TemporaryDirectory(dir=folder) as job:  # without it, AWS's toolkit makes a job's folders in the user's home
+        check = [str(folder / "bin" / "python"), "-c", runtime.check]
+        _run(check, {**os.environ, "SAGEMAKER_BASE_DIR": job}, f"The runtime {runtime.name} was installed but does not import")
+    partial = local_marker(folder).with_suffix(".partial")
+    partial.write_text(version)
+    partial.replace(local_marker(folder))
+
+
+def _generated(_folder: str, entries: list[str]) -> list[str]:
+    return [entry for entry in entries if is_generated(entry)]
+
+
+def _pip(folder: Path, arguments: list[str], progress: Progress) -> None:
+    command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process:
+        lines: list[str] = []
+        for line in process.stdout or ():
+            lines.append(line.rstrip())
+            if line.startswith(("Collecting ", "Building ", "Installing ")):
+                progress("  " + line.strip()[:160])
+    if process.returncode != 0:
+        raise EmulatorError(_why_pip_failed(lines))
+
+
+def _why_pip_failed(lines: list[str]) -> str:
+    if not (shutil.which("cc") or shutil.which("gcc")):
+        return (
+            "The runtime needs a C compiler, because sagemaker-training builds a small extension: "
+            "install one (Debian and Ubuntu: apt-get install gcc python3-dev) and run this again."
+        )
+    return "pip could not install the runtime; its last lines:\n" + "\n".join(lines[-_TAIL_LINES:])
+
+
+def _run(command: list[str], environment: dict[str, str], failure: str) -> None:
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        raise EmulatorError(f"{failure}:\n" + "\n".join(done.stderr.splitlines()[-_TAIL_LINES:]))

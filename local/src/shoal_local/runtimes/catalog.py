@@ -1,0 +1,169 @@
+"""What `images.yaml` says: image URIs and instance types in; runtimes, environments and GPU counts out."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import hashlib
+import os
+import platform
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PACKAGE = Path(__file__).resolve().parents[1]
+CATALOG = PACKAGE / "images.yaml"
+_SOURCE_TREE = PACKAGE.parents[1]
+"""`local/` in a checkout; in an installed wheel, which has the stand-ins inside the package, some folder without them."""
+CATALOG_VARIABLE = "SHOAL_IMAGES"
+"""Environment variable that names another file than `images.yaml`; paths in it are relative to the package or absolute."""
+CACHE_VARIABLE = "SHOAL_RUNTIMES"
+"""Environment variable that moves the cache; without it, `.shoal/runtimes` in a checkout, else the user's cache folder."""
+
+
+def is_generated(name: str) -> bool:
+    """Whether a file or folder of a local package is made by tools, not by people."""
+    return name in {"__pycache__", "build", "dist"} or name.endswith(".egg-info")
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """One entry of `runtimes`; paths absolute."""
+
+    name: str
+    lock: Path
+    stand_ins: tuple[Path, ...]
+    check: str
+    without_dependencies: tuple[str, ...] = ()
+    """Exact requirements of packages whose own requirements contradict the lock."""
+    on_first_use: bool = False
+    """Built when a job needs it, and not by `runtime build` without a name."""
+
+    @property
+    def base_version(self) -> str:
+        """Changes with the locked packages, the Python version and the machine; 12 hex digits, part of the folder's name."""
+        digest = hashlib.sha256(f"{sys.version_info[:2]} {platform.machine()}".encode())
+        digest.update(self.lock.read_bytes())
+        digest.update("\n".join(self.without_dependencies).encode())
+        return digest.hexdigest()[:12]
+
+    @property
+    def local_version(self) -> str:
+        """Changes with the local packages' files, which are installed anew into the same folder."""
+        digest = hashlib.sha256()
+        for name, path in self._local_files():
+            digest.update(name.encode() + path.read_bytes())
+        return digest.hexdigest()[:12]
+
+    def _local_files(self) -> Iterator[tuple[str, Path]]:
+        """Path from the package's folder on, and where it is; what tools make and what only people read does not count."""
+        for package in self.stand_ins:
+            for path in sorted(package.rglob("*")):
+                if path.is_file() and path.suffix != ".md" and not any(is_generated(part) for part in path.relative_to(package).parts):
+                    yield f"{package.name}/{path.relative_to(package)}", path
+
+    def folder(self, cache: Path | None = None) -> Path:
+        """Where this version of the runtime lies, built or not."""
+        return (cache or default_cache()) / f"{self.name}-{self.base_version}"
+
+    def python(self, cache: Path | None = None) -> Path:
+        return self.folder(cache) / "bin" / "python"
+
+    def is_built(self, cache: Path | None = None) -> bool:
+        """Whether it is whole: lock and local packages as they are now."""
+        return local_version_in(self.folder(cache)) == self.local_version
+
+
+@dataclass(frozen=True)
+class Image:
+    """One entry of `images`."""
+
+    pattern: str
+    uses: frozenset[str]
+    runtime: Runtime
+    environment: Mapping[str, str]
+    program: str
+    """What the container starts when nothing else is asked for: a file of `container/inside`."""
+    is_declared: bool = False
+    """An image of the user's own, which is here what they said it is: AWS's image of that runtime, without what theirs adds."""
+
+
+def default_cache() -> Path:
+    """The folder of the runtimes, unless a command names another one."""
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen)
+    if (_SOURCE_TREE / "stand_ins").is_dir():
+        return _SOURCE_TREE.parent / ".shoal" / "runtimes"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shoal-local" / "runtimes"
+
+
+def stand_ins_folder() -> Path:
+    """Where the stand-ins' sources lie: beside the package's sources in a checkout, inside the package in a wheel."""
+    beside = _SOURCE_TREE / "stand_ins"
+    return beside if beside.is_dir() else PACKAGE / "stand_ins"
+
+
+def base_marker(folder: Path) -> Path:
+    """Written when the locked packages are in; a folder without it is begun anew."""
+    return folder / ".locked-packages"
+
+
+def local_marker(folder: Path) -> Path:
+    """Written last; holds the version of the local packages that are installed."""
+    return folder / ".local-packages"
+
+
+def local_version_in(folder: Path) -> str | None:
+    marker = local_marker(folder)
+    return marker.read_text() if marker.exists() else None
+
+
+@functools.cache
+def _catalog() -> dict[str, Any]:
+    return dict(yaml.safe_load(Path(os.environ.get(CATALOG_VARIABLE) or CATALOG).read_text()))
+
+
+def runtimes() -> dict[str, Runtime]:
+    """Every runtime by name."""
+    return {name: _runtime(name) for name in _catalog()["runtimes"]}
+
+
+def _runtime(name: str) -> Runtime:
+    entry = _catalog()["runtimes"][name]
+    packages = tuple(stand_ins_folder() / package for package in entry["stand_ins"])
+    apart = tuple(entry.get("without_dependencies", ()))
+    return Runtime(name, PACKAGE / entry["lock"], packages, entry["check"], apart, entry["build"] == "on first use")
+
+
+def image(uri: str, use: str, declared: Mapping[str, str] | None = None) -> Image | None:
+    """The entry for an image URI and a use (training, processing, inference); None when there is none.
+
+    `declared`: runtimes by patterns of the user's own images, for those that the catalog does not have.
+    """
+    of_use = [entry for entry in _catalog()["images"] if use in entry["uses"]]
+    for entry in of_use:
+        if fnmatch.fnmatchcase(uri, entry["image"]):
+            return _image(entry, is_declared="built_from" in entry)
+    runtime = next((name for pattern, name in (declared or {}).items() if fnmatch.fnmatchcase(uri, pattern)), None)
+    return next((_image(entry, is_declared=True) for entry in of_use if entry["runtime"] == runtime), None)
+
+
+def _image(entry: Mapping[str, Any], is_declared: bool) -> Image:
+    runtime = _runtime(entry["runtime"])
+    return Image(entry["image"], frozenset(entry["uses"]), runtime, entry["environment"], entry["program"], is_declared)
+
+
+def image_patterns(use: str) -> list[str]:
+    """The patterns of the images that can be used for `use`."""
+    return [entry["image"] for entry in _catalog()["images"] if use in entry["uses"]]
+
+
+def accelerators(instance_type: str) -> int:
+    """GPUs of an instance type such as `ml.p4d.24xlarge`; 0 for one without."""
+    family, _, size = instance_type.removeprefix("ml.").rpartition(".")
+    sizes = _catalog()["accelerators"].get(family, {})
+    return int(sizes.get(size, sizes.get("other", 0)))

@@ -1,0 +1,207 @@
+"""One host of a pod: its mounts and its first process. A host's description in; the exit code of its command out.
+
+In the container `/opt/ml` is the host's `ml` folder, `/tmp` its `tmp`, `/opt/emulator` our stand-ins; the rest of the machine is
+there to read and cannot be written. The paths of `visible` stay readable where a mount of ours would hide them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from shoal_local.sagemaker.container import namespaces, network
+
+_TMP = Path("/tmp")  # noqa: S108 (the container's own)
+_OPT = Path("/opt")
+_INSIDE = Path(__file__).parent / "inside"
+_LONGEST_INTERFACE = 15
+"""IFNAMSIZ without its final zero."""
+
+_HELD = {signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD}
+
+Host = dict[str, Any]
+
+
+def run_isolated(each: Host, visible: list[str], pod: socket.socket | None = None) -> int:
+    """Exit code of the host's command, run in mounts, a hostname and a process table of its own.
+
+    With `pod`, in a network of its own too, which the pod joins to its bridge (see `network_of`).
+    """
+    namespaces.die_with_parent()
+    _hold_signals()
+    own = namespaces.NEW_MOUNTS | namespaces.NEW_HOSTNAME | namespaces.NEW_PIDS
+    namespaces.unshare(own | (namespaces.NEW_NETWORK if pod else 0))
+    if pod:
+        _enter_network(each, pod)
+    first = os.fork()
+    if first == 0:
+        os._exit(_first_process(each, visible))
+    return _wait_for(first, {signal.SIGTERM: lambda: os.kill(first, signal.SIGTERM)})
+
+
+def _hold_signals() -> None:
+    """Until `_wait_for` takes them, when there is somebody to pass them on to.
+
+    The first process of a container does not get what it neither holds nor handles; and a handler of Python's, which waits for the
+    interpreter, would not run for a signal that comes just before waitpid(2) begins to wait.
+    """
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # macOS drops what is ignored, held or not
+    signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+
+
+def _enter_network(each: Host, pod: socket.socket) -> None:
+    """Say that our network exists, wait for the link into it, and hand the pod a listener for the emulator's port."""
+    with pod:
+        pod.send(b"alone")
+        if pod.recv(16) != b"joined":
+            raise ConnectionAbortedError(f"{each['name']}: the pod ended before it had joined this host's network")
+        network.bring_up("lo")
+        network.give_address(network.INTERFACE, each["address"])
+        network.bring_up(network.INTERFACE)
+        with socket.create_server(("127.0.0.1", each["port"]), backlog=128) as listener:
+            socket.send_fds(pod, [b"listening"], [listener.fileno()])
+
+
+def network_of(each: Host, pid: int, host: socket.socket) -> int:
+    """In the pod: join the network of the host whose process is `pid`; a socket that listens there for the emulator's port."""
+    if host.recv(16) == b"alone":
+        network.join_bridge(f"to-{each['name']}"[:_LONGEST_INTERFACE], pid)
+        host.send(b"joined")
+        _, descriptors, _, _ = socket.recv_fds(host, 16, 1)
+        if descriptors:
+            return descriptors[0]
+    raise ConnectionAbortedError(f"{each['name']}: the host ended before it had a network")
+
+
+def _first_process(each: Host, visible: list[str]) -> int:
+    namespaces.die_with_parent()
+    try:
+        _mount(each, [Path(path) for path in visible])
+        namespaces.set_hostname(each["name"])
+    except OSError as refused:
+        sys.stderr.write(f"The container could not be set up: {refused}\n")
+        return 125
+    main = os.fork()
+    if main == 0:
+        _execute(each)
+    return _wait_for(main, {signal.SIGTERM: _terminate_all})
+
+
+def _terminate_all() -> None:
+    """Like an init that passes the signal on: every process of this host gets it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGTERM)
+
+
+def run_plain(each: Host, _visible: list[str]) -> int:
+    """Without namespaces: the command in a process group of its own, ended with whoever waits for it."""
+    _hold_signals()
+    main = os.fork()
+    if main == 0:
+        namespaces.die_with_parent() if sys.platform == "linux" else None
+        _execute(each)
+    told = {signal.SIGTERM: signal.SIGTERM, signal.SIGUSR1: signal.SIGKILL}
+    code = _wait_for(main, {number: functools.partial(_signal_group, main, to_send) for number, to_send in told.items()})
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(main, signal.SIGKILL)
+    return code
+
+
+def _signal_group(leader: int, number: signal.Signals) -> None:
+    """To a child of ours that leads a group of processes, or will in a moment, and was not waited for yet."""
+    try:
+        os.killpg(leader, number)
+    except (ProcessLookupError, PermissionError):  # macOS refuses a group in which everything has ended
+        os.kill(leader, number)
+
+
+def _wait_for(wanted: int, passed_on: Mapping[int, Callable[[], None]]) -> int:
+    """Exit code (128 + number after a signal) of one child; meanwhile does what `passed_on` says for a signal that was held."""
+    while True:
+        number = signal.sigwait(_HELD)
+        if number in passed_on:
+            passed_on[number]()
+        elif number == signal.SIGCHLD and (code := _reap(wanted)) is not None:
+            return code
+
+
+def _reap(wanted: int) -> int | None:
+    """The exit code of `wanted` if it has ended; what else has ended is forgotten."""
+    while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+        pid, status = ended
+        if pid == wanted:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+    return None
+
+
+def _execute(each: Host) -> None:
+    try:
+        os.setsid()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
+        os.closerange(3, 256)
+        os.chdir(each["working_directory"])
+        os.execvpe(each["command"][0], each["command"], each["environment"])  # noqa: S606 (no shell wanted)
+    except OSError as refused:
+        os.write(2, f"{each['command'][0]}: {refused}\n".encode())
+        os._exit(127)
+
+
+def _mount(each: Host, visible: list[Path]) -> None:
+    folder = Path(each["folder"])
+    namespaces.make_mounts_private()
+    namespaces.make_everything_read_only()
+    _mount_opt(folder, each["read_only"])
+    namespaces.bind(folder / "hosts", Path("/etc/hosts"))
+    _mount_tmp(folder / "tmp", visible)  # last of those that need `folder`, which may itself lie in /tmp
+    namespaces.mount("none", Path("/dev/shm"), "tmpfs")  # noqa: S108 (the container's own)
+    namespaces.mount("proc", Path("/proc"), "proc")
+
+
+def _mount_opt(folder: Path, read_only: list[dict[str, str]]) -> None:
+    """A copy of /opt made of mounts, so that /opt/ml can be added without writing to the machine's own /opt."""
+    copy = folder / "opt"
+    namespaces.mount("none", copy, "tmpfs")
+    for entry in _OPT.iterdir():
+        if entry.name in {"ml", "emulator"}:
+            continue
+        _show(entry, copy / entry.name)
+    for name, source in (("ml", folder / "ml"), ("emulator", _INSIDE), ("emulator-bin", folder / "bin")):
+        (copy / name).mkdir()
+        namespaces.bind(source, copy / name)
+    namespaces.make_writable(copy / "ml")
+    for mount in read_only:
+        target = copy / "ml" / mount["at"]
+        target.mkdir(parents=True, exist_ok=True)
+        namespaces.bind(Path(mount["source"]), target)  # as read-only as everything that was there before
+    namespaces.bind(copy, _OPT)
+
+
+def _mount_tmp(own: Path, visible: list[Path]) -> None:
+    hidden = [path for path in visible if path.is_relative_to(_TMP)]
+    namespaces.bind(own, own)
+    namespaces.make_writable(own)
+    for path in hidden:
+        _show(path, own / path.relative_to(_TMP))
+    namespaces.bind(own, _TMP)
+
+
+def _show(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_symlink():
+        target.symlink_to(source.readlink())
+        return
+    if source.is_dir():
+        target.mkdir(exist_ok=True)
+    else:
+        target.touch()
+    namespaces.bind(source, target)

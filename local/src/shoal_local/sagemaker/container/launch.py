@@ -1,0 +1,218 @@
+"""Starts a pod (see `pod`) and stays in touch with it: hosts in; log lines, exit codes and connections into it out."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shoal_local.processes import ProcessRegistry
+from shoal_local.sagemaker.container.relay import Relay
+
+_SOURCE_ROOT = Path(__file__).resolve().parents[3]
+_MODULE = "shoal_local.sagemaker.container.pod"
+PLAIN_VARIABLE = "SHOAL_PLAIN_CONTAINERS"
+"""Environment variable that makes containers without namespaces even where the machine could make them."""
+SHARED_NETWORK_VARIABLE = "SHOAL_SHARED_NETWORK"
+"""Environment variable that makes the hosts of a job share one network even where each could have its own."""
+_END_S = 5.0
+"""For a pod that is told to end at once, before it is killed."""
+LONGEST_LINE = 256 * 1024
+"""CloudWatch Logs takes 256 KB an event; a longer line is cut into several."""
+
+
+class PodError(Exception):
+    """A container could not be made; `str()` says what the machine refused."""
+
+
+@dataclass(frozen=True)
+class ReadOnly:
+    """A folder of this machine that a container sees at `at`, a path below /opt/ml, and cannot write."""
+
+    source: Path
+    at: str
+
+
+@dataclass(frozen=True)
+class Host:
+    """One container: `folder` has `ml`, `tmp`, `opt`, `bin` and the file `hosts` (see `host`)."""
+
+    name: str
+    folder: Path
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    working_directory: str = "/"
+    address: str | None = None
+    """Its own IPv4 address on the pod's bridge; the hosts of a pod either all have one, or share one loopback interface."""
+    read_only: Sequence[ReadOnly] = ()
+    """Only with namespaces: without them nothing is mounted."""
+
+
+@functools.cache
+def isolation_refused() -> str | None:
+    """Why there are no namespaces, in the machine's own words; None when it can make them."""
+    if os.environ.get(PLAIN_VARIABLE):
+        return f"{PLAIN_VARIABLE} is set"
+    if sys.platform != "linux":
+        return f"{sys.platform} has no Linux namespaces"
+    return _probed("--probe")
+
+
+@functools.cache
+def networks_refused() -> str | None:
+    """Why hosts cannot have networks of their own, in the machine's own words; None when they can."""
+    if os.environ.get(SHARED_NETWORK_VARIABLE):
+        return f"{SHARED_NETWORK_VARIABLE} is set"
+    return isolation_refused() or _probed("--probe-networks")
+
+
+def _probed(what: str) -> str | None:
+    tried = subprocess.run(_pod_command(what), env=_pod_environment(), capture_output=True, text=True, check=False, timeout=60)
+    return None if tried.returncode == 0 else (tried.stderr.strip().splitlines() or ["no reason given"])[-1]
+
+
+def _pod_command(*arguments: str) -> list[str]:
+    return [sys.executable, "-s", "-m", _MODULE, *arguments]
+
+
+def _pod_environment() -> dict[str, str]:
+    return {"PYTHONPATH": str(_SOURCE_ROOT), "PATH": os.environ.get("PATH", os.defpath), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+class Pod:
+    """Running containers that reach each other. `close()` ends every process in them; it is safe to call twice."""
+
+    def __init__(self, folder: Path, hosts: Sequence[Host], registry: ProcessRegistry) -> None:
+        self._folder = folder
+        self._hosts = hosts
+        self._registry = registry
+        self._exit_codes = folder / "exit-codes.json"
+        self._dialling = threading.Lock()
+        self._readers: list[threading.Thread] = []
+        self._relays: list[Relay] = []
+
+    def start(self, visible: Sequence[Path], emulator_port: int, on_line: Callable[[str, str], None]) -> None:
+        """Start every host. `on_line(host, line)` is called from a thread per host for each line of output."""
+        self._exit_codes.unlink(missing_ok=True)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        outputs = [os.pipe() for _ in self._hosts]
+        specification = self._write_specification(visible, emulator_port, [write_end for _, write_end in outputs])
+        inherited = [theirs.fileno(), *(write_end for _, write_end in outputs)]
+        with theirs, (self._folder / "pod.log").open("wb") as own_output:
+            self._process = subprocess.Popen(
+                _pod_command(str(specification), str(theirs.fileno())),
+                env=_pod_environment(),
+                pass_fds=inherited,
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=own_output,
+            )
+        self._control = ours
+        self._registry.register(self._process.pid, f"containers of {self._folder.name}")
+        for host, (read_end, write_end) in zip(self._hosts, outputs, strict=True):
+            os.close(write_end)
+            self._read(host.name, read_end, on_line)
+        self._connect_relay(emulator_port)
+
+    def _write_specification(self, visible: Sequence[Path], emulator_port: int, outputs: Sequence[int]) -> Path:
+        hosts = [
+            {
+                "name": host.name,
+                "folder": str(host.folder),
+                "command": list(host.command),
+                "environment": dict(host.environment),
+                "working_directory": host.working_directory,
+                "address": host.address,
+                "output_fd": output,
+                "read_only": [{"source": str(each.source), "at": each.at} for each in host.read_only],
+            }
+            for host, output in zip(self._hosts, outputs, strict=True)
+        ]
+        path = self._folder / "pod.json"
+        path.touch(mode=0o600)
+        path.write_text(
+            json.dumps(
+                {
+                    "isolation": "none" if isolation_refused() else "namespaces",
+                    "port": emulator_port,
+                    "visible": [str(each) for each in visible],
+                    "hosts": hosts,
+                    "exit_codes": str(self._exit_codes),
+                }
+            )
+        )
+        return path
+
+    def _connect_relay(self, emulator_port: int) -> None:
+        message, descriptors, _, _ = socket.recv_fds(self._control, 64, len(self._hosts))
+        if message == b"relay":
+            self._relays = [Relay(socket.socket(fileno=descriptor), emulator_port) for descriptor in descriptors]
+        elif message != b"direct":
+            self.close()
+            raise PodError((self._folder / "pod.log").read_text(errors="replace").strip() or "the pod ended before it began")
+
+    def _read(self, host: str, read_end: int, on_line: Callable[[str, str], None]) -> None:
+        def pump() -> None:
+            with os.fdopen(read_end, "rb") as stream:
+                while line := stream.readline(LONGEST_LINE):
+                    on_line(host, line.decode(errors="replace").rstrip("\r\n"))
+
+        reader = threading.Thread(target=pump, name=f"log of {host}", daemon=True)
+        reader.start()
+        self._readers.append(reader)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether every host has ended within `timeout_s`."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def exit_codes(self) -> dict[str, int | None]:
+        """After the end: each host's exit code. None: it was ended because another failed, or it was killed with the pod."""
+        if self._exit_codes.exists():
+            return dict(json.loads(self._exit_codes.read_text()))
+        return {host.name: None for host in self._hosts}
+
+    def terminate(self) -> None:
+        """SIGTERM to every process of every host."""
+        with contextlib.suppress(OSError):
+            self._control.send(b"terminate")
+
+    def dial(self, port: int) -> socket.socket:
+        """A connection to `port` of the loopback interface that the hosts share; ConnectionError when nobody listens there."""
+        with self._dialling:
+            try:
+                self._control.send(f"dial {port}".encode())
+                message, descriptors, _, _ = socket.recv_fds(self._control, 64, 1)
+            except OSError as gone:
+                raise ConnectionError("the container has ended") from gone
+        if not descriptors:
+            raise ConnectionError(message.decode() or "the container has ended")
+        return socket.socket(fileno=descriptors[0])
+
+    def close(self) -> None:
+        """Kill what is left, wait for the last log line, give everything back."""
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)  # the pod ends its hosts: without namespaces they would outlive it
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._control.close()
+        for reader in self._readers:
+            reader.join(timeout=10)
+        for relay in self._relays:
+            relay.close()
+        self._registry.forget(self._process.pid)

@@ -1,0 +1,212 @@
+"""Runs the hosts of one job in namespaces of their own: `python -m shoal_local.sagemaker.container.pod SPEC CONTROL_FD`.
+
+SPEC is the JSON that `launch.Pod` writes; each host's output goes to its `output_fd`; exit codes go to SPEC's `exit_codes` file.
+The network of a pod is its own (so two jobs may both use torchrun's fixed port): with addresses in SPEC each host has a network
+with that address and the pod a bridge between them, otherwise all hosts share one with nothing but a loopback interface. In
+each of these networks the emulator's port is relayed, and nothing else is reachable. Each host has its own mounts, hostname
+and process numbers. Nothing survives the pod: its first process ends with its parent, and the kernel ends every process whose
+namespace lost its first process.
+
+CONTROL_FD carries `terminate` (SIGTERM to every process of every host) and `dial PORT` (answered with a connected socket);
+when the other end is closed, the pod ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from shoal_local.sagemaker.container import host, namespaces, network
+
+SETUP_FAILED = 125
+"""Exit code of a host that could not be set up; Docker uses the same."""
+
+Spec = dict[str, Any]
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["--probe"]:
+        return probe(_mount_something)
+    if arguments[:1] == ["--probe-networks"]:
+        return probe(_join_two_networks)
+    spec = json.loads(Path(arguments[0]).read_text())
+    control = socket.socket(fileno=int(arguments[1]))
+    if spec["isolation"] == "none":
+        return run_hosts(spec, control)
+    return in_namespaces(lambda: run_hosts(spec, control))
+
+
+def probe(attempt: Callable[[], int]) -> int:
+    """0 when this machine lets us make what `attempt` makes; otherwise one line on stderr says what was refused."""
+    try:
+        return in_namespaces(attempt)
+    except OSError as refused:
+        sys.stderr.write(f"{refused}\n")
+        return 1
+
+
+def _mount_something() -> int:
+    namespaces.mount("none", Path("/dev/shm"), "tmpfs")  # noqa: S108 (in its own namespace)
+    return 0
+
+
+def _join_two_networks() -> int:
+    network.make_bridge()
+    ours, theirs = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        _leave(_wait_in_network_of_its_own, theirs)
+    theirs.close()
+    if ours.recv(16) == b"alone":
+        network.join_bridge("to-other", child)
+        ours.send(b"joined")
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _wait_in_network_of_its_own(parent: socket.socket) -> int:
+    namespaces.unshare(namespaces.NEW_NETWORK)
+    parent.send(b"alone")
+    parent.recv(16)
+    return 0
+
+
+def in_namespaces(work: Any) -> int:
+    """Exit code of `work`, run as the first process of new namespaces."""
+    uid, gid = os.geteuid(), os.getegid()
+    shared = namespaces.NEW_MOUNTS | namespaces.NEW_NETWORK | namespaces.NEW_PIDS | namespaces.NEW_IPC
+    namespaces.unshare(shared | (namespaces.NEW_USERS if uid else 0))
+    if uid:
+        namespaces.become_root_of_new_users(uid, gid)
+    child = os.fork()
+    if child == 0:
+        _leave(_first_process, work)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _first_process(work: Any) -> int:
+    namespaces.die_with_parent()
+    namespaces.make_mounts_private()
+    namespaces.mount("proc", Path("/proc"), "proc")
+    network.bring_up("lo")
+    return int(work())
+
+
+def _leave(work: Any, *arguments: Any) -> NoReturn:
+    """End a forked process with the result of `work`, never running the parent's code after it."""
+    try:
+        code = work(*arguments)
+    except OSError as refused:
+        sys.stderr.write(f"{refused}\n")
+        code = SETUP_FAILED
+    sys.stderr.flush()
+    os._exit(code if 0 <= code < 256 else 128 - code)
+
+
+def run_hosts(spec: Spec, control: socket.socket) -> int:
+    """Start every host, then wait: until all ended with 0, or the first ended otherwise (the rest is then killed).
+
+    Who was told to end has time for it: the host that ends first does not take the first of the list with it, where rank 0 writes the
+    checkpoint.
+    """
+    running, told = _start_hosts(spec, control), threading.Event()
+    threading.Thread(target=_obey, args=(control, list(running), spec["isolation"] == "none", told), daemon=True).start()
+    codes: dict[str, int | None] = dict.fromkeys(running.values())
+    main = spec["hosts"][0]["name"]
+    while running and (not any(codes.values()) or (told.is_set() and main in running.values())):
+        pid, status = os.waitpid(-1, 0)
+        if pid in running:
+            codes[running.pop(pid)] = _shell_code(status)
+    _write(Path(spec["exit_codes"]), codes)
+    return 0
+
+
+def _shell_code(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _write(path: Path, codes: dict[str, int | None]) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(codes))
+    partial.replace(path)
+
+
+def _start_hosts(spec: Spec, control: socket.socket) -> dict[int, str]:
+    """Start every host and hand the emulator what listens for its port; each host's process and name."""
+    if spec["isolation"] == "none":
+        control.send(b"direct")
+        return {_start_host(spec, each): each["name"] for each in spec["hosts"]}
+    if all(each["address"] for each in spec["hosts"]):
+        return _start_networked_hosts(spec, control)
+    with socket.create_server(("127.0.0.1", spec["port"]), backlog=128) as listener:
+        socket.send_fds(control, [b"relay"], [listener.fileno()])
+    return {_start_host(spec, each): each["name"] for each in spec["hosts"]}
+
+
+def _start_networked_hosts(spec: Spec, control: socket.socket) -> dict[int, str]:
+    network.make_bridge()
+    running: dict[int, str] = {}
+    listeners = []
+    for each in spec["hosts"]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours:
+            pid = _start_host(spec, each | {"port": spec["port"]}, theirs)
+            theirs.close()
+            running[pid] = each["name"]
+            listeners.append(host.network_of(each, pid, ours))
+    socket.send_fds(control, [b"relay"], listeners)
+    for listener in listeners:
+        os.close(listener)
+    return running
+
+
+def _start_host(spec: Spec, each: Spec, link: socket.socket | None = None) -> int:
+    child = os.fork()
+    if child == 0:
+        for descriptor in {other["output_fd"] for other in spec["hosts"]} - {each["output_fd"]}:
+            os.close(descriptor)
+        os.dup2(each["output_fd"], 1)
+        os.dup2(each["output_fd"], 2)
+        if spec["isolation"] == "none":
+            _leave(host.run_plain, each, spec["visible"])
+        _leave(host.run_isolated, each, spec["visible"], link)
+    return child
+
+
+def _obey(control: socket.socket, hosts: list[int], without_namespaces: bool, told: threading.Event) -> None:
+    while message := control.recv(64):
+        if message == b"terminate":
+            told.set()
+            _signal(hosts, signal.SIGTERM)
+        elif message.startswith(b"dial "):
+            _dial(control, int(message.removeprefix(b"dial ")))
+    if without_namespaces:
+        _signal(hosts, signal.SIGUSR1)
+    os._exit(128 + signal.SIGKILL)
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _dial(control: socket.socket, port: int) -> None:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connected:
+            connected.setblocking(True)
+            socket.send_fds(control, [b"connected"], [connected.fileno()])
+    except OSError as refused:
+        control.send(str(refused).encode()[:60])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,50 @@
+"""What every part of the service works with: control plane, store, settings, the registry of children; and events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from shoal_local.context import ServiceContext
+from shoal_local.metrics import Measurement
+from shoal_local.processes import ProcessRegistry
+from shoal_local.sagemaker import names
+from shoal_local.sagemaker.settings import Settings
+from shoal_local.sagemaker.shapes import Document
+from shoal_local.sagemaker.store import Store
+
+
+@dataclass(frozen=True)
+class Core:
+    """Shared by the parts of the service; `context` is the control plane."""
+
+    context: ServiceContext
+    store: Store
+    settings: Settings
+    registry: ProcessRegistry
+
+    def arn(self, resource: str, name: str) -> str:
+        return names.arn(self.context, resource, name)
+
+    def emit(self, detail_type: str, detail: Document, resource_arn: str) -> None:
+        """Put an `aws.sagemaker` event on the default bus (dg automating-sagemaker-with-eventbridge)."""
+        self.context.emit_event({"source": "aws.sagemaker", "detail-type": detail_type, "detail": detail, "resources": [resource_arn]})
+
+    def measure(self, measurements: Iterable[Measurement]) -> None:
+        """Publish measurements to CloudWatch."""
+        for measurement in measurements:
+            self.context.measure(measurement)
+
+
+def event_detail(document: Document) -> Document:
+    """A description as events carry it: instants in milliseconds, without the emulator's own keys."""
+    return {key: _for_event(key, value) for key, value in document.items() if not key.startswith("_")}
+
+
+def _for_event(key: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return event_detail(value)
+    if isinstance(value, list):
+        return [event_detail(each) if isinstance(each, dict) else each for each in value]
+    return int(value * 1000) if key.endswith("Time") and isinstance(value, int | float) else value

@@ -1,0 +1,255 @@
+"""CreateEndpoint, UpdateEndpoint, UpdateEndpointWeightsAndCapacities, DescribeEndpoint, ListEndpoints, DeleteEndpoint, InvokeEndpoint.
+
+InService means that every container's /ping answered 200; a document is gone only when its processes are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from shoal_local.errors import AwsError
+from shoal_local.sagemaker import names
+from shoal_local.sagemaker.core import Core, event_detail
+from shoal_local.sagemaker.errors import invalid
+from shoal_local.sagemaker.hosting import configs, variants
+from shoal_local.sagemaker.hosting.capture import summary
+from shoal_local.sagemaker.hosting.deployment import FAILURES, ClosingError, Deployment
+from shoal_local.sagemaker.hosting.fleet import Fleet, close
+from shoal_local.sagemaker.hosting.guardrails import Plan, plan_of
+from shoal_local.sagemaker.hosting.invocation import Invocation
+from shoal_local.sagemaker.hosting.scaling import scale
+from shoal_local.sagemaker.hosting.server import ServerFailedError
+from shoal_local.sagemaker.hosting.traffic import Traffic
+from shoal_local.sagemaker.listing import Listing
+from shoal_local.sagemaker.shapes import Document
+
+KIND = "endpoint"
+_LISTING = Listing("Endpoints", "EndpointSummary", "EndpointName", "EndpointStatus")
+_IN_PROGRESS = {"Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting"}
+_EVENT_STATUS = {
+    "Creating": "CREATING",
+    "Updating": "UPDATING",
+    "InService": "IN_SERVICE",
+    "Deleting": "DELETING",
+    "Failed": "FAILED",
+    "RollingBack": "ROLLING_BACK",
+}
+"""As in the guide's event examples; the API itself says InService."""
+
+
+@dataclass
+class Hosted:
+    """What runs for one endpoint: the fleet that serves, and the one that is being brought up."""
+
+    traffic: Traffic
+    fleet: Fleet | None = None
+    coming: Fleet | None = None
+
+
+class Endpoints:
+    """The endpoints of the account."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._hosted: dict[str, Hosted] = {}
+        self._threads: list[threading.Thread] = []
+        self._closing = threading.Event()
+
+    def create(self, request: Document) -> Document:
+        """A DeploymentConfig is kept for updates; a new endpoint has no fleet to shift traffic from."""
+        config = self._config(request["EndpointConfigName"])
+        self._plan(request.get("DeploymentConfig"), config)
+        name, now = request["EndpointName"], names.now()
+        document = {
+            "_name": name,
+            "_tags": request.get("Tags", []),
+            "EndpointName": name,
+            "EndpointArn": self._core.arn("endpoint", name),
+            "EndpointConfigName": request["EndpointConfigName"],
+            "EndpointStatus": "Creating",
+            "CreationTime": now,
+            "LastModifiedTime": now,
+            **({"LastDeploymentConfig": request["DeploymentConfig"]} if request.get("DeploymentConfig") else {}),
+        }
+        self._core.store.create(KIND, name, document, _taken)
+        self._hosted[name] = Hosted(Traffic(name, self._core.settings.invocation_s))
+        self._tell(document)
+        self._in_background(lambda: self._deploy(name, config, Plan()))
+        return {"EndpointArn": document["EndpointArn"]}
+
+    def update(self, request: Document) -> Document:
+        document = self._free(request)
+        config = self._config(request["EndpointConfigName"])
+        if request.get("RetainAllVariantProperties"):
+            excluded = {each["VariantPropertyType"] for each in request.get("ExcludeRetainedVariantProperties", [])}
+            config = variants.retaining(config, document.get("ProductionVariants", []), excluded)
+        last = document.get("LastDeploymentConfig") if request.get("RetainDeploymentConfig") else None
+        chosen = request.get("DeploymentConfig") or last
+        plan = self._plan(chosen, config)
+        name = document["EndpointName"]
+        self._begin(name, {"LastDeploymentConfig": chosen} if chosen else {})
+        self._in_background(lambda: self._deploy(name, config, plan))
+        return {"EndpointArn": document["EndpointArn"]}
+
+    def update_weights_and_capacities(self, request: Document) -> Document:
+        """Other weights, instances or concurrency for variants of the fleet that serves; ValidationException for what cannot be."""
+        document = self._free(request)
+        name = document["EndpointName"]
+        fleet = self._hosted[name].fleet
+        if fleet is None:
+            raise invalid(f'Cannot update endpoint "{document["EndpointArn"]}" in status {document["EndpointStatus"]}.')
+        work = scale(fleet, self._hosted[name].traffic, request["DesiredWeightsAndCapacities"])
+        self._begin(name, {})
+        self._in_background(lambda: self._scale(name, fleet, work))
+        return {"EndpointArn": document["EndpointArn"]}
+
+    def _begin(self, name: str, more: Document) -> None:
+        """Updating, if nothing else has begun meanwhile."""
+
+        def edit(document: Document) -> None:
+            self._check_not_in_progress(document)
+            document.update(EndpointStatus="Updating", **more)
+            document.pop("FailureReason", None)
+
+        self._change(name, edit)
+
+    def _scale(self, name: str, fleet: Fleet, work: Callable[[], None]) -> None:
+        reason = ""
+        try:
+            work()
+        except FAILURES as failed:
+            reason = str(failed)
+
+        def edit(document: Document) -> None:
+            document.update(EndpointStatus="InService", ProductionVariants=variants.described(fleet))
+            if reason:
+                document["FailureReason"] = reason
+
+        self._change(name, edit)
+
+    def _config(self, name: str) -> Document:
+        config = self._core.store.get(configs.KIND, name)
+        if config is None:
+            raise invalid(f'Could not find endpoint configuration "{self._core.arn("endpoint-config", name)}".')
+        return config
+
+    def _plan(self, deployment: Document | None, config: Document) -> Plan:
+        return plan_of(deployment, min(each.get("InitialInstanceCount", 1) for each in config["ProductionVariants"]))
+
+    def _deploy(self, name: str, config: Document, plan: Plan) -> None:
+        hosted = self._hosted[name]
+        try:
+            hosted.coming = Fleet(self._core, name, config)
+        except ServerFailedError as failed:
+            self._not_begun(name, hosted.fleet is not None, str(failed))
+            return
+
+        def tell(edit: Callable[[Document], None]) -> None:
+            self._change(name, edit)
+
+        try:
+            deployment = Deployment(self._core, name, hosted.traffic, hosted.fleet, hosted.coming, plan, tell, self._closing)
+            hosted.fleet = deployment.run()
+            hosted.coming = None
+        except ClosingError:
+            return
+
+    def _not_begun(self, name: str, serves: bool, reason: str) -> None:
+        self._change(name, lambda each: each.update(EndpointStatus="InService" if serves else "Failed", FailureReason=reason[:1024]))
+
+    def describe(self, request: Document) -> Document:
+        name = request["EndpointName"]
+        document = self._core.store.get(KIND, name)
+        if document is None:
+            raise invalid(f'Could not find endpoint "{self._core.arn("endpoint", name)}".')
+        hosted = self._hosted.get(document["EndpointName"])
+        if hosted and hosted.fleet and "DataCaptureConfig" in hosted.fleet.config:
+            refused = hosted.fleet.capture.refused if hosted.fleet.capture else None
+            document["DataCaptureConfig"] = summary(hosted.fleet.config, refused)
+        return document
+
+    def list(self, request: Document) -> Document:
+        return _LISTING.page(self._core.store.all(KIND), request)
+
+    def delete(self, request: Document) -> Document:
+        name = self.describe(request)["EndpointName"]
+
+        def edit(document: Document) -> None:
+            self._check_not_in_progress(document)
+            document.update(EndpointStatus="Deleting")
+
+        self._change(name, edit)
+        self._in_background(lambda: self._remove(name))
+        return {}
+
+    def _remove(self, name: str) -> None:
+        """The document goes last: who no longer finds it can rely on the end of its processes."""
+        faults = self._core.context.faults
+        if rule := faults.take("removal", name, name):
+            faults.happened(rule, name)
+            self._closing.wait(rule.seconds)
+        hosted = self._hosted.pop(name)
+        hosted.traffic.route()
+        if hosted.fleet:
+            hosted.traffic.retire_fleet(hosted.fleet)
+        self._core.store.delete(KIND, name)
+
+    def _free(self, request: Document) -> Document:
+        """The endpoint, if it can be updated. A failed one can only be deleted (API reference, DescribeEndpoint: EndpointStatus)."""
+        document = self.describe(request)
+        self._check_not_in_progress(document)
+        if document["EndpointStatus"] == "Failed":
+            raise invalid(f'Cannot update failed endpoint "{document["EndpointArn"]}". It can only be deleted.')
+        return document
+
+    def _check_not_in_progress(self, document: Document) -> None:
+        if document["EndpointStatus"] in _IN_PROGRESS:
+            raise invalid(f'Cannot update in-progress endpoint "{document["EndpointArn"]}".')
+
+    def _change(self, name: str, edit: Callable[[Document], None]) -> None:
+        def stamped(document: Document) -> None:
+            edit(document)
+            document["LastModifiedTime"] = names.now()
+
+        self._tell(self._core.store.change(KIND, name, stamped))
+
+    def _tell(self, document: Document) -> None:
+        """An event of the endpoint's state; of its deployment's too while there is one."""
+        detail = event_detail(document) | {"EndpointStatus": _EVENT_STATUS[document["EndpointStatus"]]}
+        self._core.emit("SageMaker Endpoint State Change", detail, document["EndpointArn"])
+        if "PendingDeploymentSummary" in document:
+            self._core.emit("SageMaker Endpoint Deployment State Change", detail, document["EndpointArn"])
+
+    def _in_background(self, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, name="endpoint", daemon=True)
+        self._threads = [each for each in self._threads if each.is_alive()] + [thread]
+        thread.start()
+
+    def invoke(self, name: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, dict[str, str], bytes]:
+        """InvokeEndpoint: status, headers and body; AwsError ValidationError for an unknown endpoint."""
+        document, hosted = self._core.store.get(KIND, name), self._hosted.get(name)
+        if document is None:
+            raise AwsError("ValidationError", f"Endpoint {name} of account {self._core.context.account} not found.")
+        if hosted is None or not hosted.traffic.is_open:
+            raise AwsError("ValidationError", f"Endpoint {name} is not in service (status {document['EndpointStatus']}).")
+        return Invocation(self._core, name, body, headers).of(hosted.traffic)
+
+    def close(self) -> None:
+        """End every server process."""
+        self._closing.set()
+        hosted = list(self._hosted.values())
+        for each in hosted:
+            if each.coming:
+                each.coming.cancel()
+        for thread in self._threads:
+            thread.join(timeout=30)
+        for each in hosted:
+            for fleet in filter(None, (each.fleet, each.coming)):
+                close(instance.server for instance in fleet.instances())
+                fleet.close_capture()
+
+
+def _taken(existing: Document) -> AwsError:
+    return invalid(f'Cannot create already existing endpoint "{existing["EndpointArn"]}".')

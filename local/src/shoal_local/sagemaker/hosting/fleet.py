@@ -1,0 +1,150 @@
+"""The servers of one endpoint configuration: how many instances each variant has in, running processes out.
+
+An instance is a process of its own, up to `Settings.most_servers` of a variant; what a variant has above that is counted, not started. A
+serverless variant is one process: what it does at once is limited at the door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.hosting import models
+from shoal_local.sagemaker.hosting.capture import Capture, capture_of
+from shoal_local.sagemaker.hosting.images import deployed_image
+from shoal_local.sagemaker.hosting.server import ModelServer, ServerFailedError
+from shoal_local.sagemaker.shapes import Document
+
+
+@dataclass(eq=False)
+class Instance:
+    """A server and how many invocations it has now."""
+
+    server: ModelServer
+    busy: int = 0
+
+
+@dataclass(eq=False)
+class Variant:
+    """A production variant with its instances. `document` is the configuration's ProductionVariant with weight and count as wanted."""
+
+    document: Document
+    model: Document
+    instances: list[Instance] = field(default_factory=list)
+    deployed_image: Document = field(default_factory=dict)
+    """What its image resolved to when the fleet was started; that stays, whatever happens to the tag."""
+
+    @property
+    def name(self) -> str:
+        return str(self.document["VariantName"])
+
+    @property
+    def image(self) -> str:
+        return str(self.model["_image"])
+
+    @property
+    def weight(self) -> float:
+        return float(self.document["InitialVariantWeight"])
+
+    @property
+    def count(self) -> int:
+        """Instances that the API speaks of; a serverless variant has none."""
+        return int(self.document.get("InitialInstanceCount", 1))
+
+    @property
+    def most_at_once(self) -> int | None:
+        """MaxConcurrency of a serverless variant."""
+        serverless = self.document.get("ServerlessConfig")
+        return int(serverless["MaxConcurrency"]) if serverless else None
+
+    @property
+    def busy(self) -> int:
+        return sum(each.busy for each in self.instances)
+
+
+class Fleet:
+    """What serves an endpoint with one configuration. ServerFailedError when a variant's model is gone."""
+
+    def __init__(self, core: Core, endpoint: str, config: Document) -> None:
+        self._core, self._endpoint = core, endpoint
+        self.config_name: str = config["EndpointConfigName"]
+        self.config = config
+        self.variants = [self._variant(document) for document in config["ProductionVariants"]]
+        self.capture: Capture | None = None
+        self._starting: list[ModelServer] = []
+        self._cancelled = False
+
+    def _variant(self, document: Document) -> Variant:
+        model = self._core.store.get(models.KIND, document["ModelName"])
+        if model is None:
+            raise ServerFailedError(f'Could not find model "{self._core.arn("model", document["ModelName"])}".')
+        return Variant(document, model)
+
+    def execution_role(self) -> str:
+        """Of the configuration, or of its first model."""
+        return str(self.config.get("ExecutionRoleArn") or self.variants[0].model["ExecutionRoleArn"])
+
+    def start(self) -> None:
+        """Every variant's instances at once; what a server raises when it does not come up, with the others closed."""
+        for variant in self.variants:
+            variant.deployed_image = deployed_image(self._core, variant.image, variant.model["ExecutionRoleArn"])
+        made = {variant: [self._server(variant) for _ in range(self._processes(variant))] for variant in self.variants}
+        self._start([server for servers in made.values() for server in servers])
+        for variant, servers in made.items():
+            variant.instances = [Instance(server) for server in servers]
+        self.capture = capture_of(self._core, self._endpoint, self.config, self.execution_role())
+
+    def close_capture(self) -> None:
+        """Write what was captured, after the last answer."""
+        if self.capture:
+            self.capture.close()
+
+    def more(self, variant: Variant, count: int) -> list[Instance]:
+        """Started instances that the variant needs for `count`; none when it has enough."""
+        servers = [self._server(variant) for _ in range(min(count, self._core.settings.most_servers) - len(variant.instances))]
+        self._start(servers)
+        return [Instance(server) for server in servers]
+
+    def too_many(self, variant: Variant, count: int) -> int:
+        """How many instances `count` leaves nothing to do."""
+        return max(0, len(variant.instances) - min(count, self._core.settings.most_servers))
+
+    def _processes(self, variant: Variant) -> int:
+        return 1 if variant.most_at_once else max(1, min(variant.count, self._core.settings.most_servers))
+
+    def _server(self, variant: Variant) -> ModelServer:
+        return ModelServer(self._core, self._endpoint, variant.document, variant.model)
+
+    def _start(self, servers: Sequence[ModelServer]) -> None:
+        if not servers:
+            return
+        self._starting = list(servers)
+        if self._cancelled:
+            self.cancel()
+        with ThreadPoolExecutor(len(servers), "instance") as pool:
+            begun = [pool.submit(server.start) for server in servers]
+            ended, _ = wait(begun, return_when=FIRST_EXCEPTION)
+            failed = next((each.exception() for each in ended if each.exception()), None)
+            if failed:
+                self.cancel()
+        self._starting = []
+        if failed:
+            close(servers)
+            raise failed
+
+    def cancel(self) -> None:
+        """Make a start that waits give up."""
+        self._cancelled = True
+        for server in self._starting:
+            server.cancel()
+
+    def instances(self) -> list[Instance]:
+        return [instance for variant in self.variants for instance in variant.instances]
+
+
+def close(servers: Iterable[ModelServer]) -> None:
+    """End their processes."""
+    for server in servers:
+        server.close()

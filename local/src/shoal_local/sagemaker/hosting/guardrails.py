@@ -1,0 +1,73 @@
+"""What a DeploymentConfig asks for: the shares of traffic that the new fleet gets one after another, how long each bakes, and which alarms
+are watched. A request's value in; a plan, or a ValidationException, out.
+
+Source: developer guide, "Deployment guardrails" (blue/green; all at once, canary and linear traffic shifting), and the API reference.
+After every shift but the last the new fleet bakes for WaitIntervalInSeconds. After the last it bakes for TerminationWaitInSeconds, in
+which the old fleet is still there to go back to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shoal_local.sagemaker.errors import invalid, not_emulated
+from shoal_local.sagemaker.shapes import Document
+
+WHOLE = 1.0
+MOST_SHARE = 0.5
+LEAST_STEP = 0.1
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Shift:
+    """The new fleet gets `share` of the traffic (0 to 1) and is then watched for `bake_s` seconds of the deployment's clock."""
+
+    share: float
+    bake_s: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`timeout_s` is None where nothing limits the deployment."""
+
+    shifts: tuple[Shift, ...] = (Shift(WHOLE, 0.0),)
+    alarms: tuple[str, ...] = ()
+    timeout_s: float | None = None
+
+
+def plan_of(config: Document | None, instances: int) -> Plan:
+    """The plan of a DeploymentConfig for a fleet of `instances` per variant; without one, all traffic at once."""
+    if not config:
+        return Plan()
+    if "RollingUpdatePolicy" in config:
+        raise not_emulated("rolling deployments (DeploymentConfig.RollingUpdatePolicy)")
+    alarms = tuple(each["AlarmName"] for each in config.get("AutoRollbackConfiguration", {}).get("Alarms", []) if each.get("AlarmName"))
+    policy = config.get("BlueGreenUpdatePolicy")
+    if not policy:
+        return Plan(alarms=alarms)
+    routing, last_s = policy["TrafficRoutingConfiguration"], float(policy.get("TerminationWaitInSeconds", 0))
+    first = [Shift(share, float(routing["WaitIntervalInSeconds"])) for share in _shares(routing, instances)]
+    return Plan((*first, Shift(WHOLE, last_s)), alarms, policy.get("MaximumExecutionTimeoutInSeconds"))
+
+
+def _shares(routing: Document, instances: int) -> list[float]:
+    """The shares before all of the traffic."""
+    if routing["Type"] == "CANARY":
+        return [_share(routing, "CanarySize", instances, 0.0)]
+    if routing["Type"] == "LINEAR":
+        step = _share(routing, "LinearStepSize", instances, LEAST_STEP)
+        return [number * step for number in range(1, int(WHOLE / step) + 1) if number * step < WHOLE - _ROUNDING]
+    return []
+
+
+def _share(routing: Document, member: str, instances: int, least: float) -> float:
+    if member not in routing:
+        raise invalid(f"{member} is required for the traffic routing type {routing['Type']}")
+    size = routing[member]
+    share = float(size["Value"]) / (instances if size["Type"] == "INSTANCE_COUNT" else 100)
+    if not least - _ROUNDING <= share <= MOST_SHARE + _ROUNDING:
+        allowed = f"{least:.0%} to {MOST_SHARE:.0%}" if least else f"at most {MOST_SHARE:.0%}"
+        asked = f"{size['Value']} ({size['Type']}, {instances} instance{'s' if instances > 1 else ''})"
+        raise invalid(f"{member} must be {allowed} of the variant's total instance count, and is {asked}")
+    return share

@@ -1,0 +1,162 @@
+"""One model server in a container: a model's document in; a process that answered /ping, and answers to invocations, out."""
+
+from __future__ import annotations
+
+import http.client
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from shoal_local.runtimes.catalog import Image
+from shoal_local.sagemaker.container.launch import Host, Pod, isolation_refused
+from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.hosting.artifacts import fetch_model, resolve_container
+from shoal_local.sagemaker.hosting.connections import Connections
+from shoal_local.sagemaker.jobs import containers
+from shoal_local.sagemaker.jobs.logs import LogStreams
+from shoal_local.sagemaker.jobs.paths import JobPaths
+from shoal_local.sagemaker.jobs.runtime_build import BuildStoppedError, RuntimeBuildError, make_sure_it_is_built
+from shoal_local.sagemaker.shapes import Document
+
+_PORT = 8080
+_PING_EVERY_S = 0.05
+_PASSED_ON = {"content-type", "accept", "x-amzn-sagemaker-custom-attributes"}
+
+
+class ServerFailedError(Exception):
+    """The container does not serve; `str()` is a FailureReason."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the container said to an invocation."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class ModelServer:
+    """A container that serves one model. `close()` ends its process."""
+
+    def __init__(self, core: Core, endpoint: str, variant: Document, model: Document) -> None:
+        self._core, self._variant, self._model = core, variant, model
+        self._paths = JobPaths.of(core.context.state_dir, "endpoint", f"{endpoint}-{secrets.token_hex(6)}")
+        self._endpoint, self._host = endpoint, f"i-0{secrets.token_hex(8)}"
+        self._pod: Pod | None = None
+        self._log: LogStreams | None = None
+        self._port = _free_port() if isolation_refused() else _PORT
+        self._closing = threading.Event()
+        self._connections = Connections(lambda: self._started().dial(self._port))
+
+    def start(self) -> None:
+        """Fetch the model, start the container, wait for /ping. ServerFailedError or DataError says why there is no server."""
+        self._check_capacity()
+        context = self._core.context
+        container = resolve_container(self._core, self._model.get("PrimaryContainer") or self._model["Containers"][0])
+        image = containers.image_for(container["Image"], "inference", self._core.settings.images)
+        credentials = context.role_credentials(self._model["ExecutionRoleArn"], f"SageMaker-{self._endpoint}"[:64])
+        context.on_behalf("model", self._endpoint, {**self._model, "PrimaryContainer": container}, credentials)
+        self._paths.make([self._host])
+        paths = self._paths.host(self._host)
+        paths.model.mkdir(parents=True)
+        if "ModelDataUrl" in container:
+            fetch_model(context.clients("s3", credentials), container["ModelDataUrl"], self._paths.upload, paths.model)
+        machine = containers.Machine.here(self._core.settings.accelerators)
+        own = {**containers.threads(machine, 1), "SAGEMAKER_BIND_TO_PORT": str(self._port), **container.get("Environment", {})}
+        environment = containers.environment(context, image, paths, credentials, own)
+        command = [str(image.runtime.python()), "-P", containers.tool(image.program)]
+        group = f"/aws/sagemaker/Endpoints/{self._endpoint}"
+        self._log = LogStreams(context.clients("logs", credentials), group, self._variant["VariantName"], self._paths.log)
+        if image.is_declared:
+            self._log.write("emulator", containers.about_declared(container["Image"], image))
+        self._make_sure_of(image)
+        self._pod = Pod(self._paths.folder, [Host(self._host, paths.folder, command, environment)], self._core.registry)
+        self._pod.start(containers.visible(image), containers.endpoint_port(context), self._log.write)
+        self._wait_for_ping()
+
+    def _check_capacity(self) -> None:
+        """ServerFailedError where a test asked for an instance that the service cannot place."""
+        faults = self._core.context.faults
+        if rule := faults.take("endpoint", self._endpoint, self._endpoint):
+            faults.happened(rule, self._endpoint)
+            raise ServerFailedError(rule.message)
+
+    def _make_sure_of(self, image: Image) -> None:
+        log = self._log
+        try:
+            make_sure_it_is_built(
+                image.runtime, self._core.registry, lambda line: log.write("emulator", line) if log else None, self._closing.is_set
+            )
+        except RuntimeBuildError as failed:
+            raise ServerFailedError(str(failed)) from failed
+        except BuildStoppedError:
+            raise ServerFailedError("The endpoint was deleted.") from None
+
+    def _wait_for_ping(self) -> None:
+        pod = self._started()
+        allowed_s = self._variant.get("ContainerStartupHealthCheckTimeoutInSeconds", self._core.settings.container_start_s)
+        deadline = time.monotonic() + allowed_s
+        while not self._answers_ping():
+            if self._closing.is_set():
+                raise ServerFailedError("The endpoint was deleted.")
+            if pod.wait(0):
+                pod.close()
+                raise ServerFailedError(self._did_not_pass(f"The container ended with exit code {pod.exit_codes()[self._host]}."))
+            if time.monotonic() > deadline:
+                raise ServerFailedError(self._did_not_pass(f"No answer within {allowed_s:g} s."))
+            self._closing.wait(_PING_EVERY_S)
+
+    def _did_not_pass(self, evidence: str) -> str:
+        said = "; ".join(line.partition(" ")[2] for line in (self._log.tail(3) if self._log else []))
+        return (
+            f"The primary container for production variant {self._variant['VariantName']} did not pass the ping health check. "
+            f"Please check CloudWatch logs for this endpoint. {evidence} Last lines: {said}"
+        )
+
+    def _answers_ping(self) -> bool:
+        try:
+            return self._request("GET", "/ping", b"", {}, timeout_s=2).status == http.client.OK
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def invoke(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """One POST /invocations; OSError or HTTPException when the container does not answer."""
+        passed_on = {key: value for key, value in headers.items() if key.lower() in _PASSED_ON}
+        return self._request("POST", "/invocations", body, passed_on, self._core.settings.invocation_s)
+
+    def _request(self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Answer:
+        with self._connections.one(timeout_s) as connection:
+            connection.request(method, path, body, dict(headers))
+            response = connection.getresponse()
+            return Answer(response.status, response.headers.get("Content-Type", ""), response.read())
+
+    def _started(self) -> Pod:
+        if self._pod is None:
+            raise ConnectionError("the container has not been started")
+        return self._pod
+
+    def ended(self) -> bool:
+        """Whether the server's process is gone."""
+        return self._pod is None or self._pod.wait(0)
+
+    def cancel(self) -> None:
+        """Make a `start` that waits give up."""
+        self._closing.set()
+
+    def close(self) -> None:
+        """End the process and flush its log."""
+        self._closing.set()
+        self._connections.close()
+        if self._pod is not None:
+            self._pod.close()
+        if self._log is not None:
+            self._log.close()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])

@@ -1,0 +1,57 @@
+"""Production variants as the API describes them, and as the next fleet of an endpoint shall have them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from shoal_local.sagemaker import names
+from shoal_local.sagemaker.hosting.fleet import Fleet, Variant
+from shoal_local.sagemaker.shapes import Document
+
+_RETAINED = {"DesiredInstanceCount": "InitialInstanceCount", "DesiredWeight": "InitialVariantWeight"}
+
+
+def described(fleet: Fleet, status: str | None = None) -> list[Document]:
+    """ProductionVariantSummary of each variant; `status` is its VariantStatus."""
+    return [_summary(variant, 1.0, status) for variant in fleet.variants]
+
+
+def pending(fleet: Fleet, share: float, status: str) -> list[Document]:
+    """PendingProductionVariantSummary of each variant of a fleet that gets `share` of the traffic."""
+    return [
+        _summary(variant, share, status)
+        | ({"InstanceType": variant.document["InstanceType"]} if "InstanceType" in variant.document else {})
+        for variant in fleet.variants
+    ]
+
+
+def _summary(variant: Variant, share: float, status: str | None) -> Document:
+    found: Document = {
+        "VariantName": variant.name,
+        "DeployedImages": [variant.deployed_image or {"SpecifiedImage": variant.image}],
+        "CurrentWeight": variant.weight * share,
+        "DesiredWeight": variant.weight,
+    }
+    if variant.most_at_once is not None:
+        serverless = variant.document["ServerlessConfig"]
+        found |= {"CurrentServerlessConfig": serverless, "DesiredServerlessConfig": serverless}
+    else:
+        found |= {"CurrentInstanceCount": variant.count if variant.instances else 0, "DesiredInstanceCount": variant.count}
+    return found | ({"VariantStatus": [{"Status": status, "StartTime": names.now()}]} if status else {})
+
+
+def retaining(config: Document, live: Sequence[Document], excluded: Collection[str]) -> Document:
+    """The configuration with the instance counts and weights that the variants of the same name have now, but for what is excluded."""
+    now = {variant["VariantName"]: variant for variant in live}
+    return config | {
+        "ProductionVariants": [_retained(each, now.get(each["VariantName"], {}), excluded) for each in config["ProductionVariants"]]
+    }
+
+
+def _retained(variant: Document, now: Document, excluded: Collection[str]) -> Document:
+    kept = {
+        initial: now[property_]
+        for property_, initial in _RETAINED.items()
+        if property_ in now and initial in variant and property_ not in excluded
+    }
+    return variant | kept

@@ -1,0 +1,156 @@
+"""What every container of SageMaker shares: the image's runtime, environment, stand-ins, accelerators and address."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shoal_local.context import RoleCredentials, ServiceContext
+from shoal_local.runtimes.catalog import Image, accelerators, image, image_patterns, runtimes
+from shoal_local.sagemaker.container.launch import isolation_refused, networks_refused
+from shoal_local.sagemaker.errors import not_emulated
+from shoal_local.sagemaker.jobs.paths import HostPaths
+
+TOOLS = Path(__file__).resolve().parents[1] / "container" / "inside"
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_NVIDIA_SMI = """#!/bin/sh
+# Stands for NVIDIA's program: the training toolkit counts the lines of `nvidia-smi --list-gpus`.
+i=0; while [ $i -lt {count} ]; do echo "GPU $i: Emulated accelerator (a share of the CPU)"; i=$((i+1)); done
+"""
+_SSH = """#!/bin/sh
+exec python -P {program} run "$@"
+"""
+_SUBNET, _FIRST_HOST = "10.0.0", 11
+_LEAST_WAITING = 4
+
+
+def image_for(uri: str, use: str, declared: Mapping[str, str]) -> Image:
+    """The catalog's entry for an image, or that of the runtime which was `declared` for it; ValidationException when there is none."""
+    found = image(uri, use, declared)
+    if found is None:
+        declare = f"`local: {{images: {{'{uri}': pytorch}}}}`"
+        raise not_emulated(
+            f"the image {uri} for {use}; images it has: {', '.join(image_patterns(use))}. Of an image of your own, say which runtime "
+            f"({', '.join(runtimes())}) stands for it: {declare} in the environment file, or --image '{uri}=pytorch' when you start the "
+            "emulator; then start it anew"
+        )
+    return found
+
+
+def about_declared(uri: str, found: Image) -> str:
+    """What a job's log says of an image that is the user's own."""
+    name = found.runtime.name
+    return f"{uri} is an image of your own: the runtime {name} stands for it, as for AWS's; what your image adds to that is not here."
+
+
+@dataclass(frozen=True)
+class Machine:
+    """This machine's share for one emulated host: how many accelerators it is said to have."""
+
+    cores: int
+    accelerators_wanted: int | None
+
+    @classmethod
+    def here(cls, accelerators_wanted: int | None) -> Machine:
+        return cls(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, accelerators_wanted)
+
+    def accelerators(self, instance_type: str, hosts: int) -> int:
+        """As many as the instance type has, but no more than cores, so that ranks do not outnumber them; at least 1 of any."""
+        has = accelerators(instance_type)
+        if has == 0 or self.accelerators_wanted is not None:
+            return 0 if has == 0 else self.accelerators_wanted or 1
+        return max(1, min(has, self.cores // hosts))
+
+    def notice(self, instance_type: str, hosts: int) -> str | None:
+        """What a job's log says where the cores, and nobody's wish, decide how many accelerators there are."""
+        has, shown = accelerators(instance_type), self.accelerators(instance_type, hosts)
+        if shown == has or self.accelerators_wanted is not None:
+            return None
+        here = f"this machine has {_counted(self.cores, 'core')} for {_counted(hosts, 'host')}"
+        return f"{instance_type} has {_counted(has, 'GPU')}, {here}: each host shows {shown}, and the toolkit starts as many ranks."
+
+    def threads(self, ranks: int) -> int:
+        return max(1, self.cores // max(1, ranks))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def give_accelerators(paths: HostPaths, count: int) -> None:
+    """Put an `nvidia-smi` on the container's PATH that lists `count` devices; none for 0."""
+    if count:
+        program = paths.folder / "bin" / "nvidia-smi"
+        program.write_text(_NVIDIA_SMI.format(count=count))
+        program.chmod(0o755)
+
+
+def threads(machine: Machine, ranks: int) -> dict[str, str]:
+    """Environment that keeps `ranks` processes from each taking every core (OpenMP, and TensorFlow's own two pools).
+
+    TensorFlow's pool between operations also holds those that only wait for other hosts: with one thread, a worker that waits for a
+    parameter server stands still for ever.
+    """
+    each = machine.threads(ranks)
+    between = max(_LEAST_WAITING, each)
+    return {"OMP_NUM_THREADS": str(each), "TF_NUM_INTRAOP_THREADS": str(each), "TF_NUM_INTEROP_THREADS": str(between)}
+
+
+def addresses(hosts: Sequence[str]) -> dict[str, str]:
+    """An address for each of several hosts; none for one, or where the machine does not let them have networks of their own."""
+    if len(hosts) < 2 or networks_refused():
+        return {}
+    return {name: f"{_SUBNET}.{number}" for number, name in enumerate(hosts, _FIRST_HOST)}
+
+
+def give_secret(hosts: Sequence[HostPaths]) -> None:
+    """What the hosts of one job know and nobody else: their SSH key is made of it (see `inside/remote_shell.py`)."""
+    secret = secrets.token_hex(32)
+    for paths in hosts:
+        file = paths.folder / "bin" / "cluster-secret"
+        file.touch(mode=0o600)
+        file.write_text(secret)
+        program = paths.folder / "bin" / "ssh"
+        program.write_text(_SSH.format(program=tool("remote_shell.py")))
+        program.chmod(0o755)
+
+
+def environment(
+    context: ServiceContext, image_entry: Image, paths: HostPaths, credentials: RoleCredentials, own: Mapping[str, str]
+) -> dict[str, str]:
+    """The container's whole environment: image, SageMaker's region and credentials, then `own` (of the job and the request)."""
+    bin_folder = image_entry.runtime.folder() / "bin"
+    tools = "/opt/emulator-bin" if not isolation_refused() else str(paths.folder / "bin")
+    values = {
+        "PATH": f"{tools}:{bin_folder}:{_SYSTEM_PATH}",
+        "HOME": "/tmp",  # noqa: S108 (the container's own; the rest of its files are read-only)
+        "AWS_REGION": context.region,
+        "AWS_DEFAULT_REGION": context.region,
+        "AWS_ENDPOINT_URL": context.endpoint_url(),
+        "AWS_ACCESS_KEY_ID": credentials.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
+        "AWS_SESSION_TOKEN": credentials.session_token,
+        **image_entry.environment,
+    }
+    if isolation_refused():
+        values |= {"SAGEMAKER_BASE_DIR": str(paths.ml), "TMPDIR": str(paths.folder / "tmp"), "HOME": str(paths.folder / "tmp")}
+    return values | dict(own)
+
+
+def visible(image_entry: Image) -> list[Path]:
+    """What must stay readable in the container wherever it lies: the runtime and the Python under it."""
+    folder = image_entry.runtime.folder()
+    interpreter = (folder / "bin" / "python").resolve()
+    return [folder, folder.resolve(), interpreter.parent.parent]
+
+
+def tool(name: str) -> str:
+    """Path, in the container, of one of our stand-ins."""
+    return str(TOOLS / name) if isolation_refused() else f"/opt/emulator/{name}"
+
+
+def endpoint_port(context: ServiceContext) -> int:
+    return int(context.endpoint_url().rpartition(":")[2].rstrip("/"))

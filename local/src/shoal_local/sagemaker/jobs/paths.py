@@ -1,0 +1,94 @@
+"""Where everything of one job lies on this machine; nothing else makes up a path. Also the folders of an endpoint's container."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shoal_local.sagemaker.errors import not_emulated
+
+_OPT_ML = Path("/opt/ml")
+
+
+@dataclass(frozen=True)
+class HostPaths:
+    """The folders of one container, as `container.host` mounts them."""
+
+    folder: Path
+
+    @property
+    def ml(self) -> Path:
+        """What the container sees as /opt/ml."""
+        return self.folder / "ml"
+
+    @property
+    def config(self) -> Path:
+        return self.ml / "input" / "config"
+
+    @property
+    def model(self) -> Path:
+        return self.ml / "model"
+
+    @property
+    def output_data(self) -> Path:
+        return self.ml / "output" / "data"
+
+    @property
+    def failure(self) -> Path:
+        """The file in which an algorithm says why it failed."""
+        return self.ml / "output" / "failure"
+
+    def channel(self, name: str) -> Path:
+        return self.ml / "input" / "data" / name
+
+    def seen_as(self, path_in_container: str) -> Path:
+        """The folder here of a path below /opt/ml in the container; anything else is not emulated."""
+        path = Path(path_in_container)
+        if ".." in path.parts or not path.is_relative_to(_OPT_ML):
+            raise not_emulated(f"the container path {path_in_container} (only paths below /opt/ml)")
+        return self.ml / path.relative_to(_OPT_ML)
+
+    def make(self, host_names: Sequence[str], addresses: Mapping[str, str] | None = None) -> None:
+        """Create the folders and the hosts file; hosts without an address are on the loopback interface they share."""
+        for folder in (self.ml, self.folder / "tmp", self.folder / "opt", self.folder / "bin"):
+            folder.mkdir(parents=True, exist_ok=True)
+        known = addresses or {}
+        lines = [f"127.0.0.1 {' '.join(['localhost', *(name for name in host_names if name not in known)])}"]
+        lines += [f"{address} {name}" for name, address in known.items()]
+        (self.folder / "hosts").write_text("".join(f"{line}\n" for line in lines))
+
+
+@dataclass(frozen=True)
+class JobPaths:
+    """One job's folder: `kind` is training, processing or endpoint."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, state_dir: Path, kind: str, name: str) -> JobPaths:
+        return cls(state_dir / "sagemaker-jobs" / f"{kind}-{name}")
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log.txt"
+
+    @property
+    def upload(self) -> Path:
+        """Archives on their way to S3."""
+        return self.folder / "upload"
+
+    def host(self, name: str) -> HostPaths:
+        return HostPaths(self.folder / name)
+
+    def make(self, host_names: Sequence[str], addresses: Mapping[str, str] | None = None) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.upload.mkdir(parents=True)
+        self.renew(host_names, addresses)
+
+    def renew(self, host_names: Sequence[str], addresses: Mapping[str, str] | None = None) -> None:
+        """Hosts with empty disks."""
+        for name in host_names:
+            shutil.rmtree(self.host(name).folder, ignore_errors=True)
+            self.host(name).make(host_names, addresses)

@@ -1,0 +1,73 @@
+"""Builds a runtime that a job needs and nobody has built: a runtime in; its lines of progress, and a built runtime, out.
+
+The build runs in a process group of its own that is registered like every other child, so that a stop ends it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+from shoal_local.processes import ProcessRegistry, end_group
+from shoal_local.runtimes.catalog import Runtime
+
+_POLL_S = 0.1
+_TAIL_LINES = 5
+
+
+class RuntimeBuildError(Exception):
+    """The runtime could not be built; `str()` ends with the last lines of what was tried."""
+
+
+class BuildStoppedError(Exception):
+    """Whoever needed the runtime was told to stop."""
+
+
+def make_sure_it_is_built(runtime: Runtime, registry: ProcessRegistry, on_line: Callable[[str], None], stopped: Callable[[], bool]) -> None:
+    """Returns at once when it is built. Another process that builds it is waited for (see `runtimes.build`)."""
+    if runtime.is_built():
+        return
+    on_line(f"The runtime {runtime.name} stands for this image and is not built yet: building it, which happens once.")
+    lines: list[str] = []
+    with subprocess.Popen(
+        [sys.executable, "-m", "shoal_local", "runtime", "build", runtime.name],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        text=True,
+        errors="replace",
+    ) as process:
+        registry.register(process.pid, f"build of the runtime {runtime.name}")
+
+        def pump() -> None:
+            for line in process.stdout or ():
+                lines.append(line.rstrip())
+                on_line(line.rstrip())
+
+        reader = threading.Thread(target=pump, name=f"build of {runtime.name}", daemon=True)
+        reader.start()
+        try:
+            _wait(process, stopped)
+        except BuildStoppedError:
+            end_group(process.pid)
+            raise
+        finally:
+            process.wait()
+            reader.join()
+            registry.forget(process.pid)
+    if process.returncode != 0:
+        raise RuntimeBuildError(f"The runtime {runtime.name} could not be built: " + "; ".join(lines[-_TAIL_LINES:]))
+
+
+def _wait(process: subprocess.Popen[str], stopped: Callable[[], bool]) -> None:
+    while True:
+        try:
+            process.wait(_POLL_S)
+        except subprocess.TimeoutExpired:
+            if stopped():
+                raise BuildStoppedError from None
+        else:
+            return

@@ -1,0 +1,230 @@
+"""A job's traffic with S3, over HTTP with its role's credentials: prefixes to folders, folders to prefixes, archives.
+
+`DataError` is a failure that AWS reports as a ClientError of the job.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from boto3.exceptions import S3UploadFailedError
+from boto3.s3.transfer import TransferConfig
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shoal_local.archives import MOST_UNPACKED_BYTES, BadArchiveError, Budget, TooLargeError, unpack_tar
+
+_TRANSFER = TransferConfig(use_threads=False)
+S3_FAILURES = (ClientError, BotoCoreError, S3UploadFailedError)
+
+
+class DataError(Exception):
+    """Input that is not there or not readable, or output that cannot be written; `str()` is part of a FailureReason."""
+
+
+def split_uri(uri: str) -> tuple[str, str]:
+    """Bucket and key (or key prefix) of `s3://bucket/key`."""
+    if not uri.startswith("s3://") or not uri[5:].partition("/")[0]:
+        raise DataError(f"Not a valid S3 URI: {uri}")
+    bucket, _, key = uri[5:].partition("/")
+    return bucket, key
+
+
+def join_uri(*parts: str) -> str:
+    return "/".join(part.strip("/") if position else part.rstrip("/") for position, part in enumerate(parts))
+
+
+def keys_below(s3: Any, uri: str) -> list[str]:
+    """Keys that start with the URI's prefix, sorted; folder markers left out."""
+    bucket, prefix = split_uri(uri)
+    try:
+        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        return [each["Key"] for page in pages for each in page.get("Contents", []) if not each["Key"].endswith("/")]
+    except S3_FAILURES as refused:
+        raise DataError(f"Could not list {uri}: {refused}") from refused
+
+
+def nothing_found(uri: str, region: str, role_arn: str) -> str:
+    """What AWS says about a prefix without objects (CreateTrainingJob's ValidationException, as users report it)."""
+    return (
+        f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that the bucket exists in the '
+        f'selected region ({region}), that objects exist under that S3 prefix, and that the role "{role_arn}" has '
+        f'"s3:ListBucket" permissions on bucket "{split_uri(uri)[0]}".'
+    )
+
+
+def fetch_prefix(s3: Any, uri: str, target: Path, keep: Callable[[int], bool] = lambda _position: True) -> int:
+    """Download what lies under `uri` into `target`, paths relative to the prefix; how many objects there are.
+
+    `keep(position)` chooses objects by their position in the sorted list (ShardedByS3Key).
+    """
+    bucket, prefix = split_uri(uri)
+    keys = keys_below(s3, uri)
+    target.mkdir(parents=True, exist_ok=True)
+    for position, key in enumerate(keys):
+        if keep(position):
+            fetch_object(s3, bucket, key, _inside(target, _relative(key, prefix)))
+    return len(keys)
+
+
+def _relative(key: str, prefix: str) -> str:
+    if key == prefix:
+        return key.rpartition("/")[2]
+    if prefix.endswith("/") or key[len(prefix) :].startswith("/") or not prefix:
+        return key[len(prefix) :].lstrip("/")
+    return key[prefix.rfind("/") + 1 :]
+
+
+def _inside(folder: Path, relative: str) -> Path:
+    try:
+        path = (folder / relative).resolve()
+    except ValueError as unusable:
+        raise DataError(f"The key {relative!r} cannot be the name of a file: {unusable}") from unusable
+    if not path.is_relative_to(folder.resolve()):
+        raise DataError(f"The key {relative} leads out of its folder")
+    return path
+
+
+def fetch_object(s3: Any, bucket: str, key: str, target: Path) -> None:
+    """In one request: a HEAD before it would be refused without a reason. DataError also where the key cannot be a file's path: the key
+    `a` is a file, so that `a/b` has no folder, and the parts of a path are shorter than a key may be."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as file:
+            shutil.copyfileobj(s3.get_object(Bucket=bucket, Key=key)["Body"], file)
+    except S3_FAILURES as refused:
+        raise DataError(f"Could not download s3://{bucket}/{key}: {refused}") from refused
+    except OSError as unusable:
+        raise DataError(f"Could not store s3://{bucket}/{key}: {unusable.strerror}") from unusable
+
+
+def put_file(s3: Any, source: Path, uri: str, kms_key: str = "") -> None:
+    bucket, key = split_uri(uri)
+    extra = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key} if kms_key else None
+    try:
+        s3.upload_file(str(source), bucket, key, ExtraArgs=extra, Config=_TRANSFER)
+    except S3_FAILURES as refused:
+        raise DataError(f"Could not upload to {uri}: {refused}") from refused
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Every file of `folder`, which a container has filled. DataError for a link out of it: here, outside of the container, it leads to
+    files of this machine, and of this process, that the container never saw."""
+    _require_own(folder)
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()] if folder.is_dir() else []
+    for path in files:
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise DataError(f"{path.relative_to(folder)} is a link that leads out of its folder")
+    return files
+
+
+def _require_own(folder: Path) -> None:
+    if folder.is_symlink():
+        raise DataError(f"The container has put a link in the place of its folder {folder.name}")
+
+
+def put_folder(s3: Any, folder: Path, uri: str, kms_key: str = "") -> int:
+    """Upload every file of `folder`; how many there were."""
+    files = files_in(folder)
+    for path in files:
+        put_file(s3, path, join_uri(uri, str(path.relative_to(folder))), kms_key)
+    return len(files)
+
+
+def archive(folder: Path, target: Path) -> bool:
+    """Make `target` (.tar.gz) of what is in `folder`; False, and no archive, when nothing is in it.
+
+    In the place of a link is what it points to: `unpack` takes no links. One that leads out of the folder, to nothing, or to a folder
+    that it is in stays a link.
+    """
+    _require_own(folder)
+    entries = sorted(folder.resolve().iterdir()) if folder.is_dir() else []
+    if not entries:
+        return False
+    budget = Budget(MOST_UNPACKED_BYTES)  # links to folders full of links multiply
+    try:
+        with tarfile.open(target, "w:gz", compresslevel=1, dereference=True) as tar:  # that of hard links; symbolic ones are resolved here
+            for entry in entries:
+                _add(tar, entry, entry.name, (folder.resolve(),), budget)
+    except TooLargeError as refused:
+        target.unlink()
+        raise DataError(f"The archive of {folder.name}: {refused}") from refused
+    return True
+
+
+def _add(tar: tarfile.TarFile, path: Path, name: str, above: tuple[Path, ...], budget: Budget) -> None:
+    """Add a file, or a folder with all in it; `above`: the folders that it is in, resolved, from the archived one on."""
+    real = _inner(path, above)
+    if real is None:
+        link = tarfile.TarInfo(name)
+        link.type, link.linkname = tarfile.SYMTYPE, str(path.readlink())
+        tar.addfile(link)
+        return
+    budget.another()
+    budget.use(0 if real.is_dir() else real.stat().st_size)
+    tar.add(real, name, recursive=False)
+    if real.is_dir():
+        for entry in sorted(real.iterdir()):
+            _add(tar, entry, f"{name}/{entry.name}", (*above, real), budget)
+
+
+def _inner(path: Path, above: tuple[Path, ...]) -> Path | None:
+    """What `path` is when links are followed; None for a link whose end is not to be written in its place."""
+    try:
+        real = path.resolve(strict=True)
+    except (OSError, RuntimeError):  # there is nothing, nothing that may be looked at, or only the link itself
+        return None
+    return real if real.is_relative_to(above[0]) and real not in above else None
+
+
+def unpack(path: Path, target: Path) -> None:
+    """Unpack a .tar.gz; DataError when it is damaged, too large, or holds more than plain files that stay inside `target`."""
+    try:
+        unpack_tar(path, target)
+    except BadArchiveError as refused:
+        raise DataError(str(refused)) from refused
+
+
+class FolderSync:
+    """Uploads a folder's new and changed files every `interval_s` until closed, and once more then: checkpoints, Continuous outputs."""
+
+    def __init__(self, s3: Any, folder: Path, uri: str, interval_s: float = 2.0) -> None:
+        self._s3, self._folder, self._uri = s3, folder, uri
+        self._seen: dict[Path, tuple[int, int]] = {}
+        self._closing = threading.Event()
+        self._interval_s = interval_s
+        self._remember()
+        self._thread = threading.Thread(target=self._run, name=f"sync to {uri}", daemon=True)
+        self._thread.start()
+
+    def _remember(self) -> None:
+        """What is there at the start came from S3."""
+        self._seen = {path: self._state(path) for path in files_in(self._folder)}
+
+    def _run(self) -> None:
+        while not self._closing.wait(self._interval_s):
+            try:
+                self._upload_changes()
+            except (DataError, FileNotFoundError):  # a file may vanish while it is being replaced; `close` reports what stays wrong
+                continue
+
+    def _upload_changes(self) -> None:
+        for path in files_in(self._folder):
+            if self._seen.get(path) != (state := self._state(path)):
+                put_file(self._s3, path, join_uri(self._uri, str(path.relative_to(self._folder))))
+                self._seen[path] = state
+
+    @staticmethod
+    def _state(path: Path) -> tuple[int, int]:
+        status = path.stat()
+        return status.st_mtime_ns, status.st_size
+
+    def close(self) -> None:
+        """Upload the last changes; DataError when that fails."""
+        self._closing.set()
+        self._thread.join()
+        self._upload_changes()

@@ -1,0 +1,98 @@
+"""CreateTrainingJob, DescribeTrainingJob, ListTrainingJobs, StopTrainingJob."""
+
+from __future__ import annotations
+
+from shoal_local.errors import AwsError
+from shoal_local.sagemaker import names
+from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.errors import in_use, invalid
+from shoal_local.sagemaker.jobs import storage
+from shoal_local.sagemaker.jobs.channels import check_objects
+from shoal_local.sagemaker.jobs.containers import Machine
+from shoal_local.sagemaker.jobs.job import TRAINING, Job
+from shoal_local.sagemaker.jobs.threads import Running
+from shoal_local.sagemaker.jobs.training_request import check_training
+from shoal_local.sagemaker.jobs.training_run import TrainingRun
+from shoal_local.sagemaker.listing import Listing
+from shoal_local.sagemaker.references import assume, check_keys, check_network
+from shoal_local.sagemaker.shapes import Document
+
+_LISTING = Listing("TrainingJobSummaries", "TrainingJobSummary", "TrainingJobName", "TrainingJobStatus")
+
+
+class TrainingJobs:
+    """The training jobs of the account."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._running = Running()
+        self._machine = Machine.here(core.settings.accelerators)
+
+    def create(self, request: Document) -> Document:
+        image = check_training(request, self._core.settings.images)
+        self._check_references(request)
+        name = request["TrainingJobName"]
+        document = self._document(request)
+        self._core.store.create(TRAINING.store, name, document, _taken)
+        job = Job(self._core, TRAINING, name)
+        self._running.start(job, TrainingRun(job, image, self._machine).run)
+        return {"TrainingJobArn": document["TrainingJobArn"]}
+
+    def _check_references(self, request: Document) -> None:
+        """Role, network and keys exist, and so do the channels' objects."""
+        credentials = assume(self._core, request["RoleArn"], f"SageMaker-{request['TrainingJobName']}")
+        check_network(self._core, request.get("VpcConfig"))
+        check_keys(self._core, request["OutputDataConfig"].get("KmsKeyId"), request["ResourceConfig"].get("VolumeKmsKeyId"))
+        check_objects(self._core, request, credentials)
+
+    def _document(self, request: Document) -> Document:
+        now, name = names.now(), request["TrainingJobName"]
+        described = {key: value for key, value in request.items() if key != "Tags"}
+        output = storage.join_uri(request["OutputDataConfig"]["S3OutputPath"], name, "output", "model.tar.gz")
+        return described | {
+            "_name": name,
+            "_tags": request.get("Tags", []),
+            "TrainingJobArn": self._core.arn("training-job", name),
+            "TrainingJobStatus": "InProgress",
+            "SecondaryStatus": "Starting",
+            "SecondaryStatusTransitions": [{"Status": "Starting", "StartTime": now, "StatusMessage": "Starting the training job"}],
+            "ModelArtifacts": {"S3ModelArtifacts": output},
+            "EnableNetworkIsolation": False,
+            "EnableInterContainerTrafficEncryption": request.get("EnableInterContainerTrafficEncryption", False),
+            "EnableManagedSpotTraining": request.get("EnableManagedSpotTraining", False),
+            "CreationTime": now,
+            "LastModifiedTime": now,
+        }
+
+    def describe(self, request: Document) -> Document:
+        document = self._core.store.get(TRAINING.store, request["TrainingJobName"])
+        if document is None:
+            raise invalid("Requested resource not found.")
+        return document
+
+    def list(self, request: Document) -> Document:
+        return _LISTING.page(self._core.store.all(TRAINING.store), request)
+
+    def stop(self, request: Document) -> Document:
+        document = self.describe(request)
+        name, status = request["TrainingJobName"], document["TrainingJobStatus"]
+        if status not in {"InProgress", "Stopping"}:
+            raise invalid(f"The request was rejected because the training job is in status {status}.")
+        Job(self._core, TRAINING, name).change(_stopping)
+        self._running.stop(name)
+        return {}
+
+    def close(self) -> None:
+        self._running.close()
+
+
+def _stopping(document: Document) -> None:
+    if document["TrainingJobStatus"] == "InProgress":
+        document.update(TrainingJobStatus="Stopping", SecondaryStatus="Stopping")
+
+
+def _taken(existing: Document) -> AwsError:
+    return in_use(
+        "Training job names must be unique within an AWS account and region, and a training job with this name already exists "
+        f"({existing['TrainingJobArn']})"
+    )

@@ -1,0 +1,105 @@
+"""A CreateTrainingJob request in; refused by name what the emulator does not do, before anything starts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from shoal_local.runtimes.catalog import Image
+from shoal_local.sagemaker.container.launch import isolation_refused, networks_refused
+from shoal_local.sagemaker.errors import invalid, not_emulated
+from shoal_local.sagemaker.jobs.channels import check_channel
+from shoal_local.sagemaker.jobs.containers import image_for
+from shoal_local.sagemaker.jobs.metrics import compiled
+from shoal_local.sagemaker.jobs.paths import HostPaths
+from shoal_local.sagemaker.jobs.spot import check_spot
+from shoal_local.sagemaker.shapes import Document
+
+_IGNORED_IF_EMPTY = ("DebugRuleConfigurations", "ProfilerRuleConfigurations")
+_REFUSED = (
+    "DebugHookConfig",
+    "ProfilerConfig",
+    "TensorBoardOutputConfig",
+    "RetryStrategy",
+    "InfraCheckConfig",
+    "SessionChainingConfig",
+    "RemoteDebugConfig",
+    "ServerlessJobConfig",
+    "ModelPackageConfig",
+    "MlflowConfig",
+    "ExperimentConfig",
+)
+_RESOURCE_REFUSED = ("InstanceGroups", "KeepAlivePeriodInSeconds", "TrainingPlanArn", "InstancePlacementConfig")
+_NEED_OWN_NETWORKS: Mapping[str, str] = {
+    "sagemaker_distributed_dataparallel_enabled": "smdistributed dataparallel (mpirun)",
+    "sagemaker_pytorch_ddp_enabled": "pytorchddp (mpirun)",
+    "sagemaker_mpi_enabled": "MPI",
+    "sagemaker_parameter_server_enabled": "parameter servers",
+    "sagemaker_multi_worker_mirrored_strategy_enabled": "MultiWorkerMirroredStrategy",
+}
+"""Launchers whose hosts all listen at the same port, and so cannot share one network."""
+
+
+def check_training(request: Document, declared: Mapping[str, str]) -> Image:
+    """The image's entry; ValidationException for what is not emulated. `declared`: runtimes of the user's own images."""
+    algorithm = request["AlgorithmSpecification"]
+    _check_whole(request)
+    if "AlgorithmName" in algorithm or "TrainingImage" not in algorithm:
+        raise not_emulated("AlgorithmName: name a TrainingImage")
+    if algorithm["TrainingInputMode"] == "Pipe":
+        raise not_emulated("the input mode Pipe")
+    for definition in algorithm.get("MetricDefinitions", []):
+        compiled(definition)
+    for channel in request.get("InputDataConfig", []):
+        check_channel(channel, request)
+    _check_resources(request)
+    check_spot(request)
+    if "CheckpointConfig" in request:
+        HostPaths(Path()).seen_as(request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints"))
+    return image_for(algorithm["TrainingImage"], "training", declared)
+
+
+def _check_whole(request: Document) -> None:
+    for field in (*_REFUSED, *_IGNORED_IF_EMPTY):
+        if request.get(field):
+            raise not_emulated(field)
+    if request.get("EnableNetworkIsolation"):
+        raise not_emulated("EnableNetworkIsolation (a container always reaches the AWS endpoint, and nothing else)")
+    for field in ("RoleArn", "ResourceConfig", "OutputDataConfig", "StoppingCondition"):
+        if field not in request:
+            raise invalid(f"{field} is required")
+
+
+def _check_resources(request: Document) -> None:
+    resources = request["ResourceConfig"]
+    for field in _RESOURCE_REFUSED:
+        if resources.get(field):
+            raise not_emulated(f"ResourceConfig.{field}")
+    for field in ("InstanceType", "InstanceCount"):
+        if field not in resources:
+            raise invalid(f"ResourceConfig.{field} is required")
+    if resources["InstanceType"].split(".")[1].startswith(("trn", "inf")):
+        raise not_emulated(f"AWS Neuron devices ({resources['InstanceType']})")
+    if resources["InstanceCount"] > 1:
+        if reason := isolation_refused():
+            raise not_emulated(f"several hosts on this machine: each needs its own /opt/ml, and namespaces are refused ({reason})")
+        if reason := networks_refused():
+            _check_launcher(request.get("HyperParameters", {}), reason)
+
+
+def _check_launcher(hyperparameters: Mapping[str, str], reason: str) -> None:
+    """torchrun wins over smddp in the PyTorch container, mpi and pytorchddp win over torchrun (its `training.train`)."""
+    enabled = {key for key, value in hyperparameters.items() if key.endswith("_enabled") and _truth(value)}
+    if "sagemaker_torch_distributed_enabled" in enabled:
+        enabled.discard("sagemaker_distributed_dataparallel_enabled")
+    for key, launcher in _NEED_OWN_NETWORKS.items():
+        if key in enabled:
+            raise not_emulated(f"{launcher} on several hosts of this machine: each needs its own network, and that is refused ({reason})")
+
+
+def _truth(value: str) -> bool:
+    try:
+        return bool(json.loads(value))
+    except (ValueError, RecursionError):
+        return bool(value)

@@ -1,0 +1,75 @@
+"""Waits for a pod: it ends by itself, is stopped or interrupted, or runs out of time. How it ended comes out, never a guess."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from shoal_local.sagemaker.container.launch import Pod
+
+_POLL_S = 0.05
+
+
+class Ended(Enum):
+    BY_ITSELF = "by itself"
+    STOPPED = "stopped"
+    OUT_OF_TIME = "out of time"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a pod ended, and each host's exit code (None: killed with the pod)."""
+
+    how: Ended
+    exit_codes: dict[str, int | None]
+
+    @property
+    def exit_code(self) -> int:
+        """0 only if every host's command exited with 0; else the first other code; 137 when all that is known is the kill."""
+        if any(code for code in self.exit_codes.values()):
+            return next(code for code in self.exit_codes.values() if code)
+        return 0 if self.exit_codes and all(code == 0 for code in self.exit_codes.values()) else 137
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What may come from outside: `stop` (SIGTERM, then the grace) and `abandon` (the emulator goes down: SIGKILL at once)."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    abandon: threading.Event = field(default_factory=threading.Event)
+
+
+def supervise(pod: Pod, orders: Orders, deadline_s: float, grace_s: float, is_interrupted: Callable[[], bool] = lambda: False) -> Ending:
+    """Wait for the end of `pod`; after a stop, an interruption or `deadline_s`: SIGTERM, `grace_s` to end, SIGKILL. It is closed then."""
+    deadline = time.monotonic() + deadline_s
+    how = Ended.BY_ITSELF
+    try:
+        while not pod.wait(_POLL_S):
+            how = _told(orders, deadline, is_interrupted)
+            if how is not Ended.BY_ITSELF:
+                pod.terminate()
+                _wait_out(pod, orders.abandon, grace_s)
+                break
+    finally:
+        pod.close()
+    return Ending(how, pod.exit_codes())
+
+
+def _told(orders: Orders, deadline: float, is_interrupted: Callable[[], bool]) -> Ended:
+    """Why the pod must end now, if it must."""
+    if orders.stop.is_set():
+        return Ended.STOPPED
+    if time.monotonic() >= deadline:
+        return Ended.OUT_OF_TIME
+    return Ended.INTERRUPTED if is_interrupted() else Ended.BY_ITSELF
+
+
+def _wait_out(pod: Pod, abandon: threading.Event, grace_s: float) -> None:
+    deadline = time.monotonic() + grace_s
+    while not abandon.is_set() and time.monotonic() < deadline:
+        if pod.wait(_POLL_S):
+            return

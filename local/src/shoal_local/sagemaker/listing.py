@@ -1,0 +1,99 @@
+"""List operations: documents and a request's filters in; one page, in the order asked for, and a NextToken out.
+
+Filters are those that the List operations share: NameContains, StatusEquals, Creation/LastModifiedTimeAfter/Before. Whatever
+else a List operation documents is either its caller's to apply or refused by name.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shoal_local.sagemaker.errors import invalid, not_emulated
+from shoal_local.sagemaker.shapes import Document, only_members
+
+DEFAULT_PAGE = 10
+"""Entries of a page without MaxResults."""
+
+_SHARED = {
+    "NameContains",
+    "StatusEquals",
+    "CreationTimeAfter",
+    "CreationTimeBefore",
+    "LastModifiedTimeAfter",
+    "LastModifiedTimeBefore",
+    "SortBy",
+    "SortOrder",
+    "NextToken",
+    "MaxResults",
+}
+
+
+@dataclass(frozen=True)
+class Listing:
+    """How one kind is listed: response key, summary shape, and the documents' keys for name, status and creation."""
+
+    answer: str
+    summary: str
+    name: str
+    status: str = ""
+    created: str = "CreationTime"
+    default_order: str = "Descending"
+    also: frozenset[str] = frozenset()
+
+    def page(self, documents: list[Document], request: Document) -> Document:
+        """The response for `request`."""
+        unknown = set(request) - _SHARED - self.also
+        if unknown:
+            raise not_emulated(f"the list filter {sorted(unknown)[0]}")
+        chosen = [document for document in documents if self._matches(document, request)]
+        chosen.sort(key=self._sort_key(request), reverse=request.get("SortOrder", self.default_order) == "Descending")
+        start = _position(request.get("NextToken"))
+        end = start + request.get("MaxResults", DEFAULT_PAGE)
+        page: Document = {self.answer: [only_members(self.summary, document) for document in chosen[start:end]]}
+        return page | ({"NextToken": _token(end)} if end < len(chosen) else {})
+
+    def _sort_key(self, request: Document) -> Callable[[Document], tuple[str | float, float]]:
+        by = str(request.get("SortBy", "CreationTime"))
+        field = {"Name": self.name, "CreationTime": self.created, "Status": self.status}.get(by, by)
+        return lambda document: (document.get(field, ""), document.get("_sequence", 0))
+
+    def _matches(self, document: Document, request: Document) -> bool:
+        if request.get("NameContains", "").lower() not in str(document[self.name]).lower():
+            return False
+        if "StatusEquals" in request and document[self.status] != request["StatusEquals"]:
+            return False
+        return all(
+            _within(document[key], request.get(f"{bound}After"), request.get(f"{bound}Before"))
+            for key, bound in ((self.created, "CreationTime"), ("LastModifiedTime", "LastModifiedTime"))
+            if key in document
+        )
+
+
+def _within(instant: float, after: object, before: object) -> bool:
+    return (after is None or instant >= _epoch(after)) and (before is None or instant <= _epoch(before))
+
+
+def _epoch(instant: object) -> float:
+    try:
+        if isinstance(instant, int | float):
+            return float(instant)
+        return datetime.datetime.fromisoformat(str(instant).replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError):
+        raise invalid(f"Invalid timestamp: {instant}") from None
+
+
+def _token(position: int) -> str:
+    return base64.urlsafe_b64encode(f"from:{position}".encode()).decode()
+
+
+def _position(token: str | None) -> int:
+    if token is None:
+        return 0
+    try:
+        return int(base64.urlsafe_b64decode(token).decode().removeprefix("from:"))
+    except (ValueError, binascii.Error):
+        raise invalid("Invalid NextToken") from None

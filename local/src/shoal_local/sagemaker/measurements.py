@@ -1,0 +1,70 @@
+"""What SageMaker publishes to CloudWatch about pipelines, training jobs and endpoints; statuses and durations in, measurements out.
+
+Names, units and dimensions: SageMaker developer guide, "Amazon SageMaker AI metrics in Amazon CloudWatch", and "Define metrics".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shoal_local.metrics import Measurement
+from shoal_local.sagemaker.shapes import Document
+
+PIPELINES = "AWS/Sagemaker/ModelBuildingPipeline"
+TRAINING = "/aws/sagemaker/TrainingJobs"
+INVOCATIONS = "AWS/SageMaker"
+# CompletedWithFailures is not in the guide's table; it is counted as a failure, as whoever watches would want.
+_OUTCOMES = {"Failed": "Failed", "CompletedWithFailures": "Failed", "Succeeded": "Succeeded", "Stopped": "Stopped"}
+
+
+def of_execution(document: Document) -> Iterator[Measurement]:
+    """The status that the execution has now: a start, or an end with its duration."""
+    where = {"PipelineName": document["PipelineArn"].rpartition("/")[2]}
+    status = document["PipelineExecutionStatus"]
+    if status == "Executing":
+        yield Measurement(PIPELINES, "ExecutionStarted", 1, "Count", where)
+    if status in _OUTCOMES:
+        yield Measurement(PIPELINES, f"Execution{_OUTCOMES[status]}", 1, "Count", where)
+        lasted_ms = _milliseconds(document["CreationTime"], document["_ended_at"])
+        yield Measurement(PIPELINES, "ExecutionDuration", lasted_ms, "Milliseconds", where)
+
+
+def of_step(document: Document, step_name: str) -> Iterator[Measurement]:
+    """The status that the step has now, as of_execution."""
+    entry = document["_steps"][step_name]
+    where = {"PipelineName": document["PipelineArn"].rpartition("/")[2], "StepName": step_name}
+    status = entry["StepStatus"]
+    if status == "Executing":
+        yield Measurement(PIPELINES, "StepStarted", 1, "Count", where)
+    if status in _OUTCOMES:
+        yield Measurement(PIPELINES, f"Step{_OUTCOMES[status]}", 1, "Count", where)
+        yield Measurement(PIPELINES, "StepDuration", _milliseconds(entry["StartTime"], entry["EndTime"]), "Milliseconds", where)
+
+
+def of_training(job_name: str, metric: str, value: float) -> Measurement:
+    """A value that a metric definition found in the job's log."""
+    return Measurement(TRAINING, metric, value, "None", {"TrainingJobName": job_name})
+
+
+def of_invocation(endpoint: str, config: str, variant: str, instances: int, status: int, seconds: float) -> Iterator[Measurement]:
+    """One call of InvokeEndpoint: `status` is the container's HTTP status (500 where it did not answer), `seconds` its time.
+
+    Once for the variant, whatever fleet answered, and once for the fleet of the endpoint configuration: a deployment's alarms may look at
+    the new fleet alone (guide, "Auto-Rollback Configuration and Monitoring").
+    """
+    values = (
+        ("Invocations", 1.0, "Count"),
+        ("InvocationsPerInstance", 1 / instances, "None"),
+        ("Invocation4XXErrors", float(400 <= status < 500), "None"),
+        ("Invocation5XXErrors", float(status >= 500), "None"),
+        ("InvocationModelErrors", float(not 200 <= status < 300), "None"),
+        ("ModelLatency", seconds * 1e6, "Microseconds"),
+    )
+    everything = {"EndpointName": endpoint, "VariantName": variant}
+    for where in (everything, {**everything, "EndpointConfigName": config}):
+        for name, value, unit in values:
+            yield Measurement(INVOCATIONS, name, value, unit, where)
+
+
+def _milliseconds(begun: float, ended: float) -> float:
+    return (ended - begun) * 1000

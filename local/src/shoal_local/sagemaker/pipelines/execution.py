@@ -1,0 +1,170 @@
+"""One execution: runs ready steps in threads until none is left. A definition and parameter values in; statuses in the store out."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from shoal_local.context import RoleCredentials
+from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.jobs import storage
+from shoal_local.sagemaker.pipelines.conditions import holds
+from shoal_local.sagemaker.pipelines.definition import Definition, Step
+from shoal_local.sagemaker.pipelines.expressions import ExpressionError, Scope
+from shoal_local.sagemaker.pipelines.graph import ready, verdict
+from shoal_local.sagemaker.pipelines.records import ExecutionRecord, iso
+from shoal_local.sagemaker.pipelines.retries import Retries
+from shoal_local.sagemaker.pipelines.steps import Done, Runner, StepFailedError, StepStoppedError
+from shoal_local.sagemaker.shapes import Document
+
+_FAILED = "Step failure: One or multiple steps failed."
+
+
+class Execution:
+    """Drives one execution in a thread of its own and a thread per running step. Nothing is shared with other executions."""
+
+    def __init__(self, core: Core, name: str, definition: Definition, values: Mapping[str, Any], credentials: RoleCredentials) -> None:
+        self._core, self._definition = core, definition
+        self.record = ExecutionRecord(core, name)
+        document = self.record.document()
+        self._stop = threading.Event()
+        self._runner = Runner(core, document["PipelineExecutionArn"], name.rpartition("/")[2], credentials, self._stop)
+        self._most_parallel = document.get("ParallelismConfiguration", {}).get("MaxParallelExecutionSteps", len(definition.steps))
+        self._scope = Scope(values, self._variable, self._output_of, self._property_file)
+        self._changed = threading.Condition()
+        self._statuses: dict[str, str] = {}
+        self._outcomes: dict[str, bool] = {}
+        self._outputs: dict[str, Document] = {}
+        self._no_more = False
+        self._thread = threading.Thread(target=self._run, name=f"pipeline {name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """StopPipelineExecution: nothing new starts, running jobs are stopped; returns at once."""
+        self._stop.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        try:
+            self._drive()
+            status = verdict(self._definition.steps, self._statuses, self._stop.is_set())
+            self.record.set_status(status, _FAILED if status in {"Failed", "CompletedWithFailures"} else "")
+        except Exception:  # noqa: BLE001 (an execution must never stay Executing; the reason carries the bug)
+            self.record.set_status("Failed", f"InternalServerError: {traceback.format_exc(limit=-3)}")
+
+    def _drive(self) -> None:
+        with self._changed:
+            while True:
+                self._start_ready()
+                if not any(status == "Executing" for status in self._statuses.values()):
+                    return
+                self._changed.wait()
+
+    def _start_ready(self) -> None:
+        if self._stop.is_set() or self._no_more:
+            return
+        for name in ready(self._definition.steps, self._statuses, self._outcomes):
+            if sum(status == "Executing" for status in self._statuses.values()) >= self._most_parallel:
+                return
+            self._statuses[name] = "Executing"
+            threading.Thread(target=self._run_step, args=(self._definition.steps[name],), name=f"step {name}", daemon=True).start()
+
+    def _run_step(self, step: Step) -> None:
+        status = "Failed"
+        changes: Document = {}
+        try:
+            self.record.set_step(step, "Starting")
+            self.record.set_step(step, "Executing")
+            done = self._attempts(step)
+            status, changes = "Succeeded", {"Metadata": done.metadata}
+            self._outputs[step.name] = done.outputs
+        except StepStoppedError as stopped:
+            status, changes = "Stopped", {"Metadata": stopped.metadata}
+        except StepFailedError as failed:
+            changes = {"FailureReason": str(failed), "Metadata": failed.metadata}
+        except ExpressionError as failed:
+            changes = {"FailureReason": f"ClientError: {failed}"}
+        except Exception:  # noqa: BLE001 (a step must never stay Executing; the reason carries the bug)
+            changes = {"FailureReason": f"InternalServerError: {traceback.format_exc(limit=-3)}"}
+        finally:
+            self._end_step(step, status, {key: value for key, value in changes.items() if value})
+
+    def _end_step(self, step: Step, status: str, changes: Document) -> None:
+        self.record.set_step(step, status, **changes)
+        with self._changed:
+            self._statuses[step.name] = status
+            self._no_more = self._no_more or step.type == "Fail"
+            self._changed.notify_all()
+
+    def _attempts(self, step: Step) -> Done:
+        """Run a step, again as its retry policies say."""
+        retries = Retries(step.document.get("RetryPolicies", []))
+        while True:
+            try:
+                return self._attempt(step)
+            except StepFailedError as failed:
+                pause_s = retries.pause_s(failed.cause)
+                if pause_s is None or self._stop.wait(pause_s):
+                    raise
+                self.record.set_step(step, "Executing", AttemptCount=retries.attempts)
+
+    def _attempt(self, step: Step) -> Done:
+        if step.type == "Condition":
+            return self._condition(step)
+        arguments = self._scope.resolve(step.arguments)
+        if step.type == "Fail":
+            message = str(arguments["ErrorMessage"])
+            raise StepFailedError(message, "", {"Fail": {"ErrorMessage": message}})
+        resolved = Step(step.name, step.type, self._with_function(step), step.branch, step.after)
+        return self._runner.run(resolved, arguments, lambda metadata: self.record.set_step(step, "Executing", Metadata=metadata))
+
+    def _with_function(self, step: Step) -> Document:
+        return step.document | {key: self._scope.resolve(step.document[key]) for key in ("FunctionArn",) if key in step.document}
+
+    def _condition(self, step: Step) -> Done:
+        outcome = all(holds(condition, self._scope.resolve) for condition in step.arguments["Conditions"])
+        with self._changed:
+            self._outcomes[step.name] = outcome
+        return Done({"Outcome": outcome}, {"Condition": {"Outcome": "True" if outcome else "False"}})
+
+    def _output_of(self, step: str) -> Document:
+        return self._outputs[step]
+
+    def _variable(self, name: str) -> str:
+        document = self.record.document()
+        values = {
+            "PipelineExecutionId": self._runner.execution_id,
+            "PipelineName": document["_pipeline"],
+            "PipelineArn": document["PipelineArn"],
+            "PipelineExecutionArn": document["PipelineExecutionArn"],
+            "StartDateTime": iso(document["CreationTime"]),
+            "CurrentDateTime": iso(time.time()),
+        }
+        return str(values[name])
+
+    def _property_file(self, step_name: str, name: str) -> Any:
+        """The JSON that a Processing step left in S3, read with the pipeline's role."""
+        declared = next(each for each in self._definition.steps[step_name].document["PropertyFiles"] if each["PropertyFileName"] == name)
+        outputs = self._outputs[step_name]["ProcessingOutputConfig"]["Outputs"]
+        found = [each for each in outputs if each["OutputName"] == declared["OutputName"]]
+        if not found:
+            raise ExpressionError(f"Property file {name}: step {step_name} has no output {declared['OutputName']}")
+        uri = storage.join_uri(found[0]["S3Output"]["S3Uri"], declared["FilePath"])
+        bucket, key = storage.split_uri(uri)
+        s3 = self._core.context.clients("s3", self._runner.credentials)
+        try:
+            return json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
+        except (ValueError, RecursionError) as wrong:  # no JSON, no text, or nested without end
+            raise ExpressionError(f"Property file {name} at {uri} is not JSON: {wrong}") from wrong
+        except storage.S3_FAILURES as refused:
+            raise ExpressionError(f"Property file {name} at {uri} could not be read: {refused}") from refused

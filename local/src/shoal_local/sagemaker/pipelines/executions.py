@@ -1,0 +1,159 @@
+"""StartPipelineExecution, StopPipelineExecution, and what describes and lists executions, their steps and parameters."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+from shoal_local.errors import AwsError
+from shoal_local.sagemaker import names
+from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.errors import conflict, invalid, not_emulated, not_found
+from shoal_local.sagemaker.listing import Listing
+from shoal_local.sagemaker.pipelines import pipelines, records
+from shoal_local.sagemaker.pipelines.definition import parse
+from shoal_local.sagemaker.pipelines.execution import Execution
+from shoal_local.sagemaker.pipelines.parameters import values_of
+from shoal_local.sagemaker.pipelines.records import KIND, ExecutionRecord
+from shoal_local.sagemaker.references import assume
+from shoal_local.sagemaker.shapes import Document
+
+_LISTING = Listing(
+    "PipelineExecutionSummaries",
+    "PipelineExecutionSummary",
+    "PipelineExecutionArn",
+    "PipelineExecutionStatus",
+    also=frozenset({"PipelineName"}),
+)
+_STEPS = Listing(
+    "PipelineExecutionSteps", "PipelineExecutionStep", "StepName", "StepStatus", "StartTime", also=frozenset({"PipelineExecutionArn"})
+)
+_PARAMETERS = Listing(
+    "PipelineParameters", "Parameter", "Name", created="_position", default_order="Ascending", also=frozenset({"PipelineExecutionArn"})
+)
+
+MOST_AT_ONCE = 20
+"""Concurrent pipeline executions of an account (SageMaker developer guide, quotas)."""
+
+
+class Executions:
+    """The executions of the account's pipelines."""
+
+    def __init__(self, core: Core, all_pipelines: pipelines.Pipelines) -> None:
+        self._core = core
+        self._pipelines = all_pipelines
+        self._running: dict[str, Execution] = {}
+        self._starting = threading.Lock()
+
+    def start(self, request: Document) -> Document:
+        for field in ("SelectiveExecutionConfig", "PipelineVersionId", "MlflowExperimentName"):
+            if field in request:
+                raise not_emulated(f"StartPipelineExecution.{field}")
+        pipeline = self._pipelines.find(request["PipelineName"])
+        with self._starting:
+            token, arn = request["ClientRequestToken"], pipeline["PipelineArn"]
+            for each in self._core.store.some(KIND, lambda other: other["_token"] == token and other["PipelineArn"] == arn):
+                return {"PipelineExecutionArn": each["PipelineExecutionArn"]}
+            self._check_quota()
+            return self._start(request, pipeline)
+
+    def _check_quota(self) -> None:
+        """ResourceLimitExceeded, which the API reference lists for StartPipelineExecution; the words are ours."""
+        alive = len(self._core.store.some(KIND, lambda each: each["PipelineExecutionStatus"] not in records.TERMINAL))
+        if alive >= MOST_AT_ONCE:
+            said = f"The account-level limit of concurrent pipeline executions is {MOST_AT_ONCE}, and {alive} are running. Start it later."
+            raise AwsError("ResourceLimitExceeded", said)
+
+    def _start(self, request: Document, pipeline: Document) -> Document:
+        definition = parse(pipeline["PipelineDefinition"])
+        values = values_of(definition.parameters, request.get("PipelineParameters", []))
+        identifier = names.execution_id()
+        credentials = assume(self._core, pipeline["RoleArn"], f"SageMaker-pipeline-{identifier}")
+        document = self._document(request, pipeline, identifier) | {"_parameters": values}
+        self._core.store.create(KIND, document["_name"], document, _taken)
+        self._core.store.change(pipelines.KIND, pipeline["_name"], lambda each: each.update(LastRunTime=document["CreationTime"]))
+        self._core.context.faults.began(document["PipelineExecutionDisplayName"], identifier)
+        execution = Execution(self._core, document["_name"], definition, values, credentials)
+        self._running[document["_name"]] = execution
+        execution.record.tell_status(document, None)
+        execution.start()
+        return {"PipelineExecutionArn": document["PipelineExecutionArn"]}
+
+    def _document(self, request: Document, pipeline: Document, identifier: str) -> Document:
+        now = names.now()
+        parallelism = request.get("ParallelismConfiguration") or pipeline.get("ParallelismConfiguration")
+        document = {
+            "_name": f"{pipeline['_name']}/{identifier}",
+            "_pipeline": pipeline["PipelineName"],
+            "_token": request["ClientRequestToken"],
+            "_definition": pipeline["PipelineDefinition"],
+            "_steps": {},
+            "PipelineArn": pipeline["PipelineArn"],
+            "PipelineExecutionArn": f"{pipeline['PipelineArn']}/execution/{identifier}",
+            "PipelineExecutionDisplayName": request.get("PipelineExecutionDisplayName", f"execution-{int(now * 1000)}"),
+            "PipelineExecutionStatus": "Executing",
+            "CreationTime": now,
+            "StartTime": now,
+            "LastModifiedTime": now,
+            "CreatedBy": {},
+            "LastModifiedBy": {},
+            "RoleArn": pipeline["RoleArn"],
+        }
+        if "PipelineExecutionDescription" in request:
+            document["PipelineExecutionDescription"] = request["PipelineExecutionDescription"]
+        return document | ({"ParallelismConfiguration": parallelism} if parallelism else {})
+
+    def _find(self, arn: str) -> Document:
+        for document in self._core.store.some(KIND, lambda each: bool(each["PipelineExecutionArn"] == arn)):
+            return document
+        raise not_found(f"Pipeline execution with ARN {arn} does not exist.")
+
+    def stop(self, request: Document) -> Document:
+        document = self._find(request["PipelineExecutionArn"])
+        status = ExecutionRecord(self._core, document["_name"]).set_status("Stopping")
+        if status != "Stopping":
+            raise conflict(f"Pipeline execution with ARN {document['PipelineExecutionArn']} has already ended with status {status}.")
+        self._running[document["_name"]].stop()
+        return {"PipelineExecutionArn": document["PipelineExecutionArn"]}
+
+    def describe(self, request: Document) -> Document:
+        return self._find(request["PipelineExecutionArn"])
+
+    def definition(self, request: Document) -> Document:
+        document = self._find(request["PipelineExecutionArn"])
+        return {"PipelineDefinition": document["_definition"], "CreationTime": document["CreationTime"]}
+
+    def list(self, request: Document) -> Document:
+        pipeline = self._pipelines.find(request["PipelineName"])
+        found = self._core.store.some(KIND, lambda each: bool(each["PipelineArn"] == pipeline["PipelineArn"]))
+        shown = [each | ({"PipelineExecutionFailureReason": each["FailureReason"]} if "FailureReason" in each else {}) for each in found]
+        renamed = {"CreatedAfter": "CreationTimeAfter", "CreatedBefore": "CreationTimeBefore"}
+        return _LISTING.page(shown, {renamed.get(key, key): value for key, value in request.items()})
+
+    def steps(self, request: Document) -> Document:
+        if "PipelineExecutionArn" not in request:  # AWS's model does not ask for it, and there is nothing else to list steps by
+            raise invalid("PipelineExecutionArn is required")
+        document = self._find(request["PipelineExecutionArn"])
+        entries = [step | {"_sequence": position} for position, step in enumerate(document["_steps"].values())]
+        return _STEPS.page(entries, request)
+
+    def parameters(self, request: Document) -> Document:
+        values = self._find(request["PipelineExecutionArn"])["_parameters"]
+        entries = [
+            {"Name": name, "Value": value if isinstance(value, str) else json.dumps(value), "_position": position}
+            for position, (name, value) in enumerate(values.items())
+        ]
+        return _PARAMETERS.page(entries, request)
+
+    def close(self) -> None:
+        """Stop every execution; `join` waits for them, but not for a function that a Lambda step has called."""
+        for execution in self._running.values():
+            execution.stop()
+
+    def join(self) -> None:
+        for execution in self._running.values():
+            execution.join(timeout_s=5)
+
+
+def _taken(existing: Document) -> AwsError:
+    return conflict(f"{existing['PipelineExecutionArn']} already exists")

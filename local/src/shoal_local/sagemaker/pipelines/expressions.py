@@ -1,0 +1,148 @@
+"""The expressions of a pipeline definition: which there are and what they refer to; and their values while it runs.
+
+`Get` (parameters, execution variables, outputs of steps), `Std:Join` and `Std:JsonGet` of a property file. Whatever else looks
+like an expression is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shoal_local.sagemaker.errors import invalid, not_emulated
+from shoal_local.sagemaker.shapes import Anything, Document
+
+EXECUTION_VARIABLES = frozenset(
+    {"PipelineExecutionId", "PipelineName", "PipelineArn", "PipelineExecutionArn", "StartDateTime", "CurrentDateTime"}
+)
+_PART = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
+_NAME_KEYS = ("OutputName", "InputName", "ChannelName", "VariantName", "Name")
+
+
+class ExpressionError(Exception):
+    """An expression has no value (a missing field, an unreadable property file); the step that needs it fails."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """`Get` split up: kind is Parameters, Execution or Steps; path is what follows the name."""
+
+    kind: str
+    name: str
+    path: str
+
+
+def is_expression(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) == 1 and (next(iter(value)) == "Get" or next(iter(value)).startswith("Std:"))
+
+
+def reference(text: Any) -> Reference:
+    """Parse the value of a `Get`."""
+    match = re.fullmatch(r"(Parameters|Execution|Steps)\.([A-Za-z0-9_-]+)(.*)", text) if isinstance(text, str) else None
+    if match is None:
+        raise not_emulated(f"the expression Get {text!r}")
+    return Reference(*match.groups())
+
+
+def references(value: Any) -> Iterator[Reference]:
+    """Every reference in a document, expressions checked on the way."""
+    if is_expression(value):
+        yield from _expression_references(value)
+    elif isinstance(value, dict):
+        for member in value.values():
+            yield from references(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from references(member)
+
+
+def _expression_references(expression: Document) -> Iterator[Reference]:
+    (function, operand) = next(iter(expression.items()))
+    if function == "Get":
+        yield reference(operand)
+    elif function == "Std:Join" and isinstance(operand, dict) and set(operand) == {"On", "Values"} and isinstance(operand["Values"], list):
+        yield from references(operand["Values"])
+    elif function == "Std:JsonGet" and isinstance(operand, dict) and set(operand) == {"PropertyFile", "Path"}:
+        found = reference(operand["PropertyFile"].get("Get") if isinstance(operand["PropertyFile"], dict) else None)
+        if found.kind != "Steps" or not found.path.startswith(".PropertyFiles."):
+            raise invalid(f"Std:JsonGet needs Steps.<step>.PropertyFiles.<name>, not {operand['PropertyFile']}")
+        yield found
+    else:
+        raise not_emulated(f"the expression {json.dumps(expression)[:200]}")
+
+
+def with_wildcards(value: Any) -> Any:
+    """The document with every expression replaced by a value that fits any shape."""
+    if is_expression(value):
+        return Anything()
+    if isinstance(value, dict):
+        return {key: with_wildcards(member) for key, member in value.items()}
+    return [with_wildcards(member) for member in value] if isinstance(value, list) else value
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What expressions refer to while an execution runs.
+
+    outputs(step): what a Get of the step reads; property_file(step, name): the parsed JSON of a property file.
+    """
+
+    parameters: Mapping[str, Any]
+    execution: Callable[[str], str]
+    outputs: Callable[[str], Document]
+    property_file: Callable[[str, str], Any]
+
+    def resolve(self, value: Any) -> Any:
+        """`value` with every expression replaced by what it stands for."""
+        if is_expression(value):
+            return self._value(*next(iter(value.items())))
+        if isinstance(value, dict):
+            return {key: self.resolve(member) for key, member in value.items()}
+        return [self.resolve(member) for member in value] if isinstance(value, list) else value
+
+    def _value(self, function: str, operand: Any) -> Any:
+        if function == "Get":
+            return self._get(reference(operand))
+        if function == "Std:Join":
+            return self._text(operand["On"]).join(self._text(each) for each in operand["Values"])
+        found = reference(operand["PropertyFile"]["Get"])
+        name = found.path.removeprefix(".PropertyFiles.")
+        return walk(self.property_file(found.name, name), self._text(operand["Path"]), f"the property file {name}")
+
+    def _get(self, found: Reference) -> Any:
+        if found.kind == "Parameters":
+            return self.parameters[found.name]
+        if found.kind == "Execution":
+            return self.execution(found.name)
+        return walk(self.outputs(found.name), found.path, f"the step {found.name}")
+
+    def _text(self, value: Any) -> str:
+        resolved = self.resolve(value)
+        return resolved if isinstance(resolved, str) else json.dumps(resolved)
+
+
+def walk(document: Any, path: str, where: str) -> Any:
+    """The value at `path`: `.a.b`, `[0]`, `['name']` (a member, or the entry of a list with that name)."""
+    position, value = 0, document
+    while position < len(path):
+        match = _PART.match(path, position)
+        if match is None:
+            raise ExpressionError(f"The path {path} in {where} cannot be read")
+        value = _member(value, match, path, where)
+        position = match.end()
+    return value
+
+
+def _member(value: Any, match: re.Match[str], path: str, where: str) -> Any:
+    field, index, quoted, double_quoted = match.groups()
+    name = field or quoted or double_quoted
+    if isinstance(value, list):
+        chosen = [each for each in value if any(each.get(key) == name for key in _NAME_KEYS)] if name else value[int(index) :][:1]
+        if chosen:
+            return chosen[0]
+    elif isinstance(value, dict) and (name if name is not None else index) in value:
+        return value[name if name is not None else index]
+    raise ExpressionError(f"There is no {path.lstrip('.')} in {where}")

@@ -1,0 +1,83 @@
+"""Pipeline parameters: declarations and the values of one start in; typed values out, or a ValidationException."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shoal_local.sagemaker.errors import invalid
+from shoal_local.sagemaker.shapes import Document
+
+_TYPES: Mapping[str, tuple[type, ...]] = {"String": (str,), "Integer": (int,), "Float": (int, float), "Boolean": (bool,)}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One declared parameter; `default` None means that a start must give a value."""
+
+    name: str
+    type: str
+    default: Any
+    allowed: tuple[Any, ...]
+
+    def check(self, value: Any) -> Any:
+        """`value` if it has the type and is allowed."""
+        right = isinstance(value, _TYPES[self.type]) and (self.type == "Boolean" or not isinstance(value, bool))
+        if not right:
+            raise invalid(f"Parameter [{self.name}] value {value!r} is not of type {self.type}")
+        if self.allowed and value not in self.allowed:
+            raise invalid(f"Parameter [{self.name}] value {value!r} is not one of {list(self.allowed)}")
+        return value
+
+    def from_text(self, text: str) -> Any:
+        """The value that the API carries as text."""
+        try:
+            value = _FROM_TEXT[self.type](text)
+        except (ValueError, OverflowError):
+            raise invalid(f"Parameter [{self.name}] value {text!r} is not of type {self.type}") from None
+        return self.check(value)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+_FROM_TEXT: Mapping[str, Callable[[str], Any]] = {"Integer": int, "Float": float, "String": str, "Boolean": _boolean}
+
+
+def parse_parameters(documents: Sequence[Any]) -> dict[str, Parameter]:
+    """Declarations by name."""
+    found: dict[str, Parameter] = {}
+    for document in documents:
+        parameter = _parse(document)
+        if parameter.name in found:
+            raise invalid(f"Unable to parse pipeline definition. The parameter {parameter.name} is declared twice")
+        found[parameter.name] = parameter
+    return found
+
+
+def _parse(document: Any) -> Parameter:
+    if not isinstance(document, dict) or set(document) - {"Name", "Type", "DefaultValue", "EnumValues"} or "Name" not in document:
+        raise invalid(f"Unable to parse pipeline definition. A parameter has Name, Type, DefaultValue, EnumValues, not {document}")
+    if document.get("Type") not in _TYPES:
+        raise invalid(f"Unable to parse pipeline definition. The parameter {document['Name']} has the type {document.get('Type')}")
+    parameter = Parameter(document["Name"], document["Type"], document.get("DefaultValue"), tuple(document.get("EnumValues", ())))
+    if parameter.default is not None:
+        parameter.check(parameter.default)
+    return parameter
+
+
+def values_of(parameters: Mapping[str, Parameter], given: Sequence[Document]) -> dict[str, Any]:
+    """The values of one execution: what was given, else the defaults."""
+    unknown = [each["Name"] for each in given if each["Name"] not in parameters]
+    if unknown:
+        raise invalid(f"Unknown parameters: {unknown}; the pipeline has {sorted(parameters)}")
+    values = {name: parameter.default for name, parameter in parameters.items()}
+    values |= {each["Name"]: parameters[each["Name"]].from_text(each["Value"]) for each in given}
+    missing = [name for name, value in values.items() if value is None]
+    if missing:
+        raise invalid(f"Parameters without a default need a value: {missing}")
+    return values

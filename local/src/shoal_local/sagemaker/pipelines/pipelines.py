@@ -1,0 +1,113 @@
+"""CreatePipeline, UpdatePipeline, DescribePipeline, ListPipelines, DeletePipeline."""
+
+from __future__ import annotations
+
+from shoal_local.errors import AwsError
+from shoal_local.sagemaker import names
+from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.errors import conflict, invalid, not_emulated, not_found
+from shoal_local.sagemaker.jobs import storage
+from shoal_local.sagemaker.listing import Listing
+from shoal_local.sagemaker.pipelines import records
+from shoal_local.sagemaker.pipelines.definition import parse
+from shoal_local.sagemaker.shapes import Document
+
+KIND = "pipeline"
+LARGEST_DEFINITION = 1_048_576
+"""Characters of PipelineDefinition (CreatePipeline, API reference). Of a definition in S3 it says nothing: here as many bytes."""
+_UPDATABLE = ("PipelineDisplayName", "PipelineDescription", "RoleArn", "ParallelismConfiguration")
+_LISTING = Listing("PipelineSummaries", "PipelineSummary", "PipelineName")
+_PREFIX_LISTING = Listing(_LISTING.answer, _LISTING.summary, _LISTING.name, also=frozenset({"PipelineNamePrefix"}))
+
+
+class Pipelines:
+    """The pipelines of the account. A definition that the emulator could not run is not deployed."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def create(self, request: Document) -> Document:
+        text = self._definition(request)
+        parse(text)
+        name, now = request["PipelineName"], names.now()
+        document: Document = {
+            **{key: request[key] for key in ("PipelineDescription", "ParallelismConfiguration") if key in request},
+            "_name": name.lower(),
+            "_tags": request.get("Tags", []),
+            "_token": request["ClientRequestToken"],
+            "PipelineArn": self._core.arn("pipeline", name),
+            "PipelineName": name,
+            "PipelineDisplayName": request.get("PipelineDisplayName", name),
+            "PipelineDefinition": text,
+            "RoleArn": request["RoleArn"],
+            "PipelineStatus": "Active",
+            "CreationTime": now,
+            "LastModifiedTime": now,
+            "CreatedBy": {},
+            "LastModifiedBy": {},
+        }
+        existing = self._core.store.get(KIND, name.lower())
+        if existing is None or existing["_token"] != request["ClientRequestToken"]:
+            self._core.store.create(KIND, name.lower(), document, _taken)
+        return {"PipelineArn": document["PipelineArn"]}
+
+    def _definition(self, request: Document) -> str:
+        if "PipelineDefinition" in request:
+            return str(request["PipelineDefinition"])
+        if "PipelineDefinitionS3Location" not in request:
+            raise invalid("Either PipelineDefinition or PipelineDefinitionS3Location is required")
+        place = request["PipelineDefinitionS3Location"]
+        version = {"VersionId": place["VersionId"]} if "VersionId" in place else {}
+        unreadable = f"Unable to read the pipeline definition from s3://{place['Bucket']}/{place['ObjectKey']}"
+        try:
+            answer = self._core.context.clients("s3", None).get_object(Bucket=place["Bucket"], Key=place["ObjectKey"], **version)
+            if answer["ContentLength"] > LARGEST_DEFINITION:
+                raise invalid(f"{unreadable}: it has {answer['ContentLength']} bytes; at most {LARGEST_DEFINITION} are allowed")
+            return str(answer["Body"].read().decode())
+        except (*storage.S3_FAILURES, UnicodeDecodeError) as refused:
+            raise invalid(f"{unreadable}: {refused}") from refused
+
+    def find(self, name_or_arn: str) -> Document:
+        """The pipeline by name or ARN, in any case; ResourceNotFound."""
+        name = names.last_part(name_or_arn)
+        document = self._core.store.get(KIND, name.lower())
+        if document is None:
+            raise not_found(f"Pipeline '{self._core.arn('pipeline', name)}' does not exist.")
+        return document
+
+    def update(self, request: Document) -> Document:
+        document = self.find(request["PipelineName"])
+        changes: Document = {key: request[key] for key in _UPDATABLE if key in request}
+        if {"PipelineDefinition", "PipelineDefinitionS3Location"} & set(request):
+            changes["PipelineDefinition"] = self._definition(request)
+            parse(changes["PipelineDefinition"])
+        self._core.store.change(KIND, document["_name"], lambda each: each.update(changes, LastModifiedTime=names.now()))
+        return {"PipelineArn": document["PipelineArn"]}
+
+    def describe(self, request: Document) -> Document:
+        if "PipelineVersionId" in request:
+            raise not_emulated("pipeline versions")
+        return self.find(request["PipelineName"])
+
+    def list(self, request: Document) -> Document:
+        prefix = request.get("PipelineNamePrefix", "")
+        found = self._core.store.some(KIND, lambda each: bool(each["PipelineName"].startswith(prefix)))
+        executed = [each | ({"LastExecutionTime": each["LastRunTime"]} if "LastRunTime" in each else {}) for each in found]
+        renamed = {"CreatedAfter": "CreationTimeAfter", "CreatedBefore": "CreationTimeBefore"}
+        return _PREFIX_LISTING.page(executed, {renamed.get(key, key): value for key, value in request.items()})
+
+    def delete(self, request: Document) -> Document:
+        document = self.find(request["PipelineName"])
+        executions = self._core.store.some(records.KIND, lambda each: bool(each["PipelineArn"] == document["PipelineArn"]))
+        if any(each["PipelineExecutionStatus"] not in records.TERMINAL for each in executions):
+            raise conflict(f"Pipeline {document['PipelineArn']} has executions that are still running; stop them first.")
+        for each in executions:
+            self._core.store.delete(records.KIND, each["_name"])
+        self._core.store.delete(KIND, document["_name"])
+        return {"PipelineArn": document["PipelineArn"]}
+
+
+def _taken(existing: Document) -> AwsError:
+    return invalid(
+        f"Pipeline names must be unique within an AWS account and region. Pipeline with name ({existing['PipelineName']}) already exists."
+    )

@@ -1,0 +1,119 @@
+"""One execution's document in the store: its status, its steps' statuses, and the events that tell of their changes."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import Any
+
+from shoal_local.sagemaker import measurements, names
+from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.pipelines.definition import Step
+from shoal_local.sagemaker.shapes import Document
+
+KIND = "pipeline-execution"
+TERMINAL = {"Stopped", "Failed", "Succeeded", "CompletedWithFailures"}
+_EXECUTION_EVENT = "SageMaker Model Building Pipeline Execution Status Change"
+_STEP_EVENT = "SageMaker Model Building Pipeline Execution Step Status Change"
+_REASON_LENGTH = 1300
+
+
+@dataclass(frozen=True)
+class ExecutionRecord:
+    """Reads and writes the document `name` (`<pipeline>/<execution id>`). Steps are listed from their start on."""
+
+    core: Core
+    name: str
+
+    def document(self) -> Document:
+        return self.core.store.read(KIND, self.name)
+
+    def set_status(self, status: str, reason: str = "") -> str:
+        """Set the execution's status and tell EventBridge; nothing happens when it has that status already, or has ended. The status
+        that it has then."""
+        previous = {}
+
+        def edit(document: Document) -> None:
+            previous["status"] = document["PipelineExecutionStatus"]
+            if previous["status"] in TERMINAL:
+                return
+            document.update(PipelineExecutionStatus=status, LastModifiedTime=names.now())
+            if reason:
+                document["FailureReason"] = reason[:_REASON_LENGTH]
+            if status in TERMINAL:
+                document["_ended_at"] = document["LastModifiedTime"]
+
+        document = self.core.store.change(KIND, self.name, edit)
+        now = str(document["PipelineExecutionStatus"])
+        if previous["status"] != now:
+            self.tell_status(document, previous["status"])
+        return now
+
+    def tell_status(self, document: Document, previous: str | None) -> None:
+        detail = {
+            "pipelineExecutionDisplayName": document["PipelineExecutionDisplayName"],
+            "pipelineExecutionDescription": document.get("PipelineExecutionDescription", ""),
+            "pipelineArn": document["PipelineArn"],
+            "pipelineExecutionArn": document["PipelineExecutionArn"],
+            "currentPipelineExecutionStatus": document["PipelineExecutionStatus"],
+            "previousPipelineExecutionStatus": previous,
+            "executionStartTime": iso(document["CreationTime"]),
+            "executionEndTime": iso(document.get("_ended_at")),
+        }
+        self.core.measure(measurements.of_execution(document))
+        self.core.emit(_EXECUTION_EVENT, detail, document["PipelineArn"])
+
+    def set_step(self, step: Step, status: str, **changes: Any) -> None:
+        """Set a step's status and other members of PipelineExecutionStep, and tell EventBridge."""
+        previous: dict[str, Any] = {}
+
+        def edit(document: Document) -> None:
+            entry = document["_steps"].setdefault(step.name, self._first_entry(step))
+            previous["status"] = entry.get("StepStatus")
+            entry.update(changes, StepStatus=status)
+            if status in {"Succeeded", "Failed", "Stopped"}:
+                entry["EndTime"] = names.now()
+            if "FailureReason" in changes:
+                entry["FailureReason"] = changes["FailureReason"][:_REASON_LENGTH]
+            document["LastModifiedTime"] = names.now()
+
+        document = self.core.store.change(KIND, self.name, edit)
+        if previous["status"] != status:
+            self._tell_step(document, step, previous["status"])
+
+    @staticmethod
+    def _first_entry(step: Step) -> Document:
+        described = {"StepDisplayName": step.document.get("DisplayName"), "StepDescription": step.document.get("Description")}
+        entry: Document = {"StepName": step.name, "StartTime": names.now(), "AttemptCount": 1}
+        return entry | {key: value for key, value in described.items() if value}
+
+    def _tell_step(self, document: Document, step: Step, previous: str | None) -> None:
+        entry = document["_steps"][step.name]
+        detail = {
+            "metadata": lower_camel(entry.get("Metadata", {})),
+            "stepStartTime": iso(entry["StartTime"]),
+            "stepEndTime": iso(entry.get("EndTime")),
+            "stepName": step.name,
+            "stepType": step.type,
+            "previousStepStatus": previous,
+            "currentStepStatus": entry["StepStatus"],
+            "failureReason": entry.get("FailureReason", ""),
+            "pipelineArn": document["PipelineArn"],
+            "pipelineExecutionArn": document["PipelineExecutionArn"],
+        }
+        self.core.measure(measurements.of_step(document, step.name))
+        self.core.emit(_STEP_EVENT, detail, document["PipelineArn"])
+
+
+def iso(instant: float | None) -> str | None:
+    """`2026-11-20T05:53:04Z`, as the events carry instants."""
+    if instant is None:
+        return None
+    return datetime.datetime.fromtimestamp(instant, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def lower_camel(document: Any) -> Any:
+    """Metadata as step events carry it: `{"trainingJob": {"arn": ...}}`."""
+    if isinstance(document, dict):
+        return {key[:1].lower() + key[1:]: lower_camel(value) for key, value in document.items()}
+    return [lower_camel(each) for each in document] if isinstance(document, list) else document

@@ -1,0 +1,238 @@
+"""What each type of step does: resolved arguments in, a call of the API with the pipeline's role, and what Get reads of it out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Event
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shoal_local.context import RoleCredentials
+from shoal_local.sagemaker import names
+from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.hosting import endpoints
+from shoal_local.sagemaker.jobs.job import PROCESSING, TRAINING, Kind
+from shoal_local.sagemaker.pipelines.definition import Step
+from shoal_local.sagemaker.shapes import Document
+
+_LONGEST_JOB_NAME = 63
+_LONGEST_CONFIG_NAME = 63
+_CHECK_STOP_S = 0.2
+
+
+class StepFailedError(Exception):
+    """A step failed: `str()` is its FailureReason, `cause` what retry policies name, `metadata` what was created before."""
+
+    def __init__(self, reason: str, cause: str = "", metadata: Document | None = None) -> None:
+        super().__init__(reason)
+        self.cause = cause
+        self.metadata = metadata or {}
+
+
+class StepStoppedError(Exception):
+    """The execution was stopped, and with it this step."""
+
+    def __init__(self, metadata: Document | None = None) -> None:
+        super().__init__("stopped")
+        self.metadata = metadata or {}
+
+
+@dataclass(frozen=True)
+class Done:
+    """A step that succeeded: what Get reads of it, and its Metadata in ListPipelineExecutionSteps."""
+
+    outputs: Document
+    metadata: Document
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs steps of one execution. `report(metadata)` publishes what a step has created while it still runs."""
+
+    core: Core
+    execution_arn: str
+    execution_id: str
+    credentials: RoleCredentials
+    stop: Event
+
+    def run(self, step: Step, arguments: Document, report: Callable[[Document], None]) -> Done:
+        """StepFailedError, StepStoppedError, or what the step brought."""
+        runners: Mapping[str, Callable[[Step, Document, Callable[[Document], None]], Done]] = {
+            "Training": lambda *each: self._job(TRAINING, *each),
+            "Processing": lambda *each: self._job(PROCESSING, *each),
+            "Model": self._model,
+            "RegisterModel": self._register,
+            "EndpointConfig": self._endpoint_config,
+            "Endpoint": self._endpoint,
+            "Lambda": self._lambda,
+        }
+        return runners[step.type](step, arguments, report)
+
+    @property
+    def _sagemaker(self) -> Any:
+        return self.core.context.clients("sagemaker", self.credentials)
+
+    def _call(self, operation: str, **request: Any) -> Document:
+        """One call of the SageMaker API with the pipeline's role; its refusal is the step's failure."""
+        method = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in operation).lstrip("_")
+        try:
+            answer = getattr(self._sagemaker, method)(**request)
+        except ClientError as refused:
+            error, status = refused.response["Error"], refused.response["ResponseMetadata"].get("HTTPStatusCode", 400)
+            code = f" ({error['Code']})" if error["Code"].startswith("AccessDenied") else ""  # the message alone does not say it
+            reason = f"ClientError: Failed to invoke sagemaker:{operation}. Error Details: {error['Message']}{code}"
+            raise StepFailedError(reason, _cause(error["Code"], status)) from refused
+        except BotoCoreError as refused:
+            raise StepFailedError(f"ClientError: Failed to invoke sagemaker:{operation}. Error Details: {refused}") from refused
+        answer.pop("ResponseMetadata", None)
+        return dict(json.loads(json.dumps(answer, default=str)))
+
+    def _name(self, step: Step) -> str:
+        """`pipelines-<execution id>-<step>-<suffix>`, cut where the step's name is too long."""
+        end = f"-{names.suffix()}"
+        start = f"pipelines-{self.execution_id}-{step.name.replace('_', '-')}"
+        return start[: _LONGEST_JOB_NAME - len(end)].rstrip("-") + end
+
+    def _tags(self, arguments: Document, step: Step) -> list[Document]:
+        """The job's own tags and those that the service adds (seen on training jobs: facts/pipelines.md 1.10)."""
+        added = {"sagemaker:pipeline-execution-arn": self.execution_arn, "sagemaker:pipeline-step-name": step.name}
+        return [*arguments.get("Tags", []), *({"Key": key, "Value": value} for key, value in added.items())]
+
+    def _job(self, kind: Kind, step: Step, arguments: Document, report: Callable[[Document], None]) -> Done:
+        name_key, name = f"{kind.prefix}Name", self._name(step)
+        answer = self._call(f"Create{kind.prefix}", **(arguments | {name_key: name, "Tags": self._tags(arguments, step)}))
+        metadata = {kind.prefix: {"Arn": answer[f"{kind.prefix}Arn"]}}
+        report(metadata)
+        self._wait_for_job(kind, name_key, name)
+        job = self._call(f"Describe{kind.prefix}", **{name_key: name})
+        status = job[f"{kind.prefix}Status"]
+        if status == "Completed":
+            return Done(job, metadata)
+        if status == "Stopped" and self.stop.is_set():
+            raise StepStoppedError(metadata)
+        reason = job.get("FailureReason") or f"The job was stopped ({job.get('SecondaryStatus', status)})."
+        raise StepFailedError(reason, _job_cause(reason), metadata)
+
+    def _wait_for_job(self, kind: Kind, name_key: str, name: str) -> None:
+        stopping = False
+        while True:
+            try:
+                self.core.store.wait(kind.store, name, lambda job: job is None or job[f"{kind.prefix}Status"] in _ENDED, _CHECK_STOP_S)
+            except TimeoutError:
+                if self.stop.is_set() and not stopping:
+                    stopping = True
+                    self._stop_job(kind, name_key, name)
+                continue
+            return
+
+    def _stop_job(self, kind: Kind, name_key: str, name: str) -> None:
+        try:
+            self._call(f"Stop{kind.prefix}", **{name_key: name})
+        except StepFailedError as refused:
+            if "in status" not in str(refused):  # it may have ended just now
+                raise
+
+    def _model(self, step: Step, arguments: Document, _report: Callable[[Document], None]) -> Done:
+        name = self._name(step)
+        answer = self._call("CreateModel", **(arguments | {"ModelName": name}))
+        return Done(self._call("DescribeModel", ModelName=name), {"Model": {"Arn": answer["ModelArn"]}})
+
+    def _register(self, step: Step, arguments: Document, _report: Callable[[Document], None]) -> Done:
+        answer = self._call("CreateModelPackage", **arguments)
+        package = self._call("DescribeModelPackage", ModelPackageName=answer["ModelPackageArn"])
+        return Done(package, {"RegisterModel": {"Arn": answer["ModelPackageArn"]}})
+
+    def _endpoint_config(self, step: Step, arguments: Document, _report: Callable[[Document], None]) -> Done:
+        end = f"-{names.suffix()}"  # "an execution-unique name suffix" (sagemaker-python-sdk pull request 6224)
+        name = str(arguments.get("EndpointConfigName", step.name))[: _LONGEST_CONFIG_NAME - len(end)] + end
+        answer = self._call("CreateEndpointConfig", **(arguments | {"EndpointConfigName": name}))
+        described = self._call("DescribeEndpointConfig", EndpointConfigName=name)
+        return Done(described, {"EndpointConfig": {"Arn": answer["EndpointConfigArn"]}})
+
+    def _endpoint(self, step: Step, arguments: Document, report: Callable[[Document], None]) -> Done:
+        """CreateEndpoint, or UpdateEndpoint where the name exists; then wait for InService."""
+        name = arguments["EndpointName"]
+        exists = self.core.store.get(endpoints.KIND, name) is not None
+        request = {key: value for key, value in arguments.items() if not (exists and key == "Tags")}
+        answer = self._call("UpdateEndpoint" if exists else "CreateEndpoint", **request)
+        metadata = {"Endpoint": {"Arn": answer["EndpointArn"]}}
+        report(metadata)
+        self._wait_for_endpoint(name, metadata)
+        described = self._call("DescribeEndpoint", EndpointName=name)
+        if described["EndpointStatus"] != "InService" or "FailureReason" in described:
+            raise StepFailedError(described.get("FailureReason", f"The endpoint is {described['EndpointStatus']}."), "", metadata)
+        return Done(described, metadata)
+
+    def _wait_for_endpoint(self, name: str, metadata: Document) -> None:
+        while not self.stop.is_set():
+            try:
+                self.core.store.wait(endpoints.KIND, name, lambda each: each is None or each["EndpointStatus"] in _SETTLED, _CHECK_STOP_S)
+            except TimeoutError:
+                continue
+            return
+        raise StepStoppedError(metadata)
+
+    def _lambda(self, step: Step, arguments: Document, _report: Callable[[Document], None]) -> Done:
+        """Invoke, wait for the answer, take its OutputParameters. A running function is not interrupted by a stop."""
+        function = step.document["FunctionArn"]
+        payload = self._invoke(function, arguments)
+        declared = step.document.get("OutputParameters", [])
+        missing = [each["OutputName"] for each in declared if not isinstance(payload, dict) or each["OutputName"] not in payload]
+        if missing:
+            raise StepFailedError(f"ClientError: The function's answer lacks the OutputParameters {missing}: {json.dumps(payload)[:300]}")
+        values = {each["OutputName"]: payload[each["OutputName"]] for each in declared}
+        listed = [{"Name": name, "Value": value if isinstance(value, str) else json.dumps(value)} for name, value in values.items()]
+        return Done({"OutputParameters": values}, {"Lambda": {"Arn": function, "OutputParameters": listed}})
+
+    def _invoke(self, function: str, arguments: Document) -> Any:
+        limit_s = self.core.settings.lambda_step_s
+        began_at = time.monotonic()
+        metadata = {"Lambda": {"Arn": function, "OutputParameters": []}}
+        try:
+            answer = self._lambda_client(limit_s).invoke(FunctionName=function, Payload=json.dumps(arguments).encode())
+            payload = json.loads(answer["Payload"].read() or b"null")
+        except (ClientError, BotoCoreError) as refused:
+            why = f"Failed to invoke lambda:InvokeFunction. Error Details: {refused}"
+            if time.monotonic() - began_at >= limit_s:
+                why = f"The function did not answer within {limit_s:g} s; it keeps running"
+            raise StepFailedError(f"ClientError: {why}", "", metadata) from refused
+        if answer.get("FunctionError"):
+            told = f"{payload.get('errorType')}: {payload.get('errorMessage')}" if isinstance(payload, dict) else str(payload)
+            raise StepFailedError(f"ClientError: Lambda function {function} failed. {told}", "", metadata)
+        return payload
+
+    def _lambda_client(self, limit_s: float) -> Any:
+        """A client that waits as long as a step may take and never invokes twice."""
+        return boto3.client(
+            "lambda",
+            region_name=self.core.context.region,
+            endpoint_url=self.core.context.endpoint_url(),
+            aws_access_key_id=self.credentials.access_key_id,
+            aws_secret_access_key=self.credentials.secret_access_key,
+            aws_session_token=self.credentials.session_token,
+            config=Config(read_timeout=limit_s, retries={"total_max_attempts": 1}),
+        )
+
+
+_ENDED = {"Completed", "Failed", "Stopped"}
+_SETTLED = {"InService", "Failed", "OutOfService", "UpdateRollbackFailed"}
+
+
+def _cause(code: str, status: int) -> str:
+    if code.startswith("Throttl"):
+        return "Step.THROTTLING"
+    if code == "ResourceLimitExceeded":
+        return "SageMaker.RESOURCE_LIMIT"
+    return "Step.SERVICE_FAULT" if status >= 500 else ""
+
+
+def _job_cause(reason: str) -> str:
+    if reason.startswith("InternalServerError"):
+        return "SageMaker.JOB_INTERNAL_ERROR"
+    return "SageMaker.CAPACITY_ERROR" if reason.startswith("CapacityError") else ""

@@ -1,0 +1,98 @@
+"""The JSON structure of a definition: a document in; ValidationException with the path of whatever is not of its kind out.
+
+What the values mean is checked elsewhere, which may rely on this: lists are lists, objects are objects, names are text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shoal_local.sagemaker.errors import invalid
+
+DEEPEST = 200
+"""Levels of lists and objects: 50 steps, each in a branch of the one before, need 150."""
+_NUMBER = (int, float)
+_DEPENDENCY: Mapping[str, Any] = {"Step": str, "Trigger": str}
+_RETRY: Mapping[str, Any] = {
+    "ExceptionType": [str],
+    "IntervalSeconds": _NUMBER,
+    "BackoffRate": _NUMBER,
+    "MaxAttempts": int,
+    "ExpireAfterMin": _NUMBER,
+    "FailureReason": (str, dict),
+}
+_STEP: Mapping[str, Any] = {
+    "Name": str,
+    "Type": str,
+    "Arguments": dict,
+    "DisplayName": str,
+    "Description": str,
+    "FunctionArn": (str, dict),
+    "DependsOn": [(str, _DEPENDENCY)],
+    "RetryPolicies": [_RETRY],
+    "CacheConfig": {"Enabled": bool, "ExpireAfter": str},
+    "PropertyFiles": [{"PropertyFileName": str, "OutputName": str, "FilePath": str}],
+    "OutputParameters": [{"OutputName": str, "OutputType": str}],
+}
+_NEEDED: Mapping[int, tuple[str, ...]] = {
+    id(_DEPENDENCY): ("Step", "Trigger"),
+    id(_RETRY): ("ExceptionType",),
+    id(_STEP["PropertyFiles"][0]): ("PropertyFileName", "OutputName", "FilePath"),
+    id(_STEP["OutputParameters"][0]): ("OutputName", "OutputType"),
+}
+_PARAMETER: Mapping[str, Any] = {"Name": str, "Type": str, "EnumValues": list}
+_DEFINITION: Mapping[str, Any] = {"Parameters": [_PARAMETER], "Steps": [_STEP]}
+_WORDS = {str: "text", dict: "an object", list: "a list", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def check_structure(document: Any) -> None:
+    """Raise ValidationException for a definition that is not built like one."""
+    check_depth(document)
+    _check(document, _DEFINITION, "the definition")
+
+
+def check_steps(steps: Any, where: str) -> None:
+    """The same for the steps of a branch."""
+    _check(steps, [_STEP], where)
+
+
+def check_depth(document: Any) -> None:
+    """Without recursion, so that what is nested without end is refused like anything else."""
+    level = [document]
+    for _ in range(DEEPEST):
+        level = [member for value in level for member in _members(value)]
+        if not level:
+            return
+    raise invalid(f"Unable to parse pipeline definition. It is nested more than {DEEPEST} levels deep")
+
+
+def _members(value: Any) -> list[Any]:
+    return list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+
+
+def _check(value: Any, wanted: Any, where: str) -> None:
+    if isinstance(wanted, list):
+        _require(isinstance(value, list), where, "a list", value)
+        for position, member in enumerate(value):
+            _check(member, wanted[0], f"{where}[{position}]")
+    elif isinstance(wanted, Mapping):
+        _require(isinstance(value, dict), where, "an object", value)
+        for name in _NEEDED.get(id(wanted), ()):
+            _require(name in value, f"{where}.{name}", "there", None)
+        for name in wanted.keys() & value.keys():
+            _check(value[name], wanted[name], f"{where}.{name}")
+    elif isinstance(wanted, tuple) and any(isinstance(each, Mapping) for each in wanted):
+        plain, structured = wanted
+        if not isinstance(value, plain):
+            _check(value, structured, where)
+    else:
+        kinds = wanted if isinstance(wanted, tuple) else (wanted,)
+        right = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+        _require(right, where, " or ".join(_WORDS[kind] for kind in kinds), value)
+
+
+def _require(right: bool, where: str, kind: str, value: Any) -> None:
+    if not right:
+        shown = repr(value) if len(repr(value)) <= 100 else repr(value)[:100] + "..."
+        raise invalid(f"Unable to parse pipeline definition. {where} must be {kind}, not {shown}")

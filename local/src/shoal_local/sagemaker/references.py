@@ -1,0 +1,48 @@
+"""What a request names must exist, as SageMaker checks before it starts anything: roles, subnets, security groups, keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from shoal_local.context import RoleCredentials
+from shoal_local.errors import AwsError
+from shoal_local.sagemaker.core import Core
+from shoal_local.sagemaker.errors import invalid
+from shoal_local.sagemaker.shapes import Document
+
+_LONGEST_SESSION_NAME = 64
+
+
+def assume(core: Core, role_arn: str, session_name: str) -> RoleCredentials:
+    """Credentials of a role that trusts SageMaker; ValidationException as AWS words it."""
+    try:
+        return core.context.role_credentials(role_arn, session_name[:_LONGEST_SESSION_NAME])
+    except AwsError as refused:
+        raise invalid(
+            f"Could not assume role {role_arn}. Please ensure that the role exists and allows principal 'sagemaker.amazonaws.com' "
+            f"to assume the role. ({refused.message})"
+        ) from refused
+
+
+def check_network(core: Core, vpc: Document | None) -> None:
+    """A VpcConfig's subnets and security groups exist. Containers get no interface in them: their network has the AWS endpoint only."""
+    if vpc:
+        ec2 = core.context.clients("ec2", None)
+        _exists(ec2.describe_subnets, SubnetIds=vpc["Subnets"])
+        _exists(ec2.describe_security_groups, GroupIds=vpc["SecurityGroupIds"])
+
+
+def check_keys(core: Core, *keys: str | None) -> None:
+    """Each KMS key (id, ARN or alias) exists."""
+    for key in filter(None, keys):
+        _exists(core.context.clients("kms", None).describe_key, KeyId=key)
+
+
+def _exists(describe: Callable[..., Any], **arguments: Any) -> None:
+    try:
+        describe(**arguments)
+    except ClientError as missing:
+        raise invalid(missing.response["Error"]["Message"]) from missing

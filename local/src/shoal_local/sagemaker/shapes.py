@@ -1,0 +1,192 @@
+"""Documents checked against botocore's own model of the SageMaker API: a request or response in, the list of its faults out.
+
+The wording of request faults is AWS's. Two rules are stricter than the service, so that a typing mistake is seen here and not
+on AWS: an unknown field is a fault, and so is a value of the wrong type that AWS might coerce.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from typing import Any, cast
+
+import botocore.session
+from botocore.model import ListShape, MapShape, OperationNotFoundError, ServiceModel, Shape, StringShape, StructureShape
+
+from shoal_local.errors import AwsError
+
+Document = dict[str, Any]
+
+
+class Anything:
+    """Stands in a document for a value that is not known yet (a pipeline's expression); it fits every shape."""
+
+
+class ResponseMismatchError(Exception):
+    """A response of ours does not have the shape that AWS documents: a bug of the emulator, answered as InternalFailure."""
+
+
+@functools.cache
+def service_model() -> ServiceModel:
+    """botocore's model of the SageMaker control plane."""
+    return botocore.session.Session().get_service_model("sagemaker")
+
+
+@functools.cache
+def input_shape(operation: str) -> StructureShape:
+    """Request shape of `operation`; AwsError when AWS has no such operation."""
+    try:
+        shape = service_model().operation_model(operation).input_shape
+    except OperationNotFoundError:
+        raise AwsError("UnknownOperationException", f"SageMaker has no operation {operation}.") from None
+    return cast(StructureShape, shape)
+
+
+@functools.cache
+def output_shape(operation: str) -> StructureShape | None:
+    """Response shape of `operation`; None where the response is empty."""
+    return service_model().operation_model(operation).output_shape
+
+
+def check_request(operation: str, request: Document) -> None:
+    """Raise ValidationException, in AWS's words, when `request` breaks the documented shape of `operation`."""
+    faults = list(faults_of(input_shape(operation), request, ""))
+    if faults:
+        count = f"{len(faults)} validation error{'s' if len(faults) > 1 else ''} detected: "
+        raise AwsError("ValidationException", count + "; ".join(faults))
+
+
+def check_response(operation: str, response: Document) -> Document:
+    """`response` itself when it has the documented shape; ResponseMismatchError otherwise."""
+    shape = output_shape(operation)
+    faults = list(faults_of(shape, response, "")) if shape else [f"expected no response, got {response}"] if response else []
+    if faults:
+        raise ResponseMismatchError(f"{operation}: {'; '.join(faults)}")
+    return response
+
+
+def only_members(shape_name: str, record: Document) -> Document:
+    """The members of `record` that the structure `shape_name` has; how a list's summary is cut from a description."""
+    shape = cast(StructureShape, service_model().shape_for(shape_name))
+    return {key: value for key, value in record.items() if key in shape.members}
+
+
+def response_members(operation: str, record: Document) -> Document:
+    """The members of `record` that the response of `operation` has; leaves out what only the emulator needs to know."""
+    shape = output_shape(operation)
+    return {key: value for key, value in record.items() if shape and key in shape.members}
+
+
+def faults_of(shape: Shape, value: Any, path: str) -> Iterator[str]:
+    """Every way in which `value` breaks `shape`; `path` names the place as AWS does (`algorithmSpecification.trainingImage`)."""
+    if isinstance(value, Anything):
+        return
+    if value is None:
+        yield _fault(value, path, "Member must not be null")
+    elif isinstance(shape, StructureShape):
+        yield from _structure_faults(shape, value, path)
+    elif isinstance(shape, ListShape):
+        yield from _list_faults(shape, value, path)
+    elif isinstance(shape, MapShape):
+        yield from _map_faults(shape, value, path)
+    elif isinstance(shape, StringShape):
+        yield from _string_faults(shape, value, path)
+    else:
+        yield from _scalar_faults(shape, value, path)
+
+
+def _fault(value: Any, path: str, constraint: str) -> str:
+    shown = "null" if value is None else f"'{value}'"
+    return f"Value {shown} at '{path}' failed to satisfy constraint: {constraint}"
+
+
+def _below(path: str, member: str) -> str:
+    name = member[:1].lower() + member[1:]
+    return f"{path}.{name}" if path else name
+
+
+def _structure_faults(shape: StructureShape, value: Any, path: str) -> Iterator[str]:
+    if not isinstance(value, dict):
+        yield _fault(value, path, "Member must be a structure")
+        return
+    for name in shape.required_members:
+        if name not in value:
+            yield _fault(None, _below(path, name), "Member must not be null")
+    for name, member_value in value.items():
+        if name not in shape.members:
+            yield _fault(member_value, _below(path, name), f"Unknown field; {shape.name} has {', '.join(sorted(shape.members))}")
+        else:
+            yield from faults_of(shape.members[name], member_value, _below(path, name))
+
+
+def _list_faults(shape: ListShape, value: Any, path: str) -> Iterator[str]:
+    if not isinstance(value, list):
+        yield _fault(value, path, "Member must be a list")
+        return
+    yield from _length_faults(shape, value, path)
+    for position, member in enumerate(value, start=1):
+        yield from faults_of(shape.member, member, f"{path}.{position}.member")
+
+
+def _map_faults(shape: MapShape, value: Any, path: str) -> Iterator[str]:
+    if not isinstance(value, dict):
+        yield _fault(value, path, "Member must be a map")
+        return
+    yield from _length_faults(shape, value, path)
+    for key, member in value.items():
+        yield from faults_of(shape.key, key, f"{path}.key")
+        yield from faults_of(shape.value, member, f"{path}.{key}.member")
+
+
+def _string_faults(shape: StringShape, value: Any, path: str) -> Iterator[str]:
+    if not isinstance(value, str):
+        yield _fault(value, path, "Member must be a string")
+        return
+    if shape.enum and value not in shape.enum:
+        yield _fault(value, path, f"Member must satisfy enum value set: [{', '.join(shape.enum)}]")
+    yield from _length_faults(shape, value, path)
+    pattern = _compiled(shape.metadata.get("pattern", ""))
+    if pattern and not pattern.fullmatch(value):
+        yield _fault(value, path, f"Member must satisfy regular expression pattern: {shape.metadata['pattern']}")
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    """Java's expression as Python's. Unicode classes stand only inside sets in this API; what Python cannot read is not checked."""
+    for java, python in ((r"\p{L}", r"a-zA-Z\u00aa-\uffff"), (r"\p{Z}", r"\s"), (r"\p{N}", r"\d"), (r"\p{M}", "")):
+        pattern = pattern.replace(java, python)
+    try:
+        return re.compile(pattern) if pattern else None
+    except re.error:
+        return None
+
+
+def _length_faults(shape: Shape, value: Any, path: str) -> Iterator[str]:
+    low, high = shape.metadata.get("min"), shape.metadata.get("max")
+    if low is not None and len(value) < low:
+        yield _fault(value, path, f"Member must have length greater than or equal to {low}")
+    if high is not None and len(value) > high:
+        yield _fault(value, path, f"Member must have length less than or equal to {high}")
+
+
+_SCALARS: dict[str, tuple[type, ...]] = {
+    "integer": (int,),
+    "long": (int,),
+    "float": (int, float),
+    "double": (int, float),
+    "timestamp": (int, float, str),
+    "boolean": (bool,),
+}
+
+
+def _scalar_faults(shape: Shape, value: Any, path: str) -> Iterator[str]:
+    expected = _SCALARS.get(shape.type_name)
+    if expected and (not isinstance(value, expected) or (isinstance(value, bool) and shape.type_name != "boolean")):
+        yield _fault(value, path, f"Member must be of type {shape.type_name}")
+        return
+    low, high = shape.metadata.get("min"), shape.metadata.get("max")
+    if low is not None and value < low:
+        yield _fault(value, path, f"Member must have value greater than or equal to {low}")
+    if high is not None and value > high:
+        yield _fault(value, path, f"Member must have value less than or equal to {high}")

@@ -1,0 +1,103 @@
+"""Every SageMaker resource as one document: kept in memory under a lock, and as a JSON file for whoever looks afterwards.
+
+A document is what the Describe operation answers, instants as epoch seconds; keys that start with `_` are the emulator's own.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from shoal_local.sagemaker.shapes import Document
+
+
+class Store:
+    """Documents by kind ("training-job") and name, in order of creation; names are the same in any case, because the names in
+    SageMaker's ARNs are lower-cased and its clients look resources up by them. Reads give copies."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._documents: dict[str, dict[str, Document]] = {}
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._keep_previous()
+
+    def _keep_previous(self) -> None:
+        """An earlier emulator's documents stay readable beside ours; they are never read back."""
+        if self._folder.exists():
+            previous = self._folder.with_name(self._folder.name + ".previous")
+            shutil.rmtree(previous, ignore_errors=True)
+            self._folder.rename(previous)
+
+    def create(self, kind: str, name: str, document: Document, taken: Callable[[Document], Exception]) -> None:
+        """Add a document; raises `taken(existing)` when the name is in use."""
+        with self._lock:
+            existing = self._documents.get(kind, {}).get(name.lower())
+            if existing is not None:
+                raise taken(copy.deepcopy(existing))
+            self._put(kind, name, copy.deepcopy(document))
+
+    def get(self, kind: str, name: str) -> Document | None:
+        with self._lock:
+            return copy.deepcopy(self._documents.get(kind, {}).get(name.lower()))
+
+    def read(self, kind: str, name: str) -> Document:
+        """A document that must be there; KeyError when it is gone."""
+        with self._lock:
+            return copy.deepcopy(self._documents[kind][name.lower()])
+
+    def all(self, kind: str) -> list[Document]:
+        return self.some(kind, lambda _document: True)
+
+    def some(self, kind: str, wanted: Callable[[Document], bool]) -> list[Document]:
+        """Those that are `wanted`, which sees each as it is and must not change it: only what it chooses is copied."""
+        with self._lock:
+            return copy.deepcopy([each for each in self._documents.get(kind, {}).values() if wanted(each)])
+
+    def change(self, kind: str, name: str, edit: Callable[[Document], None]) -> Document:
+        """Apply `edit` to the document in one step; KeyError when it is gone. An exception in `edit` changes nothing."""
+        with self._lock:
+            document = copy.deepcopy(self._documents[kind][name.lower()])
+            edit(document)
+            self._put(kind, name, document)
+            return copy.deepcopy(document)
+
+    def delete(self, kind: str, name: str) -> None:
+        with self._lock:
+            if self._documents.get(kind, {}).pop(name.lower(), None) is not None:
+                self._path(kind, name).unlink(missing_ok=True)
+            self._changed.notify_all()
+
+    def wait(self, kind: str, name: str, done: Callable[[Document | None], bool], timeout_s: float | None = None) -> Document | None:
+        """The document once `done(document)`; None stands for a document that is gone. TimeoutError after `timeout_s`."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._changed:
+            while not done(document := self._documents.get(kind, {}).get(name.lower())):
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise TimeoutError(f"{kind} {name} after {timeout_s} s")
+                self._changed.wait(left)
+            return copy.deepcopy(document)
+
+    def _put(self, kind: str, name: str, document: Document) -> None:
+        path = self._path(kind, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(document, indent=1, sort_keys=True))
+        partial.replace(path)
+        self._documents.setdefault(kind, {})[name.lower()] = document
+        self._changed.notify_all()
+
+    def _path(self, kind: str, name: str) -> Path:
+        return self._folder / kind / f"{quote(name.lower(), safe='')}.json"
+
+
+def newest_first(documents: list[Document], key: str = "CreationTime") -> Iterator[Document]:
+    """Documents by a time, the latest first."""
+    return iter(sorted(documents, key=lambda document: document[key], reverse=True))

@@ -1,0 +1,211 @@
+"""One emulator: an HTTP server on 127.0.0.1 with one or more accounts behind it, and a state directory that says where it is.
+`Emulator.start()` returns when it answers; `close()` stops every thread and child."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from moto.moto_server.werkzeug_app import MotoRequestHandler
+from werkzeug.serving import BaseWSGIServer, make_server
+
+from shoal_local.account import Account, Shared
+from shoal_local.control.account_router import Front
+from shoal_local.control.authorization.evaluator import Evaluator
+from shoal_local.control.loopback_guard import Doorkeeper
+from shoal_local.control.moto_patches import change_cloudwatch, change_ecr, change_s3, warm_up
+from shoal_local.control.object_bodies import stream_objects
+from shoal_local.control.object_events import tell_events
+from shoal_local.control.protocol import Answer
+from shoal_local.control.request_log import RequestLog
+from shoal_local.control.state import State
+from shoal_local.errors import EmulatorError
+from shoal_local.faults import Faults
+from shoal_local.processes import ProcessRegistry, started_at
+from shoal_local.runtimes.catalog import runtimes
+from shoal_local.sagemaker.jobs.containers import Machine
+from shoal_local.sagemaker.settings import Settings
+
+HOST = "127.0.0.1"
+BACKLOG = 128
+DURATIONS = {each.name for each in fields(Settings) if each.name.endswith("_s")}
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `serve` is told. `account`: the first, whose root unknown access keys mean; `others`: those beside it; `accelerators`: how many
+    GPUs of this machine training jobs may use; `images`: runtimes by patterns of the user's own images; `schedule_speed`,
+    `hosting_speed`: how much faster than the clock schedules, and deployments to endpoints, run; `enforce_iam`: whether callers' policies
+    are applied; `faults`: the file of what goes wrong on purpose, and `durations`: seconds of `Settings` other than AWS's, both for tests
+    only. Raises EmulatorError for a runtime or a duration that there is not, and for an account that is named twice."""
+
+    state_dir: Path
+    account: str
+    region: str
+    port: int = 0
+    accelerators: int = 0
+    images: Mapping[str, str] = field(default_factory=dict)
+    schedule_speed: float = 1.0
+    hosting_speed: float = 1.0
+    enforce_iam: bool = False
+    others: tuple[str, ...] = ()
+    faults: Path | None = None
+    durations: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        return (self.account, *self.others)
+
+    def folder(self, account: str) -> Path:
+        """Where the account's files lie: in the state directory itself while there is one account, else in a folder of its own."""
+        return self.state_dir / "accounts" / account if self.others else self.state_dir
+
+    def __post_init__(self) -> None:
+        twice = [account for account in self.accounts if self.accounts.count(account) > 1]
+        if twice:
+            raise EmulatorError(f"--account {twice[0]} is given twice; name each account once")
+        for pattern, runtime in self.images.items():
+            if runtime not in runtimes():
+                raise EmulatorError(f"--image {pattern}={runtime}: there is no runtime {runtime!r}; there are: {', '.join(runtimes())}")
+        if unknown := sorted(set(self.durations) - DURATIONS):
+            raise EmulatorError(f"--duration {unknown[0]}: there is no such duration; there are: {', '.join(sorted(DURATIONS))}")
+
+
+class QuietRequestHandler(MotoRequestHandler):
+    """Requests are in requests.jsonl; the access log of the server would say less."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Nothing."""
+
+
+class Emulator:
+    """The accounts, and the server through which they are reached. `home` is the first of them."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        change_s3()
+        stream_objects()
+        change_cloudwatch()
+        change_ecr()
+        self.state = State(options.state_dir)
+        self.registry = ProcessRegistry(options.state_dir)
+        self._port = options.port
+        self._thread: threading.Thread | None = None
+        self._warm_up = threading.Thread(target=warm_up, args=(options.accounts, options.region), daemon=True, name="warm-up")
+        self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self.evaluator = Evaluator(self.registry)
+        self.accounts: dict[str, Account] = {}
+        shared = self._shared()
+        for number in options.accounts:
+            self.accounts[number] = Account(number, options.folder(number), shared, self.accounts)
+        self.home = self.accounts[options.account]
+        tell_events(lambda number, entry: self.accounts[number].events.emit(entry))
+        self._front = Front({number: account.dispatcher for number, account in self.accounts.items()}, options.account)
+        self._server = self._listen(options.port)
+        self._port = int(self._server.server_address[1])
+
+    def _shared(self) -> Shared:
+        options = self.options
+        settings = Settings(accelerators=options.accelerators or None, images=options.images, hosting_speed=options.hosting_speed)
+        return Shared(
+            region=options.region,
+            endpoint_url=self.endpoint_url,
+            registry=self.registry,
+            evaluator=self.evaluator,
+            requests=RequestLog(options.state_dir / "requests.jsonl"),
+            settings=replace(settings, **options.durations),  # type: ignore[arg-type]
+            faults=Faults(options.faults, options.state_dir / "faults.jsonl"),
+            schedule_speed=options.schedule_speed,
+            enforce_iam=options.enforce_iam,
+            paths=self._answer_path,
+        )
+
+    def _answer_path(self, environ: dict[str, Any]) -> Answer | None:
+        """The answer of the account that knows a URL of the emulator's own; such URLs are not signed."""
+        refused = None
+        for account in self.accounts.values():
+            answer = account.layers.answer_path(environ) or account.cloudformation.answer_path(environ)
+            if answer is not None and answer.status == HTTPStatus.OK:
+                return answer
+            refused = refused or answer
+        return refused
+
+    def _listen(self, port: int) -> BaseWSGIServer:
+        """The server on its port. Bound here: werkzeug would print and exit where a port is taken."""
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except OSError as error:
+            listener.close()
+            raise EmulatorError(f"port {port} of {HOST} cannot be used: {error.strerror}") from error
+        listener.listen(BACKLOG)
+        with listener:
+            bound = listener.getsockname()[1]
+            app = Doorkeeper(self._front, bound)
+            return make_server(HOST, bound, app, threaded=True, request_handler=QuietRequestHandler, fd=listener.fileno())
+
+    def endpoint_url(self) -> str:
+        """The name localhost, not the number: URLs of buckets and queues are read by it."""
+        return f"http://localhost:{self._port}"
+
+    def start(self) -> None:
+        """Answer requests from a thread of ours, and say where in the state directory."""
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True, name="http")
+        self._thread.start()
+        self.state.write(self.description())
+        self._warm_up.start()
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether everything is loaded that is loaded beside the first requests."""
+        return self._warm_up.ident is not None and not self._warm_up.is_alive()
+
+    def description(self) -> dict[str, Any]:
+        """The ready line and emulator.json."""
+        return {
+            "endpoint": self.endpoint_url(),
+            "pid": os.getpid(),
+            "port": self._port,
+            "process_started_at": started_at(os.getpid()),
+            "started_at": self._started_at,
+            "account": self.options.account,
+            "accounts": list(self.options.accounts),
+            "region": self.options.region,
+            "hosting_speed": self.options.hosting_speed,
+            "enforces_iam": self.options.enforce_iam,
+            "cores": Machine.here(None).cores,
+        }
+
+    def close(self) -> None:
+        """Stop in the order in which parts use each other; the server last, because the others still call it."""
+        steps: Iterable[Callable[[], object]] = (
+            *(step for account in self.accounts.values() for step in account.closing),
+            self._stop_server,
+            self.evaluator.close,
+            self.registry.sweep,
+        )
+        for step in steps:
+            try:
+                step()
+            except Exception:
+                log.exception("closing failed at %s", step)
+        self.state.withdraw()
+
+    def _stop_server(self) -> None:
+        if self._thread is not None:
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()

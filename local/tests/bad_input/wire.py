@@ -1,0 +1,58 @@
+"""Requests as bytes: what no client of AWS would send, and what came back."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from shoal_local.server import Emulator
+
+ACCOUNT_ID = "123456789012"
+"""moto's own, which an emulator inside this process has."""
+REGION = "us-east-1"
+_FORBIDDEN = ("Traceback (most recent call last)", "InternalFailure", "Internal Server Error", "InternalError")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the emulator said."""
+
+    status: int
+    text: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return dict(json.loads(self.text))
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A connection per request to an emulator in this process."""
+
+    emulator: Emulator
+
+    def send(self, service: str, method: str, path: str, body: bytes, headers: dict[str, str] | None = None) -> Answer:
+        """The answer to a request signed for `service`."""
+        port = int(self.emulator.endpoint_url().rpartition(":")[2])
+        scope = f"test/20260101/{REGION}/{service}/aws4_request"
+        signed = {"Authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"}
+        connection = http.client.HTTPConnection("localhost", port, timeout=60)
+        try:
+            connection.request(method, path, body, {**signed, **(headers or {})})
+            response = connection.getresponse()
+            return Answer(response.status, response.read().decode("utf-8", "replace"))
+        finally:
+            connection.close()
+
+    def sagemaker(self, operation: str, request: Any) -> Answer:
+        """The answer to an operation of the control plane."""
+        headers = {"X-Amz-Target": f"SageMaker.{operation}", "Content-Type": "application/x-amz-json-1.1"}
+        return self.send("sagemaker", "POST", "/", json.dumps(request).encode(), headers)
+
+
+def require_refusal_or_success(answer: Answer, of: str) -> None:
+    """The user's mistake is an error of the user's (4xx) with a code and a message, never a 500 and never a traceback."""
+    assert answer.status < 500, f"{of}: {answer.status} {answer.text[:2000]}"
+    assert not any(word in answer.text for word in _FORBIDDEN), f"{of}: {answer.text[:2000]}"

@@ -1,0 +1,167 @@
+"""Every rule, with a made-up request of the operation's shape, against AWS's service authorization reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.model import ListShape, MapShape, Shape, StructureShape
+from moto.core.utils import get_service_model
+
+from shoal_local.control.authorization.evaluator import Evaluator
+from shoal_local.control.authorization.iam_request import Question
+from shoal_local.control.authorization.rule_input import NothingKnown
+from shoal_local.control.authorization.rules import RULES, UnmappedError, questions
+from shoal_local.control.protocol import ApiCall
+from shoal_local.server import Emulator, Options
+
+ACCOUNT = "111122223333"
+ME = f"arn:aws:sts::{ACCOUNT}:assumed-role/r/s"
+KEY = f"arn:aws:kms:us-east-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+DEPTH = 4
+
+
+class EverythingEncrypted(NothingKnown):
+    """An account in which everything has a key, and every endpoint is scaled, so that rules ask all that they can ask."""
+
+    def is_scaled(self, endpoint: str) -> bool:
+        return True
+
+    def key_of_bucket(self, bucket: str) -> str | None:
+        return KEY
+
+    def key_of_object(self, bucket: str, key: str) -> str | None:
+        return KEY
+
+    def key_of_queue(self, name: str) -> str | None:
+        return KEY
+
+    def key_of_endpoint_config(self, name: str) -> str | None:
+        return KEY
+
+    def key_arn(self, key: str) -> str:
+        return KEY
+
+    def vpc_of(self, id_: str) -> str | None:
+        return "vpc-1" if id_.startswith(("subnet-", "sg-", "rtb-")) else None
+
+
+def every_operation() -> Iterator[Any]:
+    for service, rules in RULES.items():
+        for operation in rules:
+            yield pytest.param(service, operation, id=f"{service}-{operation}")
+
+
+def asked(service: str, operation: str) -> list[Question]:
+    return questions(ApiCall(service, operation, "us-east-1", ME, made_up(service, operation)), EverythingEncrypted())
+
+
+def made_up(service: str, operation: str) -> dict[str, Any]:
+    """A request with every member that the operation has; names are `name`, ids and ARNs look like those of the service."""
+    model = get_service_model("sagemaker-runtime" if operation == "InvokeEndpoint" else service).operation_model(operation)
+    return dict(_value(service, model.input_shape, "", 0)) if model.input_shape is not None else {}
+
+
+def _value(service: str, shape: Shape, name: str, depth: int) -> Any:
+    if isinstance(shape, StructureShape):
+        members = shape.members.items() if depth < DEPTH else []
+        return {key: _value(service, member, key, depth + 1) for key, member in members}
+    if isinstance(shape, ListShape):
+        return [_value(service, shape.member, name, depth)]
+    if isinstance(shape, MapShape):
+        return {"key": "value"}
+    return _scalar(service, shape, name)
+
+
+def _scalar(service: str, shape: Shape, name: str) -> Any:
+    if shape.type_name in {"integer", "long", "float", "double"}:
+        return 1
+    if shape.type_name == "boolean":
+        return True
+    if shape.type_name == "blob":
+        return b""
+    known = {
+        "AliasName": "alias/name",
+        "QueueUrl": f"http://localhost/{ACCOUNT}/name",
+        "CopySource": "name/name",
+        "Path": "/",
+        "PermissionsBoundary": f"arn:aws:iam::{ACCOUNT}:policy/name",
+        "PipelineExecutionArn": f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:pipeline/name/execution/abcdefghijkl",
+        "PolicyArn": f"arn:aws:iam::{ACCOUNT}:policy/name",
+        "OpenIDConnectProviderArn": f"arn:aws:iam::{ACCOUNT}:oidc-provider/example.com",
+        "SubscriptionArn": f"arn:aws:sns:us-east-1:{ACCOUNT}:name:1",
+        "StackName": "name",
+    }
+    if name in known:
+        return known[name]
+    if ("role" in name.lower() and "name" not in name.lower()) or name == "DeliverLogsPermissionArn":
+        return f"arn:aws:iam::{ACCOUNT}:role/name"
+    if name.lower() in {"resourcearn", "topicarn", "targetarn", "resource", "modelpackagearn"}:
+        return f"arn:aws:{service}:us-east-1:{ACCOUNT}:{EXISTING.get(service, 'name')}"
+    return NAMED.get(name, "name")
+
+
+EXISTING = {
+    "application-autoscaling": "scalable-target/name",
+    "cloudwatch": "alarm:name",
+    "ecr": "repository/name",
+    "events": "rule/name",
+    "fsx": "file-system/fs-1",
+    "lambda": "function:name",
+    "logs": "log-group:name",
+    "sagemaker": "model-package/name/1",
+    "scheduler": "schedule-group/name",
+    "sns": "name",
+}
+NAMED = {
+    "VpcId": "vpc-1",
+    "ResourceIds": "vpc-1",
+    "Resources": "vpc-1",
+    "SubnetId": "subnet-1",
+    "SubnetIds": "subnet-1",
+    "GroupId": "sg-1",
+    "Groups": "sg-1",
+    "SecurityGroupIds": "sg-1",
+    "RouteTableId": "rtb-1",
+    "RouteTableIds": "rtb-1",
+    "InternetGatewayId": "igw-1",
+    "NatGatewayId": "nat-1",
+    "AllocationId": "eipalloc-1",
+    "FlowLogIds": "fl-1",
+    "VpcEndpointId": "vpce-1",
+    "VpcEndpointIds": "vpce-1",
+    "NetworkInterfaceId": "eni-1",
+    "KeyId": KEY,
+    "TargetKeyId": KEY,
+}
+
+
+@pytest.mark.parametrize(("service", "operation"), list(every_operation()))
+def test_aws_documents_every_action_resource_and_condition_key_of_a_rule(service: str, operation: str, evaluator: Evaluator) -> None:
+    found = asked(service, operation)
+    assert found or operation == "GetCallerIdentity"  # which needs no permission
+    for question in found:
+        decision = evaluator.decide(question, ME, {})  # raises for an action that is not there, or a resource that it does not take
+        assert decision.ignored == (), question
+
+
+def test_an_operation_without_a_rule_is_named() -> None:
+    with pytest.raises(UnmappedError, match="does not know which IAM action the operation sagemaker:CreateLabelingJob needs"):
+        questions(ApiCall("sagemaker", "CreateLabelingJob", "us-east-1", ME))
+
+
+def test_every_operation_that_the_emulator_answers_itself_has_a_rule(tmp_path: Path) -> None:
+    emulator = Emulator(Options(tmp_path, ACCOUNT, "us-east-1"))
+    own = {(service, operation) for service, has in emulator.home.dispatcher.services.items() for operation in has.operations}
+    emulator.close()
+    assert len(own) > 60
+    assert own - {(service, operation) for service, rules in RULES.items() for operation in rules} == set()
+
+
+def test_a_channel_that_may_write_does_not_hide_behind_one_that_may_not() -> None:
+    sources = [{"FileSystemId": "fs-1", "FileSystemType": "FSxLustre", "FileSystemAccessMode": mode} for mode in ("ro", "rw")]
+    request = {"TrainingJobName": "x", "InputDataConfig": [{"DataSource": {"FileSystemDataSource": source}} for source in sources]}
+    create, *_ = questions(ApiCall("sagemaker", "CreateTrainingJob", "us-east-1", ME, request), NothingKnown())
+    assert create.context["sagemaker:FileSystemAccessMode"] == "rw"

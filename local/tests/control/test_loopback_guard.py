@@ -1,0 +1,296 @@
+"""Who gets an answer of the emulator, and how large a question may be."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from local.tests.control.account import REGION, Account
+from shoal_local.control.loopback_guard import LARGEST, LARGEST_OTHERWISE
+
+FORM = "Action=GetCallerIdentity&Version=2011-06-15"
+STS = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/sts/aws4_request, SignedHeaders=host, Signature=0"
+S3 = STS.replace("/sts/", "/s3/")
+
+
+def port_of(account: Account) -> int:
+    return int(urlsplit(account.endpoint).port or 0)
+
+
+def ask(account: Account, headers: dict[str, str], body: str = FORM, host: str | None = None) -> tuple[int, str]:
+    """Status and text of a request like boto3's GetCallerIdentity with these headers; "HOST:PORT" of `host`, PORT its own."""
+    connection = http.client.HTTPConnection("127.0.0.1", port_of(account), timeout=30)
+    given = {"Host": (host or "localhost:PORT").replace("PORT", str(port_of(account)))}
+    form = {"Content-Type": "application/x-www-form-urlencoded", "Authorization": STS, "Content-Length": str(len(body))}
+    try:
+        connection.putrequest("POST", "/", skip_host=True, skip_accept_encoding=True)
+        for name, value in {**given, **form, **headers}.items():
+            connection.putheader(name, value)
+        connection.endheaders(body.encode())
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("host", ["localhost:PORT", "127.0.0.1:PORT", "[::1]:PORT", "LOCALHOST:PORT"])
+def test_the_names_of_this_machine_are_answered(account: Account, host: str) -> None:
+    status, text = ask(account, {}, host=host)
+    assert (status, "<Account>111122223333</Account>" in text) == (200, True)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "attacker.example:PORT",
+        "attacker.example",
+        "localhost:1",
+        "localhost",
+        "localhost.attacker.example:PORT",
+        "127.0.0.1.nip.io:PORT",
+        "0.0.0.0:PORT",
+        "user@localhost:PORT",
+        "sts.us-east-1.amazonaws.com",
+        "a/b.localhost:PORT",
+    ],
+)
+def test_a_foreign_host_is_refused_as_dns_rebinding_would_send_it(account: Account, host: str) -> None:
+    status, text = ask(account, {}, host=host)
+    assert status == 403
+    assert "AccessDenied" in text
+    assert "111122223333" not in text
+
+
+def test_a_request_without_a_host_is_refused(account: Account) -> None:
+    with socket.create_connection(("127.0.0.1", port_of(account)), timeout=30) as connection:
+        connection.sendall(f"POST / HTTP/1.0\r\nAuthorization: {STS}\r\nContent-Length: {len(FORM)}\r\n\r\n{FORM}".encode())
+        assert b" 403 " in connection.makefile("rb").readline()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://attacker.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_what_a_page_of_another_site_asks_is_refused(account: Account, headers: dict[str, str]) -> None:
+    status, text = ask(account, headers)
+    assert (status, "web pages of other sites" in text) == (403, True)
+
+
+def test_a_page_of_another_site_does_not_change_anything_either(account: Account) -> None:
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
+    connection.request("PUT", "/made-by-a-page", headers={"Origin": "https://attacker.example", "Authorization": S3})
+    assert connection.getresponse().status == 403
+    assert "made-by-a-page" not in [bucket["Name"] for bucket in account.client("s3").list_buckets()["Buckets"]]
+
+
+def test_what_a_page_sends_behind_a_refused_request_is_not_taken_for_the_next_one(account: Account) -> None:
+    """A page may choose the body of its request, and that may look like a request that no page makes."""
+    inner = f"PUT /smuggled HTTP/1.1\r\nHost: localhost:{port_of(account)}\r\nAuthorization: {S3}\r\nContent-Length: 0\r\n\r\n"
+    host = f"Host: localhost:{port_of(account)}\r\nOrigin: https://attacker.example"
+    with socket.create_connection(("127.0.0.1", port_of(account)), timeout=30) as connection:
+        connection.sendall(f"POST / HTTP/1.1\r\n{host}\r\nContent-Length: {len(inner)}\r\n\r\n{inner}".encode())
+        answers = connection.makefile("rb").read()
+    assert (answers.count(b"HTTP/1.1 "), b" 403 " in answers) == (1, True)
+    assert "smuggled" not in [bucket["Name"] for bucket in account.client("s3").list_buckets()["Buckets"]]
+
+
+def test_an_answer_lets_no_other_site_read_it(account: Account) -> None:
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
+    connection.request("GET", "/", headers={"Authorization": S3})
+    assert connection.getresponse().headers.get("Access-Control-Allow-Origin") is None
+
+
+def test_a_bucket_can_be_addressed_by_its_name_below_localhost(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    account.client("s3").create_bucket(Bucket="by-its-name")
+    account.client("s3").put_object(Bucket="by-its-name", Key="a key/with spaces+", Body=b"found")
+    seen: list[str] = []
+    virtual = boto3.client(
+        "s3",
+        region_name=REGION,
+        endpoint_url=account.endpoint,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+        config=Config(s3={"addressing_style": "virtual"}),
+    )
+    virtual.meta.events.register("before-send.s3", lambda request, **_: seen.append(request.url))
+    below_localhost(monkeypatch)
+    assert virtual.get_object(Bucket="by-its-name", Key="a key/with spaces+")["Body"].read() == b"found"
+    assert [each["Key"] for each in virtual.list_objects_v2(Bucket="by-its-name")["Contents"]] == ["a key/with spaces+"]
+    assert seen[0].startswith("http://by-its-name.localhost:")
+
+
+def below_localhost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names below localhost are this machine (RFC 6761); not every system's resolver knows."""
+    ask_system = socket.getaddrinfo
+
+    def ask(host: object, *arguments: object, **named: object) -> object:
+        return ask_system("localhost" if str(host).endswith(".localhost") else host, *arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", ask)
+
+
+def test_below_localhost_there_is_nothing_but_buckets(account: Account) -> None:
+    status, text = ask(account, {}, host="some-bucket.localhost:PORT")
+    assert (status, "sts is at localhost" in text) == (403, True)
+
+
+@pytest.mark.parametrize("length", ["many", "-1", "1e3", "+5", str(10**30)])
+def test_a_length_that_is_no_number_of_bytes_is_one_error(account: Account, length: str) -> None:
+    status, text = ask(account, {"Content-Length": length}, body="")
+    assert status == 400, text
+
+
+@pytest.mark.parametrize(
+    ("service", "method", "path", "code"),
+    [
+        ("sts", "POST", "/", 413),
+        ("lambda", "POST", "/", 413),
+        ("sagemaker", "POST", "/", 413),
+        ("s3", "PUT", "/bucket/object", 400),
+        ("s3", "POST", "/bucket?delete", 400),
+        ("s3", "PUT", "/bucket?policy", 400),
+    ],
+)
+def test_a_request_larger_than_the_service_takes_is_refused_before_it_is_read(
+    account: Account, service: str, method: str, path: str, code: int
+) -> None:
+    most = LARGEST_OTHERWISE if "?" in path else LARGEST.get(service, LARGEST_OTHERWISE)
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
+    connection.putrequest(method, path)
+    connection.putheader("Authorization", STS.replace("/sts/", f"/{service}/"))
+    connection.putheader("Content-Length", str(most + 1))
+    connection.endheaders(b"only the beginning")
+    response = connection.getresponse()
+    assert (response.status, str(most) in response.read().decode()) == (code, True)
+
+
+def test_what_boto3_compresses_is_read(account: Account) -> None:
+    """It does so with more than 10,240 bytes of measurements."""
+    data: list[Any] = [{"MetricName": f"{'long' * 20}-{number}", "Value": 1.0} for number in range(300)]
+    account.client("cloudwatch").put_metric_data(Namespace="Compressed", MetricData=data)
+    pages = account.client("cloudwatch").get_paginator("list_metrics").paginate(Namespace="Compressed")
+    assert sum(len(page["Metrics"]) for page in pages) == 300
+
+
+@pytest.mark.parametrize(
+    ("body", "code"), [(gzip.compress(bytes(LARGEST_OTHERWISE + 1)), 413), (gzip.compress(bytes(9))[:-9], 400), (b"no gzip", 400)]
+)
+def test_what_is_damaged_or_too_large_when_it_is_unpacked_is_refused(account: Account, body: bytes, code: int) -> None:
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
+    headers = {"Authorization": STS.replace("/sts/", "/logs/"), "Content-Encoding": "gzip", "Content-Type": "application/x-amz-json-1.1"}
+    connection.request("POST", "/", body, {**headers, "X-Amz-Target": "Logs_20140328.DescribeLogGroups"})
+    assert connection.getresponse().status == code
+
+
+def chunks(size: int) -> Iterator[bytes]:
+    for _ in range(size // 65536 + 1):
+        yield b" " * 65536
+
+
+def test_a_request_in_chunks_is_refused_at_the_limit_too(account: Account) -> None:
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
+    connection.request("POST", "/", body=chunks(LARGEST_OTHERWISE), headers={"Authorization": STS}, encode_chunked=True)
+    assert connection.getresponse().status == 413
+
+
+@pytest.fixture(scope="module")
+def in_chunks(account: Account) -> str:
+    """A bucket."""
+    account.client("s3").create_bucket(Bucket="in-chunks")
+    return "in-chunks"
+
+
+@pytest.mark.usefixtures("in_chunks")
+def test_an_object_in_chunks_is_kept_whole(account: Account) -> None:
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
+    connection.request("PUT", "/in-chunks/object", body=chunks(200_000), headers={"Authorization": S3}, encode_chunked=True)
+    assert connection.getresponse().status == 200
+    assert account.client("s3").head_object(Bucket="in-chunks", Key="object")["ContentLength"] == 262144
+
+
+@pytest.mark.usefixtures("in_chunks")
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "multipart/form-data"])
+def test_an_upload_that_calls_itself_a_form_is_kept_as_it_came(account: Account, kind: str) -> None:
+    """As `curl --data-binary @file` calls every upload."""
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
+    connection.request("PUT", "/in-chunks/form", b"a=1&b=2", {"Authorization": S3, "Content-Type": kind})
+    assert connection.getresponse().status == 200
+    assert account.client("s3").get_object(Bucket="in-chunks", Key="form")["Body"].read() == b"a=1&b=2"
+
+
+def put_signed_chunks(account: Account, body: bytes, length: int, key: str = "in-signed-chunks") -> tuple[int, str]:
+    """Status and answer of an upload that says that its chunks have `length` bytes."""
+    connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
+    streaming = {"x-amz-content-sha256": "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER", "x-amz-decoded-content-length": str(length)}
+    connection.request("PUT", f"/in-chunks/{key}", body, {"Authorization": S3, "Content-Encoding": "aws-chunked", **streaming})
+    response = connection.getresponse()
+    return response.status, response.read().decode()
+
+
+SIGNED = b"400;chunk-signature=%s\r\n%s\r\n" % (b"0" * 64, b"x" * 1024)
+END = b"0;chunk-signature=%s\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n" % (b"0" * 64)
+
+
+@pytest.mark.usefixtures("in_chunks")
+@pytest.mark.parametrize("chunks_", [3, 9000])
+def test_an_object_in_signed_chunks_is_kept_without_them(account: Account, chunks_: int) -> None:
+    status, text = put_signed_chunks(account, SIGNED * chunks_ + END, 1024 * chunks_)
+    assert status == 200, text
+    assert account.client("s3").get_object(Bucket="in-chunks", Key="in-signed-chunks")["Body"].read() == b"x" * 1024 * chunks_
+
+
+@pytest.mark.parametrize(
+    ("body", "length"),
+    [
+        (b"", 0),
+        (b"no size\r\n", 10),
+        (b"-1;\r\nx\r\n", 10),
+        (b"fffffffffffffff;\r\nx\r\n", 10),
+        (SIGNED, 1024),
+        (SIGNED[:-3], 1024),
+        (SIGNED.replace(b"400;", b"3ff;") + END, 1023),
+        (SIGNED + END, 10**15),
+        (b"x" * 100_000, 100_000),
+    ],
+)
+@pytest.mark.usefixtures("in_chunks")
+def test_signed_chunks_that_are_none_are_refused_and_nothing_is_kept(account: Account, body: bytes, length: int) -> None:
+    status, text = put_signed_chunks(account, body, length, "none")
+    assert (status, "<Code>IncompleteBody</Code>" in text) == (400, True), text
+    assert account.client("s3").list_objects_v2(Bucket="in-chunks", Prefix="none")["KeyCount"] == 0
+
+
+def listening(pid: int) -> set[str]:
+    """Addresses, as /proc/net has them in hexadecimal, at which a process waits for connections."""
+    sockets = {str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink()}
+    inodes = {link[8:-1] for link in sockets if link.startswith("socket:[")}
+    rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]]
+    return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and row[9] in inodes}
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's /proc")
+def test_it_listens_on_loopback_only(account: Account) -> None:
+    pid = int((account.state_dir / "emulator.json").read_text().partition('"pid": ')[2].partition(",")[0])
+    assert listening(pid) == {"0100007F"}
+
+
+def test_only_its_user_may_look_into_the_state_directory(account: Account) -> None:
+    account.client("sts").get_caller_identity()
+    files = {path.name: path.stat().st_mode & 0o777 for path in account.state_dir.iterdir() if path.is_file()}
+    assert account.state_dir.stat().st_mode & 0o777 == 0o700
+    assert files == dict.fromkeys((".shoal-emulator", "emulator.json", "emulator.log", "requests.jsonl"), 0o600)

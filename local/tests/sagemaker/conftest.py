@@ -1,0 +1,37 @@
+"""One emulator for this folder's tests, and the runtime built once; both as a user would have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local.tests.sagemaker.account import ACCOUNT_ID, Account
+from shoal_local.runtimes.build import build
+from shoal_local.runtimes.catalog import runtimes
+from shoal_local.server import Emulator, Options
+
+HOSTING_SPEED = 120.0
+
+
+@pytest.fixture(scope="session")
+def runtime() -> Path:
+    """The PyTorch runtime's interpreter, built where it is missing."""
+    return build(runtimes()["pytorch"], None, print)
+
+
+@pytest.fixture(scope="session")
+def emulator(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    """An emulator in this process, so that a test can look into it."""
+    assert runtime.exists()
+    emulator = Emulator(Options(tmp_path_factory.mktemp("emulator"), ACCOUNT_ID, "us-east-1", accelerators=2, hosting_speed=HOSTING_SPEED))
+    emulator.start()
+    yield emulator
+    emulator.close()
+
+
+@pytest.fixture(scope="session")
+def account(emulator: Emulator) -> Account:
+    """The emulator's account, as its users see it."""
+    return Account.at(emulator.endpoint_url(), emulator.options.state_dir)

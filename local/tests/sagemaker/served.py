@@ -1,0 +1,27 @@
+"""An emulator in a process of its own, for tests that need its environment or its death."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+@contextmanager
+def served(state_dir: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """An emulator process; terminated at the end unless that happened before."""
+    command = [sys.executable, "-m", "shoal_local", "serve", "--port", "0", "--state-dir", str(state_dir), "--account", "111122223333"]
+    own = os.environ | environment
+    with subprocess.Popen([*command, "--region", "us-east-1"], cwd=REPOSITORY, env=own, stdout=subprocess.PIPE) as process:
+        yield process
+        process.terminate()
+
+
+def endpoint_of(process: subprocess.Popen[bytes]) -> str:
+    return str(json.loads(process.stdout.readline())["endpoint"]) if process.stdout else ""

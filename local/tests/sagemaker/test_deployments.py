@@ -1,0 +1,231 @@
+"""Blue/green deployments to endpoints: two fleets of real server processes, traffic really shared, alarms on what was really measured."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local.tests.sagemaker.account import Account, until
+from local.tests.sagemaker.hosted import (
+    Calls,
+    alarm,
+    call_many,
+    calling,
+    configure,
+    deploy,
+    every_server,
+    guarded,
+    invoke,
+    model_of,
+    percent,
+    settled,
+)
+
+ENDPOINT = "guarded"
+BLUE, GREEN = 3.0, 5.0
+CANARY = {"Type": "CANARY", "CanarySize": percent(30), "WaitIntervalInSeconds": 720}
+
+
+@pytest.fixture(scope="module")
+def processes(account: Account) -> Iterator[set[str]]:
+    """Those of endpoints that were there before these tests. Every fleet of every endpoint that they bring up has to be gone at the end."""
+    before = every_server(account)
+    yield before
+    until(lambda: every_server(account), lambda left: left <= before)
+
+
+@pytest.fixture(scope="module")
+def blue(account: Account, processes: set[str]) -> Iterator[str]:
+    """An endpoint that multiplies by 3, and a good next model, `green`, that multiplies by 5."""
+    deploy(account, ENDPOINT, model_of("3"))
+    configure(account, "green", model_of("5"))
+    assert settled(account, ENDPOINT)["EndpointStatus"] == "InService"
+    assert every_server(account) - processes
+    yield ENDPOINT
+    until(lambda: account.sagemaker.describe_endpoint(EndpointName=ENDPOINT), lambda each: each["EndpointStatus"] == "InService")
+    account.sagemaker.delete_endpoint(EndpointName=ENDPOINT)
+    until(lambda: account.sagemaker.list_endpoints(NameContains=ENDPOINT)["Endpoints"], lambda found: not found)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def silent(account: Account, blue: str) -> str:
+    """Another endpoint that gets a model which never loads: a minute passes before SageMaker gives up, so it begins with the first test."""
+    assert blue
+    deploy(account, "silent", model_of("3"))
+    settled(account, "silent")
+    configure(account, "never-loads", model_of("7", load_s="600"), {"ContainerStartupHealthCheckTimeoutInSeconds": 60})
+    account.sagemaker.update_endpoint(EndpointName="silent", EndpointConfigName="never-loads", DeploymentConfig=guarded(CANARY))
+    return "silent"
+
+
+def update(account: Account, config: str, deployment: dict[str, Any] | None = None, **more: Any) -> None:
+    given = {"DeploymentConfig": deployment} if deployment else {}
+    account.sagemaker.update_endpoint(EndpointName=ENDPOINT, EndpointConfigName=config, **given, **more)
+
+
+def pending(account: Account) -> dict[str, Any]:
+    """The variant of the deployment under way; empty where there is none."""
+    found = account.sagemaker.describe_endpoint(EndpointName=ENDPOINT).get("PendingDeploymentSummary", {})
+    return dict(found.get("ProductionVariants", [{}])[0])
+
+
+def stage(account: Account, wanted: str) -> dict[str, Any]:
+    """The pending deployment's variant once it is in the stage `wanted`."""
+    found = until(partial(pending, account), lambda each: each.get("VariantStatus", [{}])[0].get("Status") == wanted)
+    return dict(found)
+
+
+def share_is(found: int, of: int, wanted: float) -> bool:
+    """Whether `found` of `of` fits `wanted`: within five standard deviations of the binomial distribution, wrong once in a million."""
+    return abs(found - of * wanted) <= 5 * math.sqrt(of * wanted * (1 - wanted))
+
+
+def while_baking(account: Account, share: float, calls: Calls) -> Counter[float]:
+    """How often each factor answered `calls` while the new fleet baked with `share`."""
+    now, before = stage(account, "Baking"), Counter(calls.factors)
+    counted: Counter[float] = Counter()
+    while now.get("VariantStatus", [{}])[0].get("Status") == "Baking" and now["CurrentWeight"] == pytest.approx(share):
+        time.sleep(0.1)
+        answered = Counter(calls.factors)
+        now = pending(account)
+        if now.get("CurrentWeight") == pytest.approx(share):
+            counted = answered - before
+    return counted
+
+
+def quiet(account: Account, *alarms: str) -> list[str]:
+    """The alarms, once none sees what a test before this one did."""
+    look = partial(account.client("cloudwatch").describe_alarms, AlarmNames=list(alarms))
+    until(look, lambda found: all(each["StateValue"] == "OK" for each in found["MetricAlarms"]))
+    return list(alarms)
+
+
+def servers(account: Account) -> set[str]:
+    """The folder of each server that was ever begun for the endpoint."""
+    return {path.name for path in (account.state_dir / "sagemaker-jobs").glob(f"endpoint-{ENDPOINT}-*")}
+
+
+def back(account: Account) -> None:
+    """The endpoint with its first configuration, without guardrails."""
+    update(account, ENDPOINT)
+    settled(account, ENDPOINT)
+
+
+def test_a_canary_gets_its_share_then_everything_and_no_invocation_fails(account: Account, blue: str) -> None:
+    with calling(account, blue, at_once=4) as calls:
+        update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 1440}))
+        stage(account, "Baking")
+        with pytest.raises(ClientError, match="Cannot update in-progress endpoint"):
+            account.sagemaker.delete_endpoint(EndpointName=blue)
+        measured = while_baking(account, 0.3, calls)
+        assert settled(account, blue)["EndpointConfigName"] == "green"
+    assert measured.total() >= 100
+    assert share_is(measured[GREEN], measured.total(), 0.3), measured
+    assert calls.failed == []
+    assert call_many(account, blue, 20).factors == {GREEN: 20}
+    described = account.sagemaker.describe_endpoint(EndpointName=blue)
+    assert "PendingDeploymentSummary" not in described
+    assert described["LastDeploymentConfig"]["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]["Type"] == "CANARY"
+    back(account)
+
+
+def test_linear_steps_go_up_to_everything(account: Account, blue: str) -> None:
+    step = {"Type": "LINEAR", "LinearStepSize": percent(40), "WaitIntervalInSeconds": 120}
+    update(account, "green", guarded(step))
+    weights: set[float] = set()
+
+    def look() -> dict[str, Any]:
+        found: dict[str, Any] = account.sagemaker.describe_endpoint(EndpointName=blue)
+        weights.update(each["CurrentWeight"] for each in found.get("PendingDeploymentSummary", {}).get("ProductionVariants", []))
+        return found
+
+    assert until(look, lambda each: each["EndpointStatus"] == "InService", 120)["EndpointConfigName"] == "green"
+    assert {0.4, 0.8} <= {round(weight, 3) for weight in weights}
+    back(account)
+
+
+@pytest.mark.parametrize(
+    ("name", "spoiled", "metric", "statistic", "threshold"),
+    [
+        ("slow", {"slow_s": "0.7"}, "ModelLatency", "p90", 500_000),
+        ("failing", {"fails": "yes"}, "Invocation5XXErrors", "Average", 0.05),
+        ("crashing", {"crashes": "yes"}, "Invocation5XXErrors", "Average", 0.05),
+    ],
+)
+def test_a_bad_model_trips_its_alarm_and_the_old_fleet_serves_on(
+    account: Account, blue: str, name: str, spoiled: dict[str, str], metric: str, statistic: str, threshold: float
+) -> None:
+    configure(account, name, model_of("7", **spoiled))
+    watched = alarm(account, f"{name}-{metric}", blue, metric, threshold, statistic)
+    quiet(account, watched)
+    with calling(account, blue):
+        update(account, name, guarded(CANARY | {"WaitIntervalInSeconds": 3600}, watched))
+        ended = settled(account, blue)
+    assert (ended["EndpointStatus"], ended["EndpointConfigName"]) == ("InService", ENDPOINT)
+    assert f"Alarm in state ALARM while the new fleet baked with 30% of the traffic: {watched}" in ended["FailureReason"]
+    assert call_many(account, blue, 20).factors == {BLUE: 20}
+
+
+def test_wrong_answers_trip_no_alarm(account: Account, blue: str) -> None:
+    """Whoever wants to know proves it by an answer; see `stacks/functions/serving_proof`."""
+    errors = alarm(account, "quiet-errors", blue, "Invocation5XXErrors", 0.05)
+    watched = quiet(account, errors, alarm(account, "quiet-latency", blue, "ModelLatency", 5e6))
+    update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 60}, *watched))
+    assert settled(account, blue)["EndpointConfigName"] == "green"
+    assert invoke(account, blue, {"x": 1}) == {"y": GREEN}
+    back(account)
+
+
+def test_an_alarm_that_is_in_alarm_already_stops_the_update_before_anything_starts(account: Account, blue: str) -> None:
+    watched = alarm(account, "errors-before", blue, "Invocation5XXErrors", 0.05)
+    begun = servers(account)
+    assert begun
+    with calling(account, blue, body=b'{"x": "boom"}') as calls:
+        until(lambda: len(calls.failed), lambda failed: failed > 3)
+        update(account, "green", guarded(CANARY, watched))
+        ended = settled(account, blue)
+    assert ended["EndpointConfigName"] == ENDPOINT
+    assert f"Alarm in state ALARM before the deployment began: {watched}" in ended["FailureReason"]
+    assert servers(account) == begun
+
+
+def test_an_alarm_that_is_not_there_stops_the_update(account: Account, blue: str) -> None:
+    update(account, "green", guarded(CANARY, "nobody"))
+    assert "Could not find alarm nobody" in settled(account, blue)["FailureReason"]
+
+
+def test_a_deployment_that_takes_longer_than_it_may_is_rolled_back(account: Account, blue: str) -> None:
+    update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 3600}, timeout_s=600))
+    ended = settled(account, blue)
+    assert ended["EndpointConfigName"] == ENDPOINT
+    assert "longer than MaximumExecutionTimeoutInSeconds (600)" in ended["FailureReason"]
+
+
+@pytest.mark.parametrize(
+    ("routing", "named"),
+    [
+        ({"Type": "CANARY"}, "CanarySize is required for the traffic routing type CANARY"),
+        ({"Type": "CANARY", "CanarySize": percent(60)}, "CanarySize must be at most 50%"),
+        ({"Type": "LINEAR", "LinearStepSize": percent(5)}, "LinearStepSize must be 10% to 50%"),
+        ({"Type": "CANARY", "CanarySize": {"Type": "INSTANCE_COUNT", "Value": 1}}, "1 instance"),
+    ],
+)
+def test_traffic_sizes_that_aws_does_not_allow_are_refused(account: Account, blue: str, routing: dict[str, Any], named: str) -> None:
+    with pytest.raises(ClientError, match=named):
+        update(account, "green", guarded(routing))
+    assert account.sagemaker.describe_endpoint(EndpointName=blue)["EndpointStatus"] == "InService"
+
+
+def test_a_model_that_never_answers_ping_is_rolled_back(account: Account, silent: str) -> None:
+    ended = settled(account, silent)
+    assert (ended["EndpointStatus"], ended["EndpointConfigName"]) == ("InService", silent)
+    assert "did not pass the ping health check" in ended["FailureReason"]
+    assert call_many(account, silent, 5).factors == {BLUE: 5}
+    account.sagemaker.delete_endpoint(EndpointName=silent)

@@ -1,0 +1,15 @@
+"""A FailureReason fits the 1024 characters that the API has for it."""
+
+from __future__ import annotations
+
+from shoal_local.sagemaker.jobs.job import failure_reason
+
+
+def test_a_long_reason_keeps_its_beginning_and_the_exit_code() -> None:
+    shortened = failure_reason(f"AlgorithmError: {'x' * 2000}, exit code: 137")
+    assert len(shortened) == 1024
+    assert (shortened[:16], shortened[-16:]) == ("AlgorithmError: ", ", exit code: 137")
+
+
+def test_a_long_reason_without_an_exit_code_is_cut_at_its_end() -> None:
+    assert failure_reason("ClientError: " + "y" * 2000) == "ClientError: " + "y" * 1011

@@ -1,0 +1,182 @@
+"""Production variants: their weights, instances, concurrency, and what is captured of their answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local.tests.sagemaker.account import BUCKET, Account, until
+from local.tests.sagemaker.hosted import GOOD_MODEL, call_many, configure, invoke, model_of, servers_of, settled
+from local.tests.sagemaker.test_deployments import share_is
+from shoal_local.server import Emulator
+
+TWO = "two-variants"
+CAPTURE = {
+    "InitialSamplingPercentage": 100,
+    "DestinationS3Uri": f"s3://{BUCKET}/captured",
+    "CaptureOptions": [{"CaptureMode": "InputAndOutput"}],
+    "CaptureContentTypeHeader": {"JsonContentTypes": ["application/json"]},
+}
+
+
+def variant(name: str, weight: float, count: int = 1, **more: Any) -> dict[str, Any]:
+    on = {"InstanceType": "ml.m5.xlarge", "InitialInstanceCount": count, "InitialVariantWeight": weight}
+    return {"VariantName": name, "ModelName": name, **on, **more}
+
+
+def configure_two(account: Account, name: str, **more: Any) -> None:
+    variants = [variant("three", 1), variant("five", 3)]
+    account.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=variants, **more)
+
+
+def now(account: Account) -> dict[str, tuple[float, int]]:
+    """Weight and instance count of the variants."""
+    found = account.sagemaker.describe_endpoint(EndpointName=TWO)["ProductionVariants"]
+    return {each["VariantName"]: (each["CurrentWeight"], each["CurrentInstanceCount"]) for each in found}
+
+
+def change(account: Account, **wanted: Any) -> None:
+    account.sagemaker.update_endpoint_weights_and_capacities(EndpointName=TWO, DesiredWeightsAndCapacities=[wanted])
+    settled(account, TWO)
+
+
+@pytest.fixture(scope="module")
+def two(account: Account) -> Iterator[str]:
+    """An endpoint with two variants, and whose answers are captured."""
+    configure(account, "three", model_of("3"))
+    configure(account, "five", model_of("5"))
+    configure_two(account, TWO, DataCaptureConfig=CAPTURE)
+    account.sagemaker.create_endpoint(EndpointName=TWO, EndpointConfigName=TWO)
+    assert settled(account, TWO)["EndpointStatus"] == "InService"
+    yield TWO
+    account.sagemaker.delete_endpoint(EndpointName=TWO)
+    until(lambda: servers_of(TWO), lambda left: not left)
+
+
+def test_invocations_go_to_the_variants_by_their_weights(account: Account, two: str) -> None:
+    calls = call_many(account, two, 200)
+    assert calls.failed == []
+    assert share_is(calls.factors[5.0], 200, 0.75), calls.factors
+
+
+def test_a_caller_may_choose_the_variant(account: Account, two: str) -> None:
+    assert {invoke(account, two, {"x": 1}, TargetVariant="three")["y"] for _ in range(10)} == {3.0}
+    with pytest.raises(ClientError, match="Variant four of endpoint two-variants not found"):
+        invoke(account, two, {"x": 1}, TargetVariant="four")
+
+
+def test_every_answer_is_captured_in_the_layout_of_aws(account: Account, two: str) -> None:
+    account.client("sagemaker-runtime").invoke_endpoint(
+        EndpointName=two, Body=b'{"x": 14}', ContentType="application/json", TargetVariant="three", InferenceId="mine"
+    )
+
+    def events() -> list[dict[str, Any]]:
+        lines = [line for key in account.keys(f"captured/{two}/three/") for line in account.get(f"s3://{BUCKET}/{key}").splitlines()]
+        return [event for event in map(json.loads, lines) if event["eventMetadata"].get("inferenceId") == "mine"]
+
+    (event,) = until(events, bool)
+    assert event["captureData"] == {
+        "endpointInput": {"observedContentType": "application/json", "mode": "INPUT", "data": '{"x": 14}', "encoding": "JSON"},
+        "endpointOutput": {"observedContentType": "application/json", "mode": "OUTPUT", "data": '{"y": 42.0}', "encoding": "JSON"},
+    }
+    assert event["eventVersion"] == "0"
+    layout = rf"captured/{two}/three/\d{{4}}/\d\d/\d\d/\d\d/\d\d-\d\d-\d{{3}}-[0-9a-f-]{{36}}\.jsonl"
+    assert all(re.fullmatch(layout, key) for key in account.keys(f"captured/{two}/three/"))
+    described = account.sagemaker.describe_endpoint(EndpointName=two)["DataCaptureConfig"]
+    assert (described["CaptureStatus"], described["CurrentSamplingPercentage"]) == ("Started", 100)
+
+
+def test_weights_and_instances_change_without_a_failed_invocation_and_outlive_an_update(
+    account: Account, emulator: Emulator, two: str
+) -> None:
+    processes = len(emulator.registry.alive())
+    change(account, VariantName="three", DesiredWeight=9, DesiredInstanceCount=2)
+    assert now(account) == {"three": (9.0, 2), "five": (3.0, 1)}
+    assert len(emulator.registry.alive()) == processes + 1, "an instance is a process"
+    calls = call_many(account, two, 100)
+    assert calls.failed == []
+    assert share_is(calls.factors[3.0], 100, 0.75), calls.factors
+
+    configure_two(account, "two-again")
+    account.sagemaker.update_endpoint(
+        EndpointName=two,
+        EndpointConfigName="two-again",
+        RetainAllVariantProperties=True,
+        ExcludeRetainedVariantProperties=[{"VariantPropertyType": "DesiredWeight"}],
+    )
+    settled(account, two)
+    assert now(account) == {"three": (1.0, 2), "five": (3.0, 1)}
+    assert "DataCaptureConfig" not in account.sagemaker.describe_endpoint(EndpointName=two)
+
+    change(account, VariantName="three", DesiredInstanceCount=1)
+    assert len(emulator.registry.alive()) == processes
+    account.sagemaker.update_endpoint(EndpointName=two, EndpointConfigName=TWO)
+    settled(account, two)
+    assert now(account) == {"three": (1.0, 1), "five": (3.0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "named"),
+    [
+        ({"VariantName": "four", "DesiredWeight": 1}, "Could not find variant four of the endpoint; it has three, five"),
+        ({"VariantName": "three", "DesiredInstanceCount": 0}, "must be at least 1"),
+        ({"VariantName": "three", "ServerlessUpdateConfig": {"MaxConcurrency": 1}}, "is not serverless"),
+    ],
+)
+def test_what_a_variant_cannot_become_is_refused(account: Account, two: str, wanted: dict[str, Any], named: str) -> None:
+    with pytest.raises(ClientError, match=named):
+        account.sagemaker.update_endpoint_weights_and_capacities(EndpointName=two, DesiredWeightsAndCapacities=[wanted])
+
+
+def test_a_serverless_endpoint_serves_and_throttles_above_its_concurrency(account: Account) -> None:
+    configure(account, "serverless", model_of("3", slow_s="0.5"), {"ServerlessConfig": {"MemorySizeInMB": 2048, "MaxConcurrency": 1}})
+    account.sagemaker.create_endpoint(EndpointName="serverless", EndpointConfigName="serverless")
+    (described,) = settled(account, "serverless")["ProductionVariants"]
+    assert described["CurrentServerlessConfig"] == {"MemorySizeInMB": 2048, "MaxConcurrency": 1}
+    assert "CurrentInstanceCount" not in described
+    calls = call_many(account, "serverless", 8)
+    assert calls.factors, "one at a time is served"
+    assert {each[:35] for each in calls.failed} == {"An error occurred (ThrottlingExcept"}
+    assert invoke(account, "serverless", {"x": 2}) == {"y": 6.0}
+    account.sagemaker.delete_endpoint(EndpointName="serverless")
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"ServerlessConfig": {"MemorySizeInMB": 1500, "MaxConcurrency": 1}}, "in steps of 1024"),
+        ({"ServerlessConfig": {"MemorySizeInMB": 7168, "MaxConcurrency": 1}}, "less than or equal to 6144"),
+        ({"ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 201}}, "less than or equal to 200"),
+        ({"ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 2, "ProvisionedConcurrency": 3}}, "at most its MaxConcurrency"),
+        ({"ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 2}, "InstanceType": "ml.m5.xlarge"}, "one of them only"),
+        ({}, "needs an InstanceType, or a ServerlessConfig"),
+    ],
+)
+def test_a_variant_that_aws_does_not_take_is_refused(account: Account, two: str, given: dict[str, Any], named: str) -> None:
+    asked = {"VariantName": "one", "ModelName": "three", **given}
+    with pytest.raises(ClientError, match=named):
+        account.sagemaker.create_endpoint_config(EndpointConfigName="refused", ProductionVariants=[asked])
+
+
+def test_serverless_endpoints_capture_nothing(account: Account, two: str) -> None:
+    asked = {"VariantName": "one", "ModelName": "three", "ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 2}}
+    with pytest.raises(ClientError, match="Serverless endpoints do not support data capture"):
+        account.sagemaker.create_endpoint_config(EndpointConfigName="refused", ProductionVariants=[asked], DataCaptureConfig=CAPTURE)
+
+
+def test_captured_data_that_cannot_be_written_stops_the_capture_and_no_invocation(account: Account) -> None:
+    elsewhere = {**CAPTURE, "DestinationS3Uri": "s3://no-such-bucket-of-ours/captured"}
+    configure(account, "uncaptured", GOOD_MODEL, DataCaptureConfig=elsewhere)
+    account.sagemaker.create_endpoint(EndpointName="uncaptured", EndpointConfigName="uncaptured")
+    settled(account, "uncaptured")
+    assert invoke(account, "uncaptured", {"x": 1}) == {"y": 3.0}
+    look = partial(account.sagemaker.describe_endpoint, EndpointName="uncaptured")
+    until(look, lambda each: each["DataCaptureConfig"]["CaptureStatus"] == "Stopped")
+    assert invoke(account, "uncaptured", {"x": 1}) == {"y": 3.0}
+    account.sagemaker.delete_endpoint(EndpointName="uncaptured")

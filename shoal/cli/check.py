@@ -1,0 +1,45 @@
+"""`shoal check`: what is wrong with the environment files, and what will be before long."""
+
+from __future__ import annotations
+
+import datetime
+
+import click
+
+from config.errors import ConfigError
+from config.loader import environment_file, environment_names, load_environment
+from pipelines.check import check as check_environment
+from pipelines.launch.patching import warnings_of
+from pipelines.schedules import outdated
+from shoal.cli.exit_codes import USAGE
+from shoal.verbs.errors import UsageError
+from shoal.verbs.workspace import Workspace
+
+
+@click.command()
+@click.pass_obj
+def check(workspace: Workspace) -> None:
+    """Validate every environment file."""
+    names = environment_names(workspace.root)
+    if not names:
+        raise UsageError(f"there are no environment files in {workspace.root / 'environments'}")
+    failed = [name for name in names if not _is_valid(workspace, name)]
+    if failed:
+        raise click.exceptions.Exit(USAGE)
+
+
+def _is_valid(workspace: Workspace, name: str) -> bool:
+    try:
+        environment = load_environment(name, workspace.root)
+        notices = check_environment(environment, root=workspace.root)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        return False
+    training = environment.training
+    click.echo(f"{environment_file(name)}: ok ({training.strategy} on {training.instance_count} x {training.instance_type})")
+    for notice in notices:
+        click.echo(f"{environment_file(name)}: notice: {notice}")
+    today = datetime.datetime.now(tz=datetime.UTC).date()
+    for warning in (*warnings_of(training, today, workspace.root), *outdated(environment, today)):
+        click.echo(f"{environment_file(name)}: warning: {warning}")
+    return True

@@ -1,0 +1,59 @@
+"""`shoal doctor`: what would fail in an environment, found out before money is spent."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, replace
+
+import click
+
+from config.loader import environment_file, load_environment
+from config.settings import Environment
+from pipelines import capacity
+from pipelines.check import check
+from pipelines.launch import resolve
+from shoal.verbs.doctor import Doctor, Finding, Needs, State
+from shoal.verbs.image import built_image
+from shoal.verbs.network_check import Demand
+from shoal.verbs.workspace import Workspace
+
+_MARKS = {State.OK: "ok      ", State.WARNING: "warning ", State.FAILED: "FAILED  ", State.UNKNOWN: "unknown "}
+
+
+@click.command()
+@click.argument("environment", metavar="ENV")
+@click.option("--local", is_flag=True, help="Use the emulator on this machine, whatever the environment's `target` says.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
+@click.pass_obj
+def doctor(workspace: Workspace, environment: str, local: bool, as_json: bool) -> None:
+    """Ask AWS what decides whether ENV can be deployed and can train. Changes nothing; exit code 1 if something would fail."""
+    settings = load_environment(environment, workspace.root)
+    check(settings, root=workspace.root)
+    target = workspace.target_of(settings, local)
+    needs = replace(needs_of(settings), built=built_image(settings, target, workspace.root))
+    found = list(Doctor(target, settings, needs).findings())
+    if as_json:
+        click.echo(json.dumps([asdict(each) for each in found], indent=2))
+    else:
+        for finding in found:
+            click.echo(_line(finding))
+        counts = Counter(finding.state for finding in found)
+        click.echo(f"{environment} at {target.description}: {', '.join(f'{counts[state]} {state}' for state in State if counts[state])}")
+    if any(finding.state is State.FAILED for finding in found):
+        raise click.exceptions.Exit(1)
+
+
+def needs_of(environment: Environment) -> Needs:
+    """What the launch contract and the capacity rules say that `environment` needs."""
+    launch = resolve(environment.training, environment.region, environment_file(environment.name))
+    images = {"evaluation": launch.evaluation_image_uri, "endpoint": launch.inference_image_uri}
+    if environment.training.build_image is None:
+        images = {"training": launch.image_uri, **images}
+    addresses = Demand(training=capacity.needed(environment).least, hosting=2 * environment.endpoint.instance_count)
+    return Needs({} if environment.pipeline else images, addresses)
+
+
+def _line(finding: Finding) -> str:
+    text = f"{_MARKS[finding.state]}{finding.question}: {finding.says}"
+    return f"{text}; {finding.advice}" if finding.advice else text

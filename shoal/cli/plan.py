@@ -1,0 +1,146 @@
+"""`shoal plan`: the stacks of an environment and what they cost, as a table or as JSON. It asks nobody and creates nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import click
+
+from config.loader import load_environment
+from pipelines.check import check
+from pipelines.costs.plan import Bill, Line, Plan, plan
+from pipelines.costs.prices import HOURS_A_MONTH
+from shoal.verbs.workspace import Workspace
+
+UNKNOWN = "unknown"
+
+
+@click.command("plan")
+@click.argument("environment", metavar="ENV")
+@click.option("--strategy", metavar="NAME", help="Another way to distribute the training; `shoal strategies` lists them.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@click.pass_obj
+def show_plan(workspace: Workspace, environment: str, strategy: str | None, as_json: bool) -> None:
+    """Show what ENV would consist of and what it would cost, at rest and per hour of training, before anything is created."""
+    settings = load_environment(environment, workspace.root, strategy)
+    notices = check(settings, root=workspace.root, strategy=strategy)
+    found = plan(settings, notices)
+    click.echo(json.dumps(as_data(found), indent=2) if as_json else "\n".join(_text(found)))
+
+
+def as_data(found: Plan) -> dict[str, Any]:
+    """The plan in JSON's types; a price that is not known is null."""
+    return {
+        "environment": found.environment.name,
+        "region": found.environment.region,
+        "stacks": [{"name": stack.name, "holds": stack.holds} for stack in found.stacks],
+        "at_rest": {**_bill(found.at_rest), "usd_per_month": round(found.at_rest.usd_per_hour * HOURS_A_MONTH, 2)},
+        "training": {
+            **_bill(found.training),
+            "longest_usd": round(found.longest_training_usd, 2),
+            "usd_per_hour_with_at_rest": round(found.while_training.usd_per_hour, 4),
+        },
+        "testing": _bill(found.testing),
+        "training_subnet": {
+            "cidr": found.training_subnet,
+            "usable_addresses": found.usable_addresses,
+            "addresses_of_one_job": found.addresses.job,
+            "other_addresses": found.addresses.others,
+        },
+        "notes": list(found.notes),
+    }
+
+
+def _bill(bill: Bill) -> dict[str, Any]:
+    return {
+        "lines": [_line(line) for line in bill.lines],
+        "usd_per_hour": round(bill.usd_per_hour, 4),
+        "is_estimate": bill.is_estimate,
+        "unknown": list(bill.unknown),
+    }
+
+
+def _line(line: Line) -> dict[str, Any]:
+    known = {"source": line.each.source, "date": str(line.each.date), "is_estimate": line.each.is_estimate} if line.each else None
+    hourly = None if line.usd_per_hour is None else round(line.usd_per_hour, 6)
+    return {"what": line.what, "quantity": line.quantity, "usd_per_hour": hourly, "price": known}
+
+
+def _text(found: Plan) -> Iterator[str]:
+    yield f"{found.environment.name} in {found.environment.region}; nothing is created by this command"
+    yield "\nstacks, in this order"
+    yield from _columns((stack.name, stack.holds) for stack in found.stacks)
+    yield "\nat rest, for as long as the stacks exist"
+    yield from _costs(found.at_rest, by_month=True)
+    yield "\nwhile the training job runs"
+    yield from _costs(found.training)
+    yield from _totals(found)
+    yield "\nafter it, one after the other"
+    yield from _costs(found.testing, total=False)
+    yield "\naddresses in the training subnet"
+    yield f"  {_addresses(found)}"
+    yield ""
+    yield from (f"note: {note}" for note in found.notes)
+    yield from _sources((found.at_rest, found.training, found.testing))
+
+
+def _totals(found: Plan) -> Iterator[str]:
+    training, everything = found.training, found.while_training
+    if training.unknown:
+        return
+    hours = found.environment.training.max_runtime_s / 3600
+    longest = _money(found.longest_training_usd, training.is_estimate)
+    yield f"  at most {longest} USD for one job, which is stopped after {hours:g} h (max_runtime_s)"
+    if not everything.unknown:
+        yield f"  with what stands at rest: {_money(everything.usd_per_hour, everything.is_estimate)} USD an hour"
+
+
+def _costs(bill: Bill, *, by_month: bool = False, total: bool = True) -> Iterator[str]:
+    rows = [("", "number", "USD an hour", "USD a month" if by_month else "")]
+    rows += [
+        (line.what, str(line.quantity), *_both(line.usd_per_hour, line.each is not None and line.each.is_estimate, by_month))
+        for line in bill.lines
+    ]
+    if total and len(bill.lines) > 1:
+        what = "together" if not bill.unknown else f"together, without {', '.join(bill.unknown)}"
+        rows.append((what, "", *_both(bill.usd_per_hour, bill.is_estimate, by_month)))
+    yield from _columns(rows)
+
+
+def _both(usd_per_hour: float | None, is_estimate: bool, by_month: bool) -> tuple[str, str]:
+    if usd_per_hour is None:
+        return UNKNOWN, UNKNOWN if by_month else ""
+    month = _money(usd_per_hour * HOURS_A_MONTH, is_estimate) if by_month else ""
+    return _money(usd_per_hour, is_estimate, places=4 if usd_per_hour < 1 else 2), month
+
+
+def _money(usd: float, is_estimate: bool, places: int = 2) -> str:
+    return f"{'~' if is_estimate else ''}{usd:,.{places}f}"
+
+
+def _addresses(found: Plan) -> str:
+    taken = f"one job takes {found.addresses.job}, all else {found.addresses.others}"
+    return taken if found.training_subnet is None else f"{taken}, of {found.usable_addresses} in {found.training_subnet}"
+
+
+def _sources(bills: Iterable[Bill]) -> Iterator[str]:
+    prices = [line.each for bill in bills for line in bill.lines if line.each]
+    if any(price.is_estimate for price in prices):
+        yield "~ is not from this region's price list:"
+    yield from dict.fromkeys(f"  {price.date}: {price.source}" for price in prices)
+    if any(bill.unknown for bill in bills):
+        yield f"{UNKNOWN}: pipelines/costs/prices.yaml has no price for this region; see https://aws.amazon.com/pricing/"
+
+
+def _columns(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """The rows, indented, each column as wide as its widest cell; numbers to the right."""
+    table = list(rows)
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    for row in table:
+        first, *rest = [
+            cell.ljust(width) if index == 0 or len(row) == 2 else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield f"  {'  '.join([first, *rest])}".rstrip()

@@ -1,0 +1,83 @@
+"""`shoal schedule list|pause|resume`: the schedules of an environment as they are live, beside what the file says."""
+
+from __future__ import annotations
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from config.loader import environment_file
+from shoal.verbs.schedules import Live, Schedules
+from shoal.verbs.workspace import Session, Workspace
+
+_environment = click.argument("environment", metavar="ENV")
+_name = click.argument("name")
+_local = click.option("--local", is_flag=True, help="Use the emulator on this machine, whatever the environment's `target` says.")
+
+
+@click.group()
+def schedule() -> None:
+    """When the pipeline of an environment starts by itself."""
+
+
+@schedule.command("list")
+@_environment
+@_local
+@click.pass_obj
+def show(workspace: Workspace, environment: str, local: bool) -> None:
+    """Show the deployed schedules of ENV, and where they differ from its file."""
+    session = workspace.open(environment, local)
+    found = Schedules(session.target, session.names).all()
+    if not found:
+        click.echo(f"no schedules are deployed; write some in {environment_file(environment)}, section `schedules`, and deploy")
+        return
+    table = Table("schedule", "expression", "time zone", "live", "file", box=None)
+    for each in found:
+        table.add_row(each.name, each.expression, each.time_zone, _state(each.paused), _state(each.paused_in_file))
+    Console(soft_wrap=True).print(table)
+    _warn(session, [each for each in found if each.differs])
+    for each in found:
+        if each.is_silent:
+            click.echo(
+                f"{each.name}: it is active, and its alarm tells nobody; run `shoal schedule resume {session.arguments} {each.name}`"
+            )
+
+
+@schedule.command()
+@_environment
+@_name
+@_local
+@click.pass_obj
+def pause(workspace: Workspace, environment: str, name: str, local: bool) -> None:
+    """Let the schedule NAME of ENV start nothing until it is resumed. What runs goes on."""
+    _change(workspace.open(environment, local), name, True)
+
+
+@schedule.command()
+@_environment
+@_name
+@_local
+@click.pass_obj
+def resume(workspace: Workspace, environment: str, name: str, local: bool) -> None:
+    """Let the schedule NAME of ENV start executions again, from its next time on."""
+    _change(workspace.open(environment, local), name, False)
+
+
+def _change(session: Session, name: str, paused: bool) -> None:
+    changed = Schedules(session.target, session.names).set_paused(name, paused)
+    click.echo(f"schedule {name}: {_state(changed.paused)}")
+    _warn(session, [changed] if changed.differs else [])
+
+
+def _warn(session: Session, differing: list[Live]) -> None:
+    """CloudFormation compares templates, so neither `shoal diff` nor a deployment sees what was changed beside it."""
+    for each in differing:
+        file = environment_file(session.environment.name)
+        says = f"says `paused: {'true' if each.paused_in_file else 'false'}`" if each.paused_in_file is not None else "has no such schedule"
+        click.echo(
+            f"{each.name}: live it is {_state(each.paused)}, and {file} {says}; a deployment leaves it so until its lines there change"
+        )
+
+
+def _state(paused: bool | None) -> str:
+    return {True: "paused", False: "active", None: "-"}[paused]

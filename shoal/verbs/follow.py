@@ -1,0 +1,103 @@
+"""Follows an execution to its end: polls its status, tails the log of what runs, and tells both as events."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shoal.verbs.errors import ExecutionError
+from shoal.verbs.events import ExecutionChanged, Report, StepLogged, Trained
+from shoal.verbs.execution import Execution, Pipeline, Step
+from shoal.verbs.logs import LogTail, location_of
+from shoal.verbs.metrics import parse
+from shoal.verbs.processes import TAIL_LINES
+
+_TAILED = ("TrainingJob", "ProcessingJob")
+
+
+@dataclass
+class Follower:
+    """One execution being followed; `log_folder` gets one file per step that printed something."""
+
+    pipeline: Pipeline
+    arn: str
+    report: Report
+    poll_s: float
+    log_folder: Path | None = None
+    logs_command: str = ""
+    """What prints a step's log when execution and step are added to it; named where there is no folder."""
+    _tails: dict[str, LogTail | None] = field(default_factory=dict)
+    _last: dict[str, deque[str]] = field(default_factory=dict)
+    _ended: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._logs: Any = self.pipeline.target.client("logs")
+
+    def follow(self) -> Execution:
+        """Returns the execution once it has ended, however it ended."""
+        seen: tuple[object, ...] = ()
+        for execution in self._polls():
+            now = (execution.status, *((step.name, step.status) for step in execution.steps))
+            if now != seen:
+                self.report(ExecutionChanged(execution))
+                seen = now
+            self._read_logs(execution)
+        self._read_logs(execution, last_time=True)
+        return execution
+
+    def raise_unless_succeeded(self, execution: Execution) -> None:
+        """Raises ExecutionError with the evidence: the failing step, its reason, its last lines, where the rest is."""
+        if execution.status == "Succeeded":
+            return
+        step, ended = execution.failed_step, f"execution {execution.id} ended as {execution.status}"
+        if step is None:
+            raise ExecutionError(f"{ended}: {execution.failure_reason or 'no reason was given'}")
+        message = f"step {step.name} failed, {ended}: {step.failure_reason or 'no reason was given'}"
+        raise ExecutionError(message, step.name, tuple(self._last.get(step.name, ())), self._where(step))
+
+    def _polls(self) -> Iterator[Execution]:
+        while True:
+            execution = self.pipeline.look(self.arn)
+            yield execution
+            if execution.has_ended:
+                return
+            time.sleep(self.poll_s)
+
+    def _read_logs(self, execution: Execution, last_time: bool = False) -> None:
+        """Tails the jobs that run, once more when they have ended; at the end reads everything again, for lines that came late."""
+        for step in execution.steps:
+            tailed = step.name not in self._ended and any(step.resource(kind) for kind in _TAILED)
+            if tailed or last_time:
+                self._read_log(step)
+            if step.has_ended:
+                self._ended.add(step.name)
+
+    def _read_log(self, step: Step) -> None:
+        if step.name not in self._tails:
+            location = location_of(self.pipeline.target, step)
+            self._tails[step.name] = LogTail(self._logs, location) if location else None
+        tail = self._tails[step.name]
+        for line in tail.new_lines() if tail else ():
+            self._keep(step.name, line)
+            self.report(StepLogged(step.name, line))
+            if metrics := parse(line):
+                self.report(Trained(step.name, metrics))
+
+    def _keep(self, step: str, line: str) -> None:
+        self._last.setdefault(step, deque(maxlen=TAIL_LINES)).append(line)
+        if self.log_folder:
+            self.log_folder.mkdir(parents=True, exist_ok=True)
+            with (self.log_folder / f"{step}.log").open("a", encoding="utf-8") as log:
+                log.write(line + "\n")
+
+    def _where(self, step: Step) -> str | None:
+        if self.log_folder and step.name in self._last:
+            return str(self.log_folder / f"{step.name}.log")
+        tail = self._tails.get(step.name)
+        if tail and self.logs_command:
+            return f"`{self.logs_command} {self.arn.rpartition('/')[2]} {step.name}` ({tail.location})"
+        return str(tail.location) if tail else None

@@ -1,0 +1,57 @@
+"""Asks a running endpoint about one digit of the test set. A digit's number comes in; question, answer and latency go out."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from shoal.verbs.dataset import Digit
+from shoal.verbs.errors import LifecycleError, NotFoundError
+from shoal.verbs.target import Target
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the endpoint said about a digit."""
+
+    endpoint: str
+    label: int
+    digit: int
+    probabilities: tuple[float, ...]
+    model: dict[str, Any]
+    latency_ms: float
+
+
+def find_endpoint(target: Target, prefix: str, serving: str | None = None) -> str:
+    """Name of the newest endpoint in service whose name starts with `prefix`, else the endpoint `serving`. Raises NotFoundError."""
+    request = {"NameContains": serving or prefix, "StatusEquals": "InService", "SortBy": "CreationTime", "SortOrder": "Descending"}
+    pages = target.client("sagemaker").get_paginator("list_endpoints").paginate(**request)
+    names = [str(endpoint["EndpointName"]) for page in pages for endpoint in page["Endpoints"]]
+    for name in (*(name for name in names if name.startswith(prefix)), *(name for name in names if name == serving)):
+        return name
+    where = f"no endpoint {prefix}* is in service in {target.description}"
+    served = f", nor {serving}, which would serve a pinned release" if serving else ""
+    raise NotFoundError(f"{where}{served}; the pipeline tears its own down at the end of each execution")
+
+
+def ask(target: Target, endpoint: str, digit: Digit, patience_s: float | None = None) -> Answer:
+    """Sends one image as JSON; with `patience_s` once and no longer (Target.client).
+
+    Raises LifecycleError if the answer is not one prediction of ten probabilities.
+    """
+    body = json.dumps({"instances": [digit.rows]})
+    started_at = time.monotonic()
+    response = target.client("sagemaker-runtime", patience_s).invoke_endpoint(
+        EndpointName=endpoint, ContentType="application/json", Accept="application/json", Body=body
+    )
+    payload = response["Body"].read()
+    latency_ms = (time.monotonic() - started_at) * 1000
+    try:
+        answer = json.loads(payload)
+        (prediction,) = answer["predictions"]
+        probabilities = tuple(float(value) for value in prediction["probabilities"])
+        return Answer(endpoint, digit.label, int(prediction["digit"]), probabilities, dict(answer.get("model", {})), latency_ms)
+    except (ValueError, KeyError, TypeError) as error:
+        raise LifecycleError(f"endpoint {endpoint} gave an answer of another shape ({error!r}): {payload[:200]!r}") from error

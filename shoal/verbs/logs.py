@@ -1,0 +1,89 @@
+"""What a step printed, from CloudWatch Logs. A step comes in; where its log is, and its lines, go out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from shoal.verbs.errors import error_code
+from shoal.verbs.execution import Step
+from shoal.verbs.jobs import job_name
+from shoal.verbs.target import Target
+
+_LAMBDA_SLACK = timedelta(seconds=2)
+_GROUPS = {"TrainingJob": "/aws/sagemaker/TrainingJobs", "ProcessingJob": "/aws/sagemaker/ProcessingJobs"}
+
+
+@dataclass(frozen=True)
+class LogLocation:
+    """A log group, the prefix of the streams in it, and the time the lines are from (None: from the first to the last)."""
+
+    group: str
+    stream_prefix: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def __str__(self) -> str:
+        return f"CloudWatch Logs, group {self.group}" + (f", streams {self.stream_prefix}*" if self.stream_prefix else "")
+
+
+@dataclass
+class LogTail:
+    """Reads a log from its beginning; each `new_lines()` returns what came since the last one, stream by stream."""
+
+    client: Any
+    location: LogLocation
+    _tokens: dict[str, str] = field(default_factory=dict)
+
+    def new_lines(self) -> Iterator[str]:
+        for stream in self._streams():
+            yield from self._new_in(stream)
+
+    def _streams(self) -> list[str]:
+        prefix = {"logStreamNamePrefix": self.location.stream_prefix} if self.location.stream_prefix else {}
+        try:
+            pages = self.client.get_paginator("describe_log_streams").paginate(logGroupName=self.location.group, **prefix)
+            return [stream["logStreamName"] for page in pages for stream in page["logStreams"]]
+        except ClientError as error:
+            if error_code(error) == "ResourceNotFoundException":  # nothing was printed yet
+                return []
+            raise
+
+    def _new_in(self, stream: str) -> Iterator[str]:
+        while True:
+            token = self._tokens.get(stream)
+            response = self.client.get_log_events(
+                logGroupName=self.location.group,
+                logStreamName=stream,
+                startFromHead=True,
+                **_time_range(self.location),
+                **({"nextToken": token} if token else {}),
+            )
+            for event in response["events"]:
+                yield event["message"].rstrip("\n")
+            self._tokens[stream] = response["nextForwardToken"]
+            if response["nextForwardToken"] == token or not response["events"]:
+                return
+
+
+def location_of(target: Target, step: Step) -> LogLocation | None:
+    """Where the step's own output is; None for steps that run no code."""
+    for kind, group in _GROUPS.items():
+        if arn := step.resource(kind):
+            return LogLocation(group, f"{job_name(target, kind, arn, step.started_at)}/")
+    if arn := step.resource("Lambda"):
+        since = step.started_at - _LAMBDA_SLACK if step.started_at else None
+        until = step.ended_at + _LAMBDA_SLACK if step.ended_at else None
+        return LogLocation(f"/aws/lambda/{arn.split(':')[6]}", since=since, until=until)
+    if arn := step.resource("Endpoint"):
+        return LogLocation(f"/aws/sagemaker/Endpoints/{arn.rpartition('/')[2]}")
+    return None
+
+
+def _time_range(location: LogLocation) -> dict[str, int]:
+    bounds = {"startTime": location.since, "endTime": location.until}
+    return {name: int(at.timestamp() * 1000) for name, at in bounds.items() if at}

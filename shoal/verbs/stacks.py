@@ -1,0 +1,189 @@
+"""An environment's stacks as CloudFormation has them: what will stay on purpose when they go, what holds them back, and the last of them.
+
+`cdk destroy` deletes the stacks that the checkout describes. What is here sees those too that it does not describe any more.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from config.names import Names
+from shoal.verbs import inventory
+from shoal.verbs.cdk import TOOLKIT_STACK
+from shoal.verbs.deployed_stack import describe_stack
+from shoal.verbs.errors import LeftBehindError, error_code
+from shoal.verbs.events import Note, Report
+from shoal.verbs.target import Target
+
+ORDER = ("monitoring", "serving", "pipeline", "file-system", "image", "network", "data")
+"""Users before what they use; a part that is not named here uses others and is used by none."""
+_STAYS = {"Retain", "RetainExceptOnCreate", "Snapshot"}
+_DELETE_TIMEOUT_S = 3600.0
+_SETTLE_TIMEOUT_S = 2 * 14_400.0
+"""A release there and back. Source: API reference, BlueGreenUpdatePolicy: MaximumExecutionTimeoutInSeconds is at most 14,400."""
+_INTERFACES_TIMEOUT_S = 1200.0
+"""Interfaces of jobs and endpoints go some minutes after them (read: SageMaker developer guide)."""
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """The stacks of one environment."""
+
+    target: Target
+    names: Names
+    report: Report
+    poll_s: float
+
+    def left(self) -> list[str]:
+        """Names of those that are there, in the order in which they can be deleted."""
+        owner = inventory.Owner.of(self.names, others=inventory.neighbours(self.target, self.names))
+        return sorted((stack.name for stack in inventory.of_environment(self.target, owner, ["stack"])), key=self._rank)
+
+    def busy(self) -> dict[str, str]:
+        """Status by name of those that something is being done to."""
+        found = {name: self.describe(name) for name in self.left()}
+        return {name: str(stack["StackStatus"]) for name, stack in found.items() if stack and _is_busy(stack)}
+
+    def settle(self) -> None:
+        """Waits for what is being done to any of them, by a deployment that was interrupted or is somebody else's.
+
+        CloudFormation neither updates nor deletes a stack in the middle of something. Raises LeftBehindError at a deadline.
+        """
+        for name in self.busy():
+            self.settled(name)
+
+    def settled(self, name: str) -> dict[str, Any] | None:
+        """The stack as CloudFormation tells it once nothing is being done to it; None when it is gone. Raises LeftBehindError."""
+        deadline, told = time.monotonic() + _SETTLE_TIMEOUT_S, False
+        while (stack := self.describe(name)) and _is_busy(stack):
+            if time.monotonic() > deadline:
+                raise LeftBehindError(f"stack {name} is still {stack['StackStatus']} after {_SETTLE_TIMEOUT_S:.0f} s; run it again")
+            if not told:
+                self.report(Note(f"waiting for stack {name}, which is {stack['StackStatus']}"))
+                told = True
+            time.sleep(self.poll_s)
+        return stack
+
+    def kept_on_purpose(self) -> list[str]:
+        """What their templates keep, and what only looks like a part of the environment; ask before they are deleted."""
+        kept = [line for stack in self.left() for line in self.kept_of(stack)]
+        vpc = self.names.environment.network.existing
+        if vpc is not None:
+            kept.append(f"vpc {vpc.vpc_id}, with its subnets: it was there before")
+        kept.append(f"stack {TOOLKIT_STACK}, with its bucket: every CDK app of the account and region uses them")
+        return kept
+
+    def wait_for_interfaces(self, timeout_s: float = _INTERFACES_TIMEOUT_S) -> None:
+        """Subnets and security groups cannot be deleted while jobs' and endpoints' network interfaces are in them."""
+        deadline = time.monotonic() + timeout_s
+        told = False
+        while found := self._interfaces():
+            if time.monotonic() > deadline:
+                self.report(
+                    Note(f"still there after {timeout_s:.0f} s: network interfaces {', '.join(found)}; the network's deletion may fail")
+                )
+                return
+            if not told:
+                self.report(Note(f"waiting for network interfaces to go: {', '.join(found)}"))
+                told = True
+            time.sleep(self.poll_s)
+
+    def delete_rest(self) -> None:
+        """Deletes what `cdk destroy` did not: stacks that the checkout does not describe, and those that failed before."""
+        for name in self.left():
+            self.report(Note(f"deleting stack {name}"))
+            reason = self.delete(name)
+            if reason:
+                self.report(Note(f"stack {name} could not be deleted: {reason}"))
+
+    def _rank(self, name: str) -> int:
+        part = name.removeprefix(self.names.stack(""))
+        return ORDER.index(part) if part in ORDER else -1
+
+    def kept_of(self, stack: str) -> Iterator[str]:
+        """What one stack's template keeps, a line each; ask before it is deleted."""
+        cloudformation = self.target.client("cloudformation")
+        try:
+            declared = _resources(cloudformation.get_template(StackName=stack)["TemplateBody"])
+        except ClientError as error:
+            if error_code(error) == "ValidationError":  # gone meanwhile, or a change set that was never executed
+                return
+            raise
+        for resource in _all_of(cloudformation, stack):
+            policy = declared.get(resource["LogicalResourceId"], {}).get("DeletionPolicy")
+            if policy in _STAYS and "PhysicalResourceId" in resource:
+                yield f"{resource['ResourceType']} {resource['PhysicalResourceId']} of stack {stack} (DeletionPolicy {policy})"
+            elif resource["ResourceType"] == "AWS::KMS::Key" and resource["ResourceStatus"] != "DELETE_COMPLETE":
+                yield f"key {resource['PhysicalResourceId']}: KMS deletes it after its waiting period, and until then it can be had back"
+
+    def _interfaces(self) -> list[str]:
+        """Of jobs and endpoints; those of VPC endpoints, NAT gateways and file systems go with their stacks."""
+        ids = self._network_ids()
+        ec2 = self.target.client("ec2")
+        found = {}
+        for kind, name in (("AWS::EC2::Subnet", "subnet-id"), ("AWS::EC2::SecurityGroup", "group-id")):
+            if ids.get(kind):
+                for interface in ec2.describe_network_interfaces(Filters=[{"Name": name, "Values": ids[kind]}])["NetworkInterfaces"]:
+                    found[interface["NetworkInterfaceId"]] = interface
+        return sorted(key for key, interface in found.items() if _is_of_a_job(interface))
+
+    def _network_ids(self) -> dict[str, list[str]]:
+        try:
+            resources = _all_of(self.target.client("cloudformation"), self.names.stack("network"))
+        except ClientError as error:
+            if error_code(error) == "ValidationError":  # CloudFormation's word for a stack that does not exist
+                return {}
+            raise
+        found: dict[str, list[str]] = {}
+        for resource in resources:
+            if resource["ResourceStatus"] != "DELETE_COMPLETE" and "PhysicalResourceId" in resource:
+                found.setdefault(resource["ResourceType"], []).append(resource["PhysicalResourceId"])
+        return found
+
+    def delete(self, name: str) -> str | None:
+        """Why it is still there; None when it is gone."""
+        cloudformation = self.target.client("cloudformation")
+        try:
+            cloudformation.delete_stack(StackName=name)
+        except ClientError as error:  # termination protection; exports that others use
+            return str(error.response["Error"].get("Message"))
+        deadline = time.monotonic() + _DELETE_TIMEOUT_S
+        while stack := self.describe(name):
+            if not stack["StackStatus"].endswith("IN_PROGRESS"):
+                return str(stack.get("StackStatusReason") or stack["StackStatus"])
+            if time.monotonic() > deadline:
+                return f"it is {stack['StackStatus']} after {_DELETE_TIMEOUT_S:.0f} s"
+            time.sleep(self.poll_s)
+        return None
+
+    def describe(self, name: str) -> dict[str, Any] | None:
+        """As CloudFormation tells it; None when there is no such stack."""
+        return describe_stack(self.target, name)
+
+
+def _all_of(cloudformation: Any, stack: str) -> Sequence[dict[str, Any]]:
+    pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack)
+    return [resource for page in pages for resource in page["StackResourceSummaries"]]
+
+
+def _resources(body: Any) -> dict[str, Any]:
+    """botocore reads JSON templates by itself; what it leaves as text is read here."""
+    template = json.loads(body) if isinstance(body, str) else body
+    return dict(template.get("Resources", {}))
+
+
+def _is_busy(stack: dict[str, Any]) -> bool:
+    """A change set that nobody has executed keeps nobody waiting."""
+    status = str(stack["StackStatus"])
+    return status.endswith("IN_PROGRESS") and status != "REVIEW_IN_PROGRESS"
+
+
+def _is_of_a_job(interface: dict[str, Any]) -> bool:
+    said = str(interface.get("Description", ""))
+    return interface.get("InterfaceType", "interface") == "interface" and " fs-" not in f" {said}"

@@ -1,0 +1,279 @@
+"""Removes what executions and deployments made, in the order in which AWS accepts it: schedules, executions, endpoints, stacks, bootstrap.
+
+`DeletePipeline` is refused while an execution runs, and a stack's roles must outlive the endpoints that use them: so executions are
+stopped first, the environment's own teardown function removes their endpoints, and what it left is deleted here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from botocore.exceptions import ClientError
+
+from config.names import EXECUTION_TAG, PIPELINE_TAG, Names
+from config.settings import Environment
+from shoal.verbs import inventory
+from shoal.verbs.cdk import TOOLKIT_STACK
+from shoal.verbs.errors import CommandError, LeftBehindError, LifecycleError, ProtectedError, error_code
+from shoal.verbs.events import Note, Report
+from shoal.verbs.execution import Pipeline
+from shoal.verbs.image import remove_parameters
+from shoal.verbs.report import made_by_steps
+from shoal.verbs.schedules import Schedules
+from shoal.verbs.serving_removal import ServingRemoval
+from shoal.verbs.stacks import Stacks
+from shoal.verbs.target import Target
+
+_STOP_TIMEOUT_S = 900.0
+_ENDPOINT_TIMEOUT_S = 3900.0
+"""AWS keeps an endpoint whose container fails in Creating for up to about an hour, and it cannot be deleted in that state."""
+_FUNCTION_TIMEOUT_S = 910.0
+"""A function runs at most 15 minutes."""
+_SERVING = ("scalable target", "endpoint", "endpoint config", "model")
+
+
+class DeletesStacks(Protocol):
+    """What `shoal.verbs.cdk.Cdk` does of a destruction."""
+
+    def destroy(self, target: Target, environment: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Destroyed:
+    """How a destruction went."""
+
+    kept: tuple[str, ...]
+    """What stays on purpose, a line each."""
+    left: tuple[inventory.Resource, ...]
+    """What could not be deleted."""
+    failure: LifecycleError | None
+
+    def raise_if_left(self) -> None:
+        """Raises LeftBehindError with everything that is still there and should not be."""
+        if self.left:
+            why = f"\n{self.failure}" if self.failure else ""
+            raise LeftBehindError(f"could not be deleted: {', '.join(map(str, self.left))}; run it again, it goes on where it was{why}")
+
+
+@dataclass(frozen=True)
+class Teardown:
+    """Takes one environment down."""
+
+    target: Target
+    names: Names
+    report: Report
+    poll_s: float
+
+    def destroy(self, cdk: DeletesStacks) -> Destroyed:
+        """Everything, stacks included; may be interrupted anywhere and begun again, because it asks what is there.
+
+        Raises ProtectedError, before anything is touched, for a protected environment; LeftBehindError when executions do not stop or
+        endpoints do not go, because stacks with their roles must outlive them.
+        """
+        refuse_if_protected(self.names.environment)
+        stacks = Stacks(self.target, self.names, self.report, self.poll_s)
+        stacks.settle()
+        self.pause_schedules()
+        self.stop_executions()
+        self.remove_endpoints()
+        self.remove_unpinned_serving()
+        kept = stacks.kept_on_purpose()
+        stacks.wait_for_interfaces()
+        failure = self._delete_stacks(cdk, stacks)
+        self.remove_log_groups()
+        remove_parameters(self.target, self.names.image_parameters)
+        owner = inventory.Owner.of(self.names, others=inventory.neighbours(self.target, self.names))
+        return Destroyed(tuple(kept), inventory.of_environment(self.target, owner), failure)
+
+    def _delete_stacks(self, cdk: DeletesStacks, stacks: Stacks) -> LifecycleError | None:
+        """How `cdk destroy` failed, if that still matters: what it left is tried once more, one by one."""
+        try:
+            cdk.destroy(self.target, self.names.environment.name)
+        except CommandError as error:
+            self.report(Note(f"{str(error).splitlines()[0]}; deleting what is left one by one"))
+            stacks.delete_rest()
+            return error if stacks.left() else None
+        stacks.delete_rest()
+        return None
+
+    def pause_schedules(self) -> None:
+        """Lets no schedule start an execution while the others are stopped and removed."""
+        schedules = Schedules(self.target, self.names)
+        for schedule in schedules.all():
+            if not schedule.paused:
+                self.report(Note(f"pausing schedule {schedule.name}"))
+                schedules.set_paused(schedule.name, True)
+
+    def stop_executions(self) -> None:
+        """Stops what runs and waits until it has stopped."""
+        pipeline = self._pipeline
+        running = [e["PipelineExecutionArn"] for e in pipeline.executions() if e["PipelineExecutionStatus"] in {"Executing", "Stopping"}]
+        for arn in running:
+            self.report(Note(f"stopping execution {arn.rpartition('/')[2]}"))
+            pipeline.stop(arn)
+        self._wait(lambda: all(pipeline.look(arn).has_ended for arn in running), _STOP_TIMEOUT_S, "executions are still stopping")
+
+    def remove_endpoints(self) -> None:
+        """Removes scalable targets, endpoints, endpoint configs and models of executions: by the teardown function, then directly."""
+        if not self._serving():
+            return
+        self._run_teardown_function()
+        self._wait(self._delete_serving, _ENDPOINT_TIMEOUT_S, "endpoints are still there")
+
+    def remove_unpinned_serving(self) -> None:
+        """Deletes the serving stack where the checkout has none any more; one that it has, the CLI destroys before what it needs."""
+        if not self.names.environment.serves:
+            ServingRemoval(self.target, self.names, self.report, self.poll_s).remove()
+
+    def remove_log_groups(self) -> None:
+        """Removes the log groups that services made by themselves under the environment's prefix."""
+        logs = self.target.client("logs")
+        owner = inventory.Owner.of(self.names, others=inventory.neighbours(self.target, self.names))
+        for group in inventory.of_environment(self.target, owner, ["log group"]):
+            with suppress(logs.exceptions.ResourceNotFoundException):
+                logs.delete_log_group(logGroupName=group.name)
+
+    def _serving(self) -> list[inventory.Resource]:
+        """What this pipeline's executions made for serving: by their ids, exact names and tags, never by the prefix alone, which `dev` and
+        `dev-b` share."""
+        executions = [self._pipeline.look(summary["PipelineExecutionArn"]) for summary in self._pipeline.executions()]
+        made = {_folded(resource) for execution in executions for resource in made_by_steps(execution)}
+        ids = tuple(execution.id for execution in executions)
+        owner = inventory.Owner.of(self.names, ids, inventory.neighbours(self.target, self.names))
+        found = inventory.of_environment(self.target, owner, _SERVING)
+        return [each for each in found if _folded(each) in made or any(mark in each.name for mark in ids) or self._is_attributed(each)]
+
+    def _is_attributed(self, resource: inventory.Resource) -> bool:
+        """Whether its name or tags say that an execution of this pipeline made it: one without a record, or that did not report it."""
+        name = resource.name.removeprefix("endpoint/").partition("/")[0]  # a scalable target's is endpoint/NAME/variant/NAME
+        if re.match(rf"{re.escape(self.names.pipeline)}-[a-z0-9]{{12}}(-|$)", name):
+            return True
+        kind = "endpoint" if resource.kind == "scalable target" else resource.kind.replace(" ", "-")
+        pages = self.target.client("sagemaker").get_paginator("list_tags")
+        try:
+            listed = pages.paginate(ResourceArn=self.names.arn("sagemaker", f"{kind}/{name.lower()}"))
+            tags = {tag["Key"]: tag["Value"] for page in listed for tag in page["Tags"]}
+        except ClientError as error:
+            if error_code(error) != "ResourceNotFound":  # gone meanwhile
+                self.report(Note(f"the tags of {resource} cannot be read ({error_code(error)}); only its name counts"))
+            return False
+        return tags.get(PIPELINE_TAG) == self.names.pipeline and EXECUTION_TAG in tags
+
+    @property
+    def _pipeline(self) -> Pipeline:
+        return Pipeline(self.target, self.names.pipeline)
+
+    def _run_teardown_function(self) -> None:
+        client = self.target.client("lambda", patience_s=_FUNCTION_TIMEOUT_S)
+        function = self.names.function("teardown")
+        for summary in self._pipeline.executions():
+            payload = {"pipeline_execution_arn": summary["PipelineExecutionArn"], "pipeline_name": self.names.pipeline}
+            try:
+                response = client.invoke(FunctionName=function, Payload=json.dumps(payload).encode())
+            except ClientError as error:
+                if error_code(error) == "ResourceNotFoundException":  # half deployed: delete directly
+                    return
+                raise
+            if "FunctionError" in response:
+                self.report(Note(f"the teardown function failed ({response['Payload'].read().decode()[:200]}); deleting directly"))
+                return
+
+    def _delete_serving(self) -> bool:
+        """Requests deletion of what can be deleted now; True when all of it is gone."""
+        sagemaker = self.target.client("sagemaker")
+        left = self._serving()
+        for resource in left:
+            if resource.kind == "scalable target":
+                self._deregister(resource.name)
+        endpoints = [resource.name for resource in left if resource.kind == "endpoint"]
+        for name in endpoints:
+            with suppress(ClientError):  # in progress, or gone meanwhile: the next look decides
+                sagemaker.delete_endpoint(EndpointName=name)
+        if endpoints:  # configs and models of a live endpoint must stay
+            return not self._serving()
+        for resource in left:
+            self.report(Note(f"deleting {resource}"))
+            if resource.kind == "endpoint config":
+                _unless_gone(sagemaker.delete_endpoint_config, EndpointConfigName=resource.name)
+            elif resource.kind == "model":
+                _unless_gone(sagemaker.delete_model, ModelName=resource.name)
+        return not self._serving()
+
+    def _deregister(self, resource_id: str) -> None:
+        """Application Auto Scaling must neither change nor keep an endpoint that is to go."""
+        scaling = self.target.client("application-autoscaling")
+        found = scaling.describe_scalable_targets(ServiceNamespace="sagemaker", ResourceIds=[resource_id])["ScalableTargets"]
+        for target in found:
+            identity = {key: target[key] for key in ("ServiceNamespace", "ResourceId", "ScalableDimension")}
+            with suppress(scaling.exceptions.ObjectNotFoundException):
+                scaling.deregister_scalable_target(**identity)
+
+    def _wait(self, done: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not done():
+            if time.monotonic() > deadline:
+                raise LeftBehindError(f"{otherwise} after {timeout_s:.0f} s")
+            time.sleep(self.poll_s)
+
+
+def _unless_gone(delete: Callable[..., object], **name: str) -> None:
+    """Delete what may be gone by now: the end of a stopped execution brings its deleter, too. SageMaker tells by the message only."""
+    try:
+        delete(**name)
+    except ClientError as error:
+        if "Could not find" not in str(error):
+            raise
+
+
+def _folded(resource: inventory.Resource) -> tuple[str, str]:
+    """Names read from ARNs are lower case."""
+    return resource.kind, resource.name.lower()
+
+
+def refuse_if_protected(environment: Environment) -> None:
+    """Raises ProtectedError for an environment whose stacks and data are to stay."""
+    if environment.protect:
+        raise ProtectedError(
+            f"environment {environment.name} is protected (protect: true in its file): nothing was destroyed; "
+            f"set protect: false, run `shoal deploy {environment.name}`, then destroy"
+        )
+
+
+def remove_bootstrap(target: Target) -> None:
+    """Removes what `cdk bootstrap` made. Only for a loopback target: on AWS every CDK app of the account shares it."""
+    if not target.is_local:
+        raise ProtectedError("the bootstrap stack of an AWS account is shared by all its CDK apps; it is not removed here")
+    cloudformation = target.client("cloudformation")
+    for resource in inventory.of_bootstrap(target):
+        if resource.kind == "bucket":
+            _empty_bucket(target, resource.name)
+        elif resource.kind == "stack":
+            cloudformation.delete_stack(StackName=resource.name)
+            cloudformation.get_waiter("stack_delete_complete").wait(StackName=resource.name, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
+    for resource in inventory.of_bootstrap(target):
+        if resource.kind == "bucket":  # the template retains it
+            target.client("s3").delete_bucket(Bucket=resource.name)
+
+
+def is_bootstrapped(target: Target) -> bool:
+    """Whether the account and region have the bootstrap stack."""
+    try:
+        stacks = target.client("cloudformation").describe_stacks(StackName=TOOLKIT_STACK)["Stacks"]
+    except ClientError as error:
+        if error_code(error) == "ValidationError":  # CloudFormation's word for a stack that does not exist
+            return False
+        raise
+    return any(stack["StackStatus"] != "DELETE_COMPLETE" for stack in stacks)
+
+
+def _empty_bucket(target: Target, bucket: str) -> None:
+    s3 = target.client("s3")
+    for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+        for version in (*page.get("Versions", ()), *page.get("DeleteMarkers", ())):
+            s3.delete_object(Bucket=bucket, Key=version["Key"], VersionId=version["VersionId"])

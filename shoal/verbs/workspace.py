@@ -1,0 +1,125 @@
+"""One checkout as the verbs see it: its environments, its `.shoal` folder, and the target that an environment's name and `--local` mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.loader import load_environment
+from config.names import Names
+from config.settings import Environment
+from config.settings import Target as TargetKind
+from shoal.verbs.cdk import Cdk
+from shoal.verbs.errors import WrongAccountError
+from shoal.verbs.events import Detail, Report
+from shoal.verbs.execution import Pipeline
+from shoal.verbs.flow import phase
+from shoal.verbs.local_server import EmulatorProcess
+from shoal.verbs.serving_removal import ServingRemoval
+from shoal.verbs.stacks import Stacks
+from shoal.verbs.target import Target
+from shoal.verbs.teardown import Teardown, is_bootstrapped
+
+LOCAL_POLL_S = 0.5
+AWS_POLL_S = 10.0
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A checkout, and the environment variables of the user who works in it."""
+
+    root: Path
+    environ: Mapping[str, str]
+
+    def open(self, name: str, local: bool, profile: str | None = None) -> Session:
+        """The environment `name` and its target, on AWS with the credentials of `profile` if one is named.
+
+        Raises ConfigError, NotFoundError (no emulator), WrongAccountError.
+        """
+        environment = load_environment(name, self.root)
+        target = self.target_of(environment, local, profile)
+        target.check_account()
+        return Session(self, environment, target)
+
+    @property
+    def emulator(self) -> EmulatorProcess:
+        """The emulator that `shoal local up` starts."""
+        folder = self.root / ".shoal" / "local"
+        return EmulatorProcess(self.root, folder, self.root / ".shoal" / "logs" / "emulator.log", self.environ)
+
+    def cdk(self, assembly: Path, logs: Path, scratch: Path, report: Report) -> Cdk:
+        return Cdk(self.root, self.environ, assembly, logs, scratch, lambda line: report(Detail(line)))
+
+    def target_of(self, environment: Environment, local: bool, profile: str | None = None) -> Target:
+        """Where requests for `environment` go; nothing is asked yet. Raises NotFoundError when that is an emulator and none runs."""
+        if not local and environment.target is TargetKind.AWS:
+            return Target(environment.account, environment.region, profile=profile)
+        running = self.emulator.require()
+        if environment.account not in running.accounts or environment.region != running.region:
+            wanted = f"environment {environment.name} is for {environment.account} in {environment.region}"
+            advice = (
+                f"run `shoal local down`, then `shoal local up {environment.name}`, with the other environments that you want beside it"
+            )
+            raise WrongAccountError(f"the emulator plays {running.played}, {wanted}; {advice}")
+        return Target(environment.account, environment.region, running.endpoint)
+
+
+@dataclass(frozen=True)
+class Session:
+    """One environment at one target."""
+
+    workspace: Workspace
+    environment: Environment
+    target: Target
+
+    @property
+    def names(self) -> Names:
+        return Names(self.environment)
+
+    @property
+    def arguments(self) -> str:
+        """What names this environment at this target on a command line, for messages that tell a command."""
+        flag = " --local" if self.target.is_local and self.environment.target is TargetKind.AWS else ""
+        return self.environment.name + flag
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return Pipeline(self.target, self.names.pipeline)
+
+    @property
+    def poll_s(self) -> float:
+        return LOCAL_POLL_S if self.target.is_local else AWS_POLL_S
+
+    def cdk(self, report: Report) -> Cdk:
+        """The CLI with this environment's own assembly, so that `shoal synth` and other environments do not change it."""
+        folder = self._folder
+        return self.workspace.cdk(self.assembly, folder, folder / "tmp", report)
+
+    def prepared(self, report: Report) -> Cdk:
+        """The same in an account that is bootstrapped, with the environment synthesised."""
+        cdk = self.cdk(report)
+        if not is_bootstrapped(self.target):
+            with phase(f"bootstrap {self.target.description}", report):
+                cdk.bootstrap(self.target)
+        with phase(f"synth {self.environment.name}", report):
+            cdk.synth(self.environment.name)
+        return cdk
+
+    @property
+    def assembly(self) -> Path:
+        """Where this environment's templates are, once they were synthesised."""
+        return self._folder / "cdk.out"
+
+    @property
+    def _folder(self) -> Path:
+        return self.workspace.root / ".shoal" / "cdk" / self.environment.name
+
+    def teardown(self, report: Report) -> Teardown:
+        return Teardown(self.target, self.names, report, self.poll_s)
+
+    def stacks(self, report: Report) -> Stacks:
+        return Stacks(self.target, self.names, report, self.poll_s)
+
+    def serving_removal(self, report: Report) -> ServingRemoval:
+        return ServingRemoval(self.target, self.names, report, self.poll_s)

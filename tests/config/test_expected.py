@@ -1,0 +1,21 @@
+"""No user meets a regular expression: every form has words and an example that fits."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from config.expected import FORMS
+from config.schema import schema
+
+
+def test_every_pattern_of_the_settings_has_words_and_no_other_has() -> None:
+    assert {json.loads(text) for text in re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', json.dumps(schema()))} == set(FORMS)
+
+
+@pytest.mark.parametrize("pattern", FORMS)
+def test_the_example_is_of_its_form(pattern: str) -> None:
+    example = FORMS[pattern].partition(" as in ")[2].strip('"')
+    assert re.fullmatch(pattern, example)

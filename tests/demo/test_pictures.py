@@ -1,0 +1,49 @@
+"""The two pictures."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+from shoal.demo.pictures import draw_curve, draw_digits
+from shoal.demo.report import SMOKE_TEST_DIGITS
+from shoal.verbs.metrics import Epoch, Progress
+from shoal.verbs.report import EndpointAnswer
+from tests.verbs.conftest import ROOT
+
+METRICS = [Progress(1, step, 100, 1 / step, 100.0, 1.0, 2) for step in range(10, 101, 10)] + [Epoch(1, 0.2, 0.97, 2.0)]
+
+
+def size(path: Path) -> tuple[int, int]:
+    """Width and height from a PNG's header."""
+    header = path.read_bytes()[:24]
+    assert header[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", header[16:24])
+    return width, height
+
+
+def test_the_digits_are_drawn_in_two_rows_of_five(tmp_path: Path) -> None:
+    digits = json.loads((ROOT / SMOKE_TEST_DIGITS).read_text())["digits"]
+    answers = [EndpointAnswer(digit["label"], digit["label"], 0.99) for digit in digits]
+    draw_digits([digit["pixels"] for digit in digits], answers, tmp_path / "digits.png")
+    width, height = size(tmp_path / "digits.png")
+    assert width > 1000
+    assert 0.4 < height / width < 0.8
+
+
+def test_a_wrong_answer_changes_the_picture(tmp_path: Path) -> None:
+    image = [[0] * 28] * 28
+    draw_digits([image], [EndpointAnswer(3, 3, 0.9)], tmp_path / "right.png")
+    draw_digits([image], [EndpointAnswer(3, 5, 0.9)], tmp_path / "wrong.png")
+    assert (tmp_path / "right.png").read_bytes() != (tmp_path / "wrong.png").read_bytes()
+
+
+def test_the_curve_is_drawn(tmp_path: Path) -> None:
+    draw_curve(METRICS, tmp_path / "curve.png")
+    assert size(tmp_path / "curve.png") == (1200, 675)
+
+
+def test_a_run_without_metrics_gives_an_empty_curve(tmp_path: Path) -> None:
+    draw_curve([], tmp_path / "curve.png")
+    assert size(tmp_path / "curve.png") == (1200, 675)

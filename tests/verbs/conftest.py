@@ -1,0 +1,48 @@
+"""One real emulator for the whole folder, and small things in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shoal.verbs.execution import Pipeline
+from shoal.verbs.local_server import EmulatorProcess
+from shoal.verbs.target import Target
+
+ROOT = Path(__file__).resolve().parents[2]
+ACCOUNT, REGION = "111122223333", "us-east-1"
+
+
+@pytest.fixture(scope="session")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    folder = tmp_path_factory.mktemp("emulator")
+    emulator = EmulatorProcess(ROOT, folder / "state", folder / "emulator.log", os.environ)
+    yield emulator.start(ACCOUNT, REGION).target
+    emulator.shut_down()
+
+
+@pytest.fixture
+def bucket(target: Target) -> str:
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    target.client("s3").create_bucket(Bucket=name)
+    return name
+
+
+def make_pipeline(target: Target, steps: list[dict[str, Any]], parameters: list[dict[str, Any]] | None = None, name: str = "") -> Pipeline:
+    """A pipeline whose steps run no containers, under a role that SageMaker may assume."""
+    name = name or f"test-{uuid.uuid4().hex[:8]}"
+    trust = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    role = target.client("iam").create_role(
+        RoleName=f"{name}-role", AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    )["Role"]["Arn"]
+    definition = {"Version": "2020-12-01", "Metadata": {}, "Parameters": parameters or [], "Steps": steps}
+    target.client("sagemaker").create_pipeline(
+        PipelineName=name, PipelineDefinition=json.dumps(definition), RoleArn=role, ClientRequestToken=uuid.uuid4().hex
+    )
+    return Pipeline(target, name)

@@ -1,0 +1,189 @@
+"""The doctor against an emulator: every question has an answer, and what would fail is said before anything is spent."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from config.file_system import DeploymentType, FileSystem
+from config.loader import load_environment
+from config.settings import Environment, InputMode
+from shoal.cli.doctor import needs_of
+from shoal.verbs.doctor import Doctor, Finding, Needs, State
+from shoal.verbs.image import Image
+from shoal.verbs.target import Target
+from tests.verbs.conftest import ROOT
+
+
+def changed(**sections: dict[str, Any]) -> Environment:
+    """The environment dev with keys of its sections changed."""
+    given = load_environment("dev", ROOT)
+    return given.model_copy(update={name: getattr(given, name).model_copy(update=keys) for name, keys in sections.items()})
+
+
+def examined(target: Target, environment: Environment, needs: Needs | None = None) -> dict[str, Finding]:
+    return {each.question: each for each in Doctor(target, environment, needs or needs_of(environment)).findings()}
+
+
+@contextmanager
+def quota(target: Target, name: str, value: float) -> Iterator[None]:
+    """Another quota for the time of a test."""
+    client = target.client("service-quotas")
+    pages = client.get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
+    (found,) = [each for page in pages for each in page["Quotas"] if each["QuotaName"] == name]
+    change = {"ServiceCode": "sagemaker", "QuotaCode": found["QuotaCode"]}
+    client.request_service_quota_increase(**change, DesiredValue=value)
+    yield
+    client.request_service_quota_increase(**change, DesiredValue=found["Value"])
+
+
+def test_an_environment_that_can_run_has_no_failed_finding(target: Target) -> None:
+    found = examined(target, changed())
+    assert {each.state for each in found.values()} <= {State.OK, State.WARNING}
+    assert len(found) >= 13
+
+
+def test_credentials_of_another_account_end_the_examination(target: Target) -> None:
+    environment = changed().model_copy(update={"account": "999988887777"})
+    (only,) = examined(target, environment).values()
+    assert (only.state, "belong to account 111122223333" in only.says) == (State.FAILED, True)
+
+
+def test_a_quota_that_is_too_small_is_said_with_the_command_that_asks_for_more(target: Target) -> None:
+    name = "ml.p4d.24xlarge for training job usage"
+    with quota(target, name, 0):
+        found = examined(target, changed())[f"quota: {name}"]
+    assert (found.state, found.says) == (State.FAILED, "0, and 1 needed; an increase takes hours to days")
+    assert "request-service-quota-increase --service-code sagemaker --quota-code L-" in found.advice
+
+
+def test_spot_capacity_has_a_quota_of_its_own(target: Target) -> None:
+    environment = changed(training={"spot": True, "max_wait_s": 7200})
+    assert "quota: ml.p4d.24xlarge for spot training job usage" in examined(target, environment)
+
+
+def test_an_instance_type_that_the_zone_does_not_have_is_said_with_those_that_have_it(target: Target) -> None:
+    found = examined(target, changed(network={"training_az_id": "use1-az5"}))["ml.p4d.24xlarge in use1-az5"]
+    assert (found.state, "EC2 offers it in use1-az" in found.says) == (State.FAILED, True)
+
+
+def test_what_only_some_executions_choose_is_a_warning(target: Target) -> None:
+    environment = changed(training={"other_instance_types": ("ml.p3dn.24xlarge",), "instance_count": 2})
+    with quota(target, "ml.p3dn.24xlarge for training job usage", 1):
+        found = examined(target, environment)
+    assert found["quota: ml.p3dn.24xlarge for training job usage"].state is State.WARNING
+    assert "only executions that choose it" in found["quota: ml.p3dn.24xlarge for training job usage"].says
+    assert "ml.p3dn.24xlarge in use1-az4" in found
+
+
+def test_the_evaluations_type_is_looked_for_in_the_training_zone(target: Target) -> None:
+    found = examined(target, changed(evaluation={"instance_type": "ml.p4d.24xlarge"}, network={"training_az_id": "use1-az5"}))
+    assert found["ml.p4d.24xlarge in use1-az5"].state is State.FAILED
+
+
+def test_a_file_system_that_fsx_does_not_have_fails(target: Target) -> None:
+    wrong = FileSystem(deployment_type=DeploymentType.PERSISTENT_2, storage_capacity_gib=3600, throughput_mbps_per_tib=300)
+    environment = changed(data={"input_mode": InputMode.FSX}).model_copy(update={"file_system": wrong})
+    said = [each for each in Doctor(target, environment, needs_of(environment)).findings() if each.question == "file system"]
+    assert [(each.state, each.advice) for each in said] == [(State.FAILED, "use 2400 or 4800"), (State.FAILED, "use 250")]
+
+
+def test_a_way_of_reading_without_its_file_system_fails(target: Target) -> None:
+    found = examined(target, changed(data={"input_mode": InputMode.FSX}))["file system"]
+    assert (found.state, found.says) == (State.FAILED, "data.input_mode = FSx: needs a file system")
+
+
+def test_a_file_system_that_fsx_has_is_fine(target: Target) -> None:
+    environment = changed(data={"input_mode": InputMode.FSX}).model_copy(update={"file_system": FileSystem()})
+    assert examined(target, environment)["file system"].state is State.OK
+
+
+class _RegionThatIsOff(BaseHTTPRequestHandler):
+    """Answers as STS does where the account has not enabled the region: it knows no such credentials."""
+
+    def do_POST(self) -> None:
+        body = b"<ErrorResponse><Error><Code>InvalidClientTokenId</Code><Message>invalid token</Message></Error></ErrorResponse>"
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_credentials_that_a_region_does_not_know_may_be_good_elsewhere() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _RegionThatIsOff) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        (only,) = examined(Target("111122223333", "us-east-1", f"http://127.0.0.1:{server.server_port}"), changed()).values()
+        server.shutdown()
+    assert (only.question, only.state, "InvalidClientTokenId" in only.says) == ("credentials", State.FAILED, True)
+    assert "us-east-1 may not be enabled for the account" in only.advice
+
+
+def test_a_zone_that_the_account_does_not_have_fails(target: Target) -> None:
+    found = examined(target, changed(network={"training_az_id": "euc1-az1"}))["network"]
+    assert (found.state, "is not a zone that account" in found.says) == (State.FAILED, True)
+
+
+def test_an_image_that_is_not_in_its_registry_fails(target: Target) -> None:
+    needs = needs_of(changed())
+    wrong = Needs(
+        {"training": needs.images["training"].replace(":2.3.0", ":2.3.0-none").replace("-sagemaker", "-nothing")}, needs.addresses
+    )
+    assert examined(target, changed(), wrong)["image for training"].state is State.FAILED
+
+
+def test_an_image_of_ones_own_is_found_by_its_tag(target: Target) -> None:
+    repository, ecr = f"own-{uuid.uuid4().hex[:8]}", target.client("ecr")
+    ecr.create_repository(repositoryName=repository)
+    uri = f"{target.account}.dkr.ecr.{target.region}.amazonaws.com/{repository}:v1"
+    needs = Needs({"training": uri}, needs_of(changed()).addresses)
+    assert examined(target, changed(), needs)["image for training"].state is State.FAILED
+    manifest = '{"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json", "layers": []}'
+    ecr.put_image(repositoryName=repository, imageManifest=manifest, imageTag="v1")
+    assert examined(target, changed(), needs)["image for training"].state is State.OK
+
+
+def test_an_image_that_the_account_should_have_built_is_looked_for_in_its_registry(target: Target) -> None:
+    name = f"built-{uuid.uuid4().hex[:8]}"
+    built = Image(target, "pytorch-smddp", f"/shoal/{name}/images/pytorch-smddp/0a", "project")
+    needs = Needs({}, needs_of(changed()).addresses, built)
+    assert examined(target, changed(), needs)["image for training"].advice == "run `shoal image build dev`"
+    ecr, uri = target.client("ecr"), f"{target.account}.dkr.ecr.{target.region}.amazonaws.com/{name}@sha256:{'0' * 64}"
+    ecr.create_repository(repositoryName=name)
+    target.client("ssm").put_parameter(Name=built.parameter, Type="String", Value=uri)
+    assert "is not in its registry" in examined(target, changed(), needs)["image for training"].says
+
+
+def test_an_image_outside_ecr_is_unknown(target: Target) -> None:
+    needs = Needs({"training": "public.example/training:1"}, needs_of(changed()).addresses)
+    assert examined(target, changed(), needs)["image for training"].state is State.UNKNOWN
+
+
+@pytest.mark.parametrize(("version", "state"), [("5", State.FAILED), ("30", State.OK)])
+def test_the_bootstrap_must_be_new_enough(target: Target, version: str, state: State) -> None:
+    ssm, name = target.client("ssm"), "/cdk-bootstrap/hnb659fds/version"
+    ssm.put_parameter(Name=name, Value=version, Type="String", Overwrite=True)
+    found = examined(target, changed())["bootstrap"]
+    ssm.delete_parameter(Name=name)
+    assert found.state is state
+
+
+def test_a_permissions_boundary_must_exist(target: Target) -> None:
+    environment = changed().model_copy(update={"permissions_boundary": f"boundary-{uuid.uuid4().hex[:6]}"})
+    assert examined(target, environment)["permissions boundary"].state is State.FAILED
+
+
+def test_a_dataset_that_was_uploaded_is_found(target: Target) -> None:
+    bucket, s3 = f"shoal-mnist-dev-data-{target.account}-{target.region}", target.client("s3")
+    before = examined(target, changed())["dataset"].state
+    s3.create_bucket(Bucket=bucket)
+    s3.put_object(Bucket=bucket, Key="datasets/mnist/train/train-images-idx3-ubyte", Body=b"x")
+    after = examined(target, changed())["dataset"].state
+    s3.delete_object(Bucket=bucket, Key="datasets/mnist/train/train-images-idx3-ubyte")
+    s3.delete_bucket(Bucket=bucket)
+    assert (before, after) == (State.WARNING, State.OK)

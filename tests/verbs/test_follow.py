@@ -1,0 +1,52 @@
+"""Following an execution to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shoal.verbs.errors import ExecutionError
+from shoal.verbs.events import Event, ExecutionChanged
+from shoal.verbs.execution import Execution, Step
+from shoal.verbs.follow import Follower
+from shoal.verbs.logs import LogLocation, LogTail
+from shoal.verbs.target import Target
+from tests.verbs.conftest import make_pipeline
+from tests.verbs.test_execution import gate
+
+
+def follow(target: Target, met: bool, folder: Path) -> tuple[Follower, list[Event]]:
+    pipeline = make_pipeline(target, [gate(met)])
+    events: list[Event] = []
+    return Follower(pipeline, pipeline.start({}), events.append, 0.05, folder), events
+
+
+def test_every_change_is_told_until_the_execution_has_ended(target: Target, tmp_path: Path) -> None:
+    follower, events = follow(target, True, tmp_path)
+    execution = follower.follow()
+    told = [event.execution for event in events if isinstance(event, ExecutionChanged)]
+    assert told[-1].status == execution.status == "Succeeded"
+    assert len(told) == len({(now.status, tuple((step.name, step.status) for step in now.steps)) for now in told})
+
+
+def test_success_raises_nothing(target: Target, tmp_path: Path) -> None:
+    follower, _ = follow(target, True, tmp_path)
+    follower.raise_unless_succeeded(follower.follow())
+
+
+def test_a_failure_names_the_step_and_the_reason(target: Target, tmp_path: Path) -> None:
+    follower, _ = follow(target, False, tmp_path)
+    with pytest.raises(ExecutionError, match=r"step Refuse failed, .* ended as Failed: .*not today") as caught:
+        follower.raise_unless_succeeded(follower.follow())
+    assert caught.value.step == "Refuse"
+
+
+def test_a_failure_names_the_command_that_prints_the_log(target: Target) -> None:
+    pipeline = make_pipeline(target, [gate(False)])
+    execution = Execution("arn:aws:x/abc", "Failed", "", None, (Step("Train", "Training", "Failed"),))
+    follower = Follower(pipeline, execution.arn, lambda _: None, 0.05, logs_command="shoal logs dev --local")
+    follower._tails["Train"] = LogTail(target.client("logs"), LogLocation("/aws/sagemaker/TrainingJobs", "job/"))
+    told = r"whole log: `shoal logs dev --local abc Train` \(CloudWatch Logs, group /aws/sagemaker/TrainingJobs, streams job/\*\)$"
+    with pytest.raises(ExecutionError, match=told):
+        follower.raise_unless_succeeded(execution)

@@ -1,0 +1,90 @@
+"""Asking an endpoint, against a real HTTP server that answers what the test wants."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from shoal.verbs.dataset import Digit
+from shoal.verbs.errors import LifecycleError, NotFoundError
+from shoal.verbs.invoke import ask, find_endpoint
+from shoal.verbs.target import Target
+
+SEVEN = Digit(((0, 255), (255, 0)), 7)
+Answer = Callable[[Any], Any]
+
+
+@contextmanager
+def endpoint(answer: Answer) -> Iterator[Target]:
+    """A server that answers each invocation with `answer(request body)` as JSON."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps(answer(body)).encode())
+
+        def log_message(self, *_: Any) -> None:
+            """Quiet."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield Target("111122223333", "us-east-1", f"http://localhost:{server.server_port}")
+        server.shutdown()
+        thread.join()
+
+
+def test_the_image_is_sent_and_the_answer_is_returned() -> None:
+    requests: list[Any] = []
+
+    def answer(body: Any) -> Any:
+        requests.append(body)
+        return {"predictions": [{"digit": 7, "probabilities": [0.0] * 7 + [1.0, 0.0, 0.0]}], "model": {"training_job_name": "job"}}
+
+    with endpoint(answer) as target:
+        said = ask(target, "e", SEVEN)
+    assert requests == [{"instances": [[[0, 255], [255, 0]]]}]
+    assert (said.digit, said.label, said.probabilities[7], said.model) == (7, 7, 1.0, {"training_job_name": "job"})
+
+
+@pytest.mark.parametrize("body", [{}, {"predictions": []}, {"predictions": [{"digit": 7}]}, [1, 2]])
+def test_an_answer_of_another_shape_is_an_error_that_shows_it(body: Any) -> None:
+    with endpoint(lambda _: body) as target, pytest.raises(LifecycleError, match="answer of another shape"):
+        ask(target, "e", SEVEN)
+
+
+def test_without_an_endpoint_in_service_there_is_nothing_to_ask(target: Target) -> None:
+    with pytest.raises(NotFoundError, match="no endpoint shoal-none-dev-\\* is in service"):
+        find_endpoint(target, "shoal-none-dev-")
+
+
+def _in_service(*names: str) -> dict[str, Any]:
+    """What ListEndpoints answers."""
+    common = {"EndpointArn": "arn", "CreationTime": 0, "LastModifiedTime": 0, "EndpointStatus": "InService"}
+    return {"Endpoints": [{"EndpointName": name, **common} for name in names]}
+
+
+@pytest.mark.parametrize(
+    ("there", "asked"),
+    [
+        (("shoal-mnist-prod", "shoal-mnist-prod-abcdefghijkl"), "shoal-mnist-prod-abcdefghijkl"),
+        (("another-shoal-mnist-prod", "shoal-mnist-prod"), "shoal-mnist-prod"),
+    ],
+)
+def test_the_serving_endpoint_is_asked_where_no_execution_has_one(there: tuple[str, ...], asked: str) -> None:
+    with endpoint(lambda _: _in_service(*there)) as target:
+        assert find_endpoint(target, "shoal-mnist-prod-", "shoal-mnist-prod") == asked
+
+
+def test_where_nothing_is_served_the_error_names_both(target: Target) -> None:
+    with pytest.raises(NotFoundError, match=r"no endpoint shoal-none-dev-\* is in service .*, nor shoal-none-dev, which would serve"):
+        find_endpoint(target, "shoal-none-dev-", "shoal-none-dev")

@@ -1,0 +1,75 @@
+"""Reading a step's log from CloudWatch Logs."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from shoal.verbs.errors import NotFoundError
+from shoal.verbs.execution import Step
+from shoal.verbs.logs import LogLocation, LogTail, location_of
+from shoal.verbs.target import Target
+
+JOB = "arn:aws:sagemaker:us-east-1:111122223333:training-job/pipelines-abc-train-1"
+FUNCTION = "arn:aws:lambda:us-east-1:111122223333:function:shoal-mnist-dev-smoke-test"
+
+
+def write(target: Target, group: str, stream: str, *lines: str) -> None:
+    now_ms = int(time.time() * 1000)
+    target.client("logs").put_log_events(
+        logGroupName=group, logStreamName=stream, logEvents=[{"timestamp": now_ms, "message": line} for line in lines]
+    )
+
+
+def make_group(target: Target, *streams: str) -> str:
+    client, group = target.client("logs"), f"/test/{uuid.uuid4().hex}"
+    client.create_log_group(logGroupName=group)
+    for stream in streams:
+        client.create_log_stream(logGroupName=group, logStreamName=stream)
+    return group
+
+
+def test_a_tail_returns_each_line_once_as_it_comes(target: Target) -> None:
+    group = make_group(target, "job/algo-1")
+    tail = LogTail(target.client("logs"), LogLocation(group, "job/"))
+    write(target, group, "job/algo-1", "one", "two")
+    first = list(tail.new_lines())
+    write(target, group, "job/algo-1", "three")
+    assert (first, list(tail.new_lines()), list(tail.new_lines())) == (["one", "two"], ["three"], [])
+
+
+def test_only_the_streams_of_the_job_are_read(target: Target) -> None:
+    group = make_group(target, "job/algo-1", "job-2/algo-1")
+    write(target, group, "job-2/algo-1", "of another job")
+    assert list(LogTail(target.client("logs"), LogLocation(group, "job/")).new_lines()) == []
+
+
+def test_a_log_that_does_not_exist_yet_is_empty(target: Target) -> None:
+    assert list(LogTail(target.client("logs"), LogLocation("/test/none", "job/")).new_lines()) == []
+
+
+def test_lines_from_before_the_step_are_left_out(target: Target) -> None:
+    group = make_group(target, "s")
+    write(target, group, "s", "early")
+    location = LogLocation(group, since=datetime.now(UTC) + timedelta(minutes=1))
+    assert list(LogTail(target.client("logs"), location).new_lines()) == []
+
+
+def test_a_job_that_does_not_exist_has_no_log(target: Target) -> None:
+    with pytest.raises(NotFoundError, match=f"there is no job {JOB}"):
+        location_of(target, Step("Train", "Training", "Executing", metadata={"TrainingJob": {"Arn": JOB}}))
+
+
+def test_a_lambda_step_logs_in_its_functions_group_during_the_step(target: Target) -> None:
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    location = location_of(target, Step("S", "Lambda", "Succeeded", began, began, metadata={"Lambda": {"Arn": FUNCTION}}))
+    assert location is not None
+    assert location.group == "/aws/lambda/shoal-mnist-dev-smoke-test"
+    assert (location.since, location.until) == (began - timedelta(seconds=2), began + timedelta(seconds=2))
+
+
+def test_a_condition_logs_nowhere(target: Target) -> None:
+    assert location_of(target, Step("Gate", "Condition", "Succeeded", metadata={"Condition": {"Outcome": "True"}})) is None

@@ -1,0 +1,43 @@
+"""Parameters of an execution, checked before anything starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from config.loader import load_environment
+from shoal.verbs.errors import ParameterError
+from shoal.verbs.parameters import check_declared, check_values
+from tests.verbs.conftest import ROOT
+
+DEV = load_environment("dev", ROOT)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "mistake"),
+    [
+        ("MinAccuracy", "2", "is not allowed; it must be from 0 to 1"),
+        ("MinAccuracy", "nan", "is not allowed; it must be from 0 to 1"),
+        ("InstanceCount", "0", "is not allowed; it must be 1 or more"),
+        ("Epochs", "0", "is not a number above 0"),
+        ("BatchSize", "-1", "is not a whole number of 1 or more"),
+    ],
+)
+def test_a_value_that_would_only_fail_in_the_job_is_refused(name: str, value: str, mistake: str) -> None:
+    with pytest.raises(ParameterError, match=f"^parameter '{name}': '{value}' {mistake}$"):
+        check_values(DEV, {name: value}, ROOT)
+
+
+def test_a_users_own_pipeline_may_mean_something_else_by_the_same_names() -> None:
+    own = DEV.model_copy(update={"pipeline": "examples.sdk_pipeline:pipeline"})
+    check_values(own, {"MinAccuracy": "95", "Epochs": "0"}, ROOT)
+
+
+def test_values_that_can_run_are_taken() -> None:
+    given = {"MinAccuracy": "0.5", "Epochs": "1", "LearningRate": "1e-3"}
+    check_declared(DEV, given, ROOT)
+    check_values(DEV, given, ROOT)
+
+
+def test_what_the_pipeline_would_not_declare_is_refused() -> None:
+    with pytest.raises(ParameterError, match="'Foo': the pipeline declares no such parameter; it declares: BatchSize, "):
+        check_declared(DEV, {"Foo": "1"}, ROOT)

@@ -1,0 +1,64 @@
+"""What a run amounted to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from shoal.verbs.execution import Execution, Step
+from shoal.verbs.inventory import Resource
+from shoal.verbs.metrics import Epoch, Parts, Progress
+from shoal.verbs.report import EndpointAnswer, answers_of, curve, made_by_steps, step_rows, throughput_of
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+ARN = "arn:aws:sagemaker:us-east-1:111122223333:"
+ANSWERS = '[{"label": 7, "digit": 1, "probability": 0.6}]'
+TRAIN = Step(
+    "Train", "Training", "Succeeded", BEGAN, BEGAN + timedelta(seconds=9.5), metadata={"TrainingJob": {"Arn": f"{ARN}training-job/t"}}
+)
+SMOKE = Step(
+    "SmokeTest",
+    "Lambda",
+    "Failed",
+    BEGAN,
+    BEGAN + timedelta(seconds=1),
+    "no",
+    metadata={"Lambda": {"Arn": f"{ARN}x", "OutputParameters": [{"Name": "answers", "Value": ANSWERS}]}},
+)
+METRICS = (
+    Parts(1, (("replicas", 2),)),
+    Progress(1, 50, 100, 0.5, 100.0, 1.0, 2),
+    Progress(1, 100, 100, 0.3, 300.0, 2.0, 2),
+    Epoch(1, 0.2, 0.9, 2.5),
+)
+
+
+def execution(*steps: Step) -> Execution:
+    return Execution(f"{ARN}pipeline/p/execution/abc", "Succeeded", "", BEGAN, steps)
+
+
+def test_rows_have_name_type_status_and_seconds_and_the_reason_of_a_failure() -> None:
+    assert step_rows(execution(TRAIN, SMOKE)) == [
+        {"name": "Train", "type": "Training", "status": "Succeeded", "seconds": 9.5},
+        {"name": "SmokeTest", "type": "Lambda", "status": "Failed", "seconds": 1.0, "failure_reason": "no"},
+    ]
+
+
+def test_answers_come_from_the_smoke_tests_output() -> None:
+    assert answers_of(execution(SMOKE)) == (EndpointAnswer(7, 1, 0.6),)
+
+
+def test_without_a_smoke_test_there_are_no_answers() -> None:
+    assert answers_of(execution(TRAIN)) == ()
+
+
+def test_what_steps_made_is_named_after_their_arns() -> None:
+    assert made_by_steps(execution(TRAIN, SMOKE)) == (Resource("training job", "t"),)
+
+
+def test_throughput_is_the_median_of_what_was_printed() -> None:
+    assert throughput_of(METRICS) == 200.0
+    assert throughput_of(()) is None
+
+
+def test_the_curve_puts_an_epochs_accuracy_at_its_last_step() -> None:
+    assert curve(METRICS) == ([(50, 0.5), (100, 0.3)], [(100.0, 0.9)])

@@ -1,0 +1,181 @@
+"""Taking things down, against the emulator; whole environments are torn down in tests/end_to_end."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from config.names import Names
+from config.serving import Serving
+from config.settings import Environment
+from shoal.verbs.errors import ProtectedError
+from shoal.verbs.events import Event, Note
+from shoal.verbs.execution import Pipeline
+from shoal.verbs.inventory import of_bootstrap
+from shoal.verbs.target import Target
+from shoal.verbs.teardown import Teardown, is_bootstrapped, refuse_if_protected, remove_bootstrap
+from tests.config.test_release import RELEASE
+from tests.verbs.conftest import ACCOUNT, REGION, make_pipeline
+from tests.verbs.test_execution import gate
+
+
+def environment(name: str = "dev", protect: bool = False) -> Environment:
+    return Environment(name=name, project=f"t{time.monotonic_ns() % 10**9}", account=ACCOUNT, protect=protect)
+
+
+def teardown(target: Target, settings: Environment, events: list[Event]) -> Teardown:
+    return Teardown(target, Names(settings), events.append, poll_s=0.05)
+
+
+def test_a_protected_environment_is_refused() -> None:
+    with pytest.raises(ProtectedError, match=r"prod is protected .*set protect: false"):
+        refuse_if_protected(environment("prod", protect=True))
+
+
+def test_the_bootstrap_stack_of_an_aws_account_is_never_removed() -> None:
+    with pytest.raises(ProtectedError, match="shared by all its CDK apps"):
+        remove_bootstrap(Target(ACCOUNT, REGION))
+
+
+def test_an_account_that_was_not_bootstrapped_has_nothing_to_remove(target: Target) -> None:
+    remove_bootstrap(target)
+    assert (is_bootstrapped(target), of_bootstrap(target)) == (False, ())
+
+
+def test_executions_that_have_ended_are_not_stopped(target: Target) -> None:
+    settings, events = environment(), list[Event]()
+    pipeline = make_pipeline(target, [gate(met=True)], name=Names(settings).pipeline)
+    arn = pipeline.start({})
+    while not pipeline.look(arn).has_ended:
+        time.sleep(0.05)
+    teardown(target, settings, events).stop_executions()
+    assert events == []
+
+
+def test_log_groups_of_the_environment_are_removed_and_others_stay(target: Target) -> None:
+    settings, logs = environment(), target.client("logs")
+    mine, other = f"/aws/lambda/{Names(settings).function('teardown')}", f"/aws/lambda/other-{settings.project}"
+    for group in (mine, other):
+        logs.create_log_group(logGroupName=group)
+    teardown(target, settings, []).remove_log_groups()
+    left = {group["logGroupName"] for group in logs.describe_log_groups()["logGroups"]}
+    logs.delete_log_group(logGroupName=other)
+    assert (mine in left, other in left) == (False, True)
+
+
+def test_log_groups_of_an_environment_whose_name_goes_on_stay(target: Target) -> None:
+    settings, logs, cloudformation = environment(), target.client("logs"), target.client("cloudformation")
+    neighbour = Names(settings.model_copy(update={"name": "dev-b"}))
+    group = f"/aws/sagemaker/Endpoints/{neighbour.pipeline}-abcdefabcdef"
+    logs.create_log_group(logGroupName=group)
+    template = {
+        "Resources": {"Log": {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": f"/shoal/{neighbour.prefix}/flow-logs"}}}
+    }
+    cloudformation.create_stack(StackName=neighbour.stack("network"), TemplateBody=json.dumps(template))
+    cloudformation.get_waiter("stack_create_complete").wait(StackName=neighbour.stack("network"), WaiterConfig={"Delay": 1})
+    teardown(target, settings, []).remove_log_groups()
+    left = {entry["logGroupName"] for entry in logs.describe_log_groups()["logGroups"]}
+    logs.delete_log_group(logGroupName=group)
+    cloudformation.delete_stack(StackName=neighbour.stack("network"))
+    cloudformation.get_waiter("stack_delete_complete").wait(StackName=neighbour.stack("network"), WaiterConfig={"Delay": 1})
+    assert {group, f"/shoal/{neighbour.prefix}/flow-logs"} <= left
+
+
+def test_an_environment_without_a_pipeline_has_nothing_to_stop_or_to_remove(target: Target) -> None:
+    events: list[Event] = []
+    down = teardown(target, environment(), events)
+    down.stop_executions()
+    down.remove_endpoints()
+    assert events == []
+
+
+def test_what_an_execution_left_is_deleted_when_the_function_cannot(target: Target) -> None:
+    settings, events = environment(), list[Event]()
+    pipeline = make_pipeline(target, [gate(met=True)], name=Names(settings).pipeline)
+    model = f"pipelines-{pipeline.start({}).rpartition('/')[2]}-CreateModel-x"
+    make_model(target, pipeline, model)
+    teardown(target, settings, events).remove_endpoints()
+    assert [event.text for event in events if isinstance(event, Note)] == [f"deleting model {model}"]
+    assert target.client("sagemaker").list_models(NameContains=model)["Models"] == []
+
+
+def test_what_an_execution_left_of_which_there_is_no_record_is_found_by_name_and_by_tags(target: Target) -> None:
+    settings, events = environment(), list[Event]()
+    names = Names(settings)
+    pipeline = make_pipeline(target, [gate(met=True)], name=names.pipeline)
+    of_an_execution = {"shoal:pipeline": names.pipeline, "shoal:execution": "abcdefghijkl"}
+    make_model(target, pipeline, f"{names.pipeline}-abcdefghijkl")
+    make_model(target, pipeline, f"{names.pipeline}-x9", of_an_execution)
+    others = {f"{names.pipeline}-2-x9": of_an_execution | {"shoal:pipeline": f"{names.pipeline}-2"}, f"{names.pipeline}-own": {}}
+    for name, tags in others.items():
+        make_model(target, pipeline, name, tags)
+    teardown(target, settings, events).remove_endpoints()
+    left = {each["ModelName"] for each in target.client("sagemaker").list_models(NameContains=names.pipeline)["Models"]}
+    for name in others:
+        target.client("sagemaker").delete_model(ModelName=name)
+    assert left == {*others}
+
+
+def test_what_another_deleter_takes_meanwhile_is_no_trouble(target: Target) -> None:
+    settings, deleted = environment(), list[str]()
+    names = Names(settings)
+    pipeline = make_pipeline(target, [gate(met=True)], name=names.pipeline)
+    model = f"{names.pipeline}-abcdefghijkl"
+    make_model(target, pipeline, model)
+
+    def take(event: Event) -> None:
+        if isinstance(event, Note) and event.text == f"deleting model {model}":
+            target.client("sagemaker").delete_model(ModelName=model)
+            deleted.append(model)
+
+    Teardown(target, names, take, poll_s=0.05).remove_endpoints()
+    assert deleted == [model]
+
+
+def make_model(target: Target, pipeline: Pipeline, name: str, tags: dict[str, str] | None = None) -> None:
+    """A model without data, which CreateModel accepts; nothing is started."""
+    image = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"
+    container: dict[str, Any] = {"Image": image, "Environment": {}}
+    role = f"arn:aws:iam::{ACCOUNT}:role/{pipeline.name}-role"
+    listed = [{"Key": key, "Value": value} for key, value in (tags or {}).items()]
+    target.client("sagemaker").create_model(ModelName=name, ExecutionRoleArn=role, PrimaryContainer=container, Tags=listed)
+
+
+def test_the_stack_of_a_release_that_is_pinned_no_more_is_deleted(target: Target) -> None:
+    settings, events = environment(), list[Event]()
+    cloudformation, stack = target.client("cloudformation"), Names(settings).stack("serving")
+    parameter = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}
+    for name in (stack, f"{stack}-of-another"):
+        cloudformation.create_stack(StackName=name, TemplateBody=json.dumps({"Resources": {"One": parameter}}))
+        cloudformation.get_waiter("stack_create_complete").wait(StackName=name, WaiterConfig={"Delay": 1})
+    teardown(target, settings, events).remove_unpinned_serving()
+    left = [each["StackName"] for each in cloudformation.describe_stacks()["Stacks"] if each["StackStatus"] != "DELETE_COMPLETE"]
+    assert (stack in left, f"{stack}-of-another" in left) == (False, True)
+    assert [event.text for event in events if isinstance(event, Note)] == [f"deleting stack {stack}"]
+
+
+def test_the_stack_of_a_pinned_release_is_left_to_the_cli(target: Target) -> None:
+    settings, events = environment().model_copy(update={"serving": Serving(), "release": RELEASE}), list[Event]()
+    cloudformation, stack = target.client("cloudformation"), Names(settings).stack("serving")
+    parameter = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}
+    cloudformation.create_stack(StackName=stack, TemplateBody=json.dumps({"Resources": {"One": parameter}}))
+    teardown(target, settings, events).remove_unpinned_serving()
+    assert events == []
+    assert cloudformation.describe_stacks(StackName=stack)["Stacks"]
+
+
+def test_what_serves_a_release_is_nobodys_left_over(target: Target) -> None:
+    """Names as CloudFormation gives them; the endpoint has the pipeline's own."""
+    settings = environment()
+    pipeline = make_pipeline(target, [gate(met=True)], name=Names(settings).pipeline)
+    pipeline.start({})
+    served = f"{Names(settings).stack('serving')}-ServedModelB0AF3034-1ABCDEFGHIJK"
+    make_model(target, pipeline, served)
+    events: list[Event] = []
+    teardown(target, settings, events).remove_endpoints()
+    assert events == []
+    assert len(target.client("sagemaker").list_models(NameContains=served)["Models"]) == 1
+    target.client("sagemaker").delete_model(ModelName=served)
