@@ -1,6 +1,7 @@
 """The CDK entry: environment files in, a cloud assembly out.
 
-`cdk ... -c environment=dev` takes one environment instead of all, `-c strategy=horovod` lays environments/strategies/horovod.yaml over it.
+`cdk ... -c environment=dev` takes one environment instead of all, `-c strategy=horovod` lays
+environments/strategies/horovod.yaml over it.
 """
 
 from __future__ import annotations
@@ -36,10 +37,13 @@ SERVICES = (
 
 
 def main() -> int:
-    gc.disable()  # this process lives for seconds, and importing the CDK makes more objects than it ever frees
+    # this process lives for seconds, and importing the CDK makes more objects than it ever frees
+    gc.disable()
     use_installed_node()
     with started() as validator:
-        import_module("jsii")  # before there are two threads: below they have nothing to import in common but the CDK
+        import_module(
+            "jsii"
+        )  # before there are two threads: below they have nothing to import in common but the CDK
         python = threading.Thread(target=read_python)
         python.start()
         load_library()
@@ -48,14 +52,21 @@ def main() -> int:
 
 
 def load_library() -> None:
-    """Start Node.js, and let it load the CDK's library, cdk-nag's rules and the largest of the services."""
+    """Start Node.js, and let it load the CDK's library, cdk-nag's rules and the largest of the
+    services.
+    """
     for name in ("aws_cdk", "cdk_nag"):
         import_module(name)
-    import_module("aws_cdk.aws_ec2").Port.tcp(443)  # any call does: the service is loaded with the first
+    import_module("aws_cdk.aws_ec2").Port.tcp(
+        443
+    )  # any call does: the service is loaded with the first
 
 
 def read_python() -> None:
-    """Meanwhile, what Python has to read. Nothing that may speak to Node.js, which has one pipe: so none of our stacks."""
+    """Meanwhile, what Python has to read.
+
+    Nothing that may speak to Node.js, which has one pipe: so none of our stacks.
+    """
     for name in (*PLAIN, *(f"aws_cdk.{service}" for service in SERVICES)):
         import_module(name)
 
@@ -66,13 +77,21 @@ def synth(validator: Validator | None) -> int:
     from config.loader import environment_names, load_environment
     from stacks.app import ShoalApp
 
-    # The CLI hands the feature flags over by itself; `python app.py` without the CLI gets the same ones.
-    app = ShoalApp(context=json.loads((ROOT / "cdk.json").read_text())["context"], validator=validator)
+    # The CLI hands the feature flags over by itself; `python app.py` without the CLI gets the same
+    # ones.
+    app = ShoalApp(
+        context=json.loads((ROOT / "cdk.json").read_text())["context"], validator=validator
+    )
     chosen, strategy = (app.node.try_get_context(key) for key in ("environment", "strategy"))
     try:
-        environments = [load_environment(name, ROOT, strategy) for name in ([chosen] if chosen else environment_names(ROOT))]
+        environments = [
+            load_environment(name, ROOT, strategy)
+            for name in ([chosen] if chosen else environment_names(ROOT))
+        ]
         for environment in environments:
-            for notice in app.add_environment(environment, root=ROOT, strategy=strategy, consumers=consumers_of(environment, ROOT)):
+            for notice in app.add_environment(
+                environment, root=ROOT, strategy=strategy, consumers=consumers_of(environment, ROOT)
+            ):
                 print(f"{environment.name}: {notice}", file=sys.stderr)
         if not chosen:  # it belongs to an account, not to one of its environments
             app.add_delivery(environments)

@@ -1,1 +1,3 @@
-"""Environment files in, frozen typed settings out; see `config.settings`, `config.loader` and `config.names`."""
+"""Environment files in, frozen typed settings out; see `config.settings`, `config.loader` and
+`config.names`.
+"""

@@ -1,4 +1,6 @@
-"""`python -m config schema` writes environments/schema.json anew, after a change of `config.settings`."""
+"""`python -m config schema` writes environments/schema.json anew, after a change of
+`config.settings`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What every section of an environment file is made of: the frozen base model, and the types that several sections share."""
+"""What every section of an environment file is made of: the frozen base model, and the types that
+several sections share.
+"""
 
 from __future__ import annotations
 
@@ -14,4 +16,6 @@ AzId = Annotated[str, StringConstraints(pattern=r"^[a-z]{3,4}[0-9]-az[0-9]$")]
 class Settings(BaseModel):
     """Base of every section: frozen, and an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+    )

@@ -1,8 +1,10 @@
-"""Which other accounts take releases from an environment: the environments' files in, what its policies must name out.
+"""Which other accounts take releases from an environment: the environments' files in, what its
+policies must name out.
 
-An environment says in `promoted_from` where its releases come from. Followed to the one that trains, that says whose registry, bucket and
-key it reads when it serves; so the training environment's stacks are made with every file that leads to it. An environment to which
-releases are copied has a registry of its own, and whoever is promoted to from there may read that one.
+An environment says in `promoted_from` where its releases come from. Followed to the one that
+trains, that says whose registry, bucket and key it reads when it serves; so the training
+environment's stacks are made with every file that leads to it. An environment to which releases are
+copied has a registry of its own, and whoever is promoted to from there may read that one.
 """
 
 from __future__ import annotations
@@ -16,8 +18,14 @@ from config.names import SERVING_PROOF, Names
 from config.release import COPIES, Release, Replaced
 from config.settings import Environment
 
-_PLACES = {True: r"training/[\w./=-]+/output/model\.tar\.gz", False: rf"{COPIES}/[\w./=-]+/model\.tar\.gz"}
-"""Where archives lie: of an environment that trains, and of one to which releases are copied. No character is one that policies expand."""
+_PLACES = {
+    True: r"training/[\w./=-]+/output/model\.tar\.gz",
+    False: rf"{COPIES}/[\w./=-]+/model\.tar\.gz",
+}
+"""Where archives lie: of an environment that trains, and of one to which releases are copied.
+
+No character is one that policies expand.
+"""
 
 
 @dataclass(frozen=True)
@@ -39,34 +47,48 @@ class Consumer:
 def consumers_of(environment: Environment, root: Path) -> tuple[Consumer, ...]:
     """In the order of their names; none of its own account, which IAM rules alone.
 
-    Where nothing is trained, and what is pinned now is no copy, only those that pin a copy of before, or replaced one.
-    Raises ConfigError when the file of any environment is wrong: nobody knows then whether it takes releases from here.
+    Where nothing is trained, and what is pinned now is no copy, only those that pin a copy of
+    before, or replaced one. Raises ConfigError when the file of any environment is wrong: nobody
+    knows then whether it takes releases from here.
     """
-    known = {name: load_environment(name, root) for name in environment_names(root) if name != environment.name}
+    known = {
+        name: load_environment(name, root)
+        for name in environment_names(root)
+        if name != environment.name
+    }
     known[environment.name] = environment
     found = tuple(
         _consumer(each, Names(environment))
         for name, each in sorted(known.items())
         if each.account != environment.account and environment.name in _sources(name, known)
     )
-    is_source = environment.promoted_from is None or (environment.release is not None and environment.release.copied_from is not None)
+    is_source = environment.promoted_from is None or (
+        environment.release is not None and environment.release.copied_from is not None
+    )
     return found if is_source else tuple(each for each in found if each.versions)
 
 
 def _consumer(environment: Environment, source: Names) -> Consumer:
-    """With what it reads in the registry and the artifact bucket of `source`; what lies elsewhere, as copies do, is not its to share."""
+    """With what it reads in the registry and the artifact bucket of `source`; what lies elsewhere,
+    as copies do, is not its to share.
+    """
     own, release = Names(environment), environment.release
     group = source.arn("sagemaker", f"model-package/{source.model_package_group}/")
     named: tuple[Release | Replaced, ...] = (release, *release.replaces) if release else ()
     pinned = [each for each in named if each.model_package_arn.startswith(group)]
-    archive = re.compile(f"s3://{re.escape(source.bucket('artifacts'))}/({_PLACES[source.environment.promoted_from is None]})", re.ASCII)
+    archive = re.compile(
+        f"s3://{re.escape(source.bucket('artifacts'))}/({_PLACES[source.environment.promoted_from is None]})",  # noqa: E501
+        re.ASCII,
+    )
     return Consumer(
         environment.name,
         environment.account,
         own.serving_role_arn,
         own.role_arn(SERVING_PROOF),
         versions=tuple(each.model_package_arn for each in pinned),
-        archives=tuple(match[1] for each in pinned if (match := archive.fullmatch(each.model_data_url))),
+        archives=tuple(
+            match[1] for each in pinned if (match := archive.fullmatch(each.model_data_url))
+        ),
     )
 
 

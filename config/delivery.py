@@ -1,4 +1,6 @@
-"""The section `delivery` of an environment file: which repository's workflows may deploy the environment."""
+"""The section `delivery` of an environment file: which repository's workflows may deploy the
+environment.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,23 @@ from pydantic import StringConstraints
 
 from config.base import Settings
 
-# With the numbers, the form of GitHub's immutable subject claims: https://docs.github.com/en/actions/concepts/security/openid-connect
-Repository = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]*(@[0-9]+)?/[A-Za-z0-9._-]+(@[0-9]+)?$", max_length=200)]
+# With the numbers, the form of GitHub's immutable subject claims:
+# https://docs.github.com/en/actions/concepts/security/openid-connect
+Repository = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9-]*(@[0-9]+)?/[A-Za-z0-9._-]+(@[0-9]+)?$", max_length=200
+    ),
+]
 
 
-# https://docs.aws.amazon.com/service-authorization/latest/reference/list_awscodeconnections.html; the older prefix names the same.
+# https://docs.aws.amazon.com/service-authorization/latest/reference/list_awscodeconnections.html;
+# the older prefix names the same.
 ConnectionArn = Annotated[
-    str, StringConstraints(pattern=r"^arn:aws:(codeconnections|codestar-connections):[a-z0-9-]+:[0-9]{12}:connection/[0-9a-f-]{36}$")
+    str,
+    StringConstraints(
+        pattern=r"^arn:aws:(codeconnections|codestar-connections):[a-z0-9-]+:[0-9]{12}:connection/[0-9a-f-]{36}$"
+    ),
 ]
 Branch = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$", max_length=200)]
 
@@ -23,10 +35,17 @@ class Delivery(Settings):
     """A role that GitHub's workflows assume without a secret; see docs/gitops.md."""
 
     repository: Repository
-    """The repository on GitHub, as its tokens name it: owner/name, or owner@id/name@id where its subject claims are immutable."""
+    """The repository on GitHub, as its tokens name it: owner/name, or owner@id/name@id where its
+    subject claims are immutable.
+    """
     create_provider: bool = True
-    """False where the account has GitHub's identity provider already: an account can have it once only."""
+    """False where the account has GitHub's identity provider already: an account can have it once
+    only.
+    """
     connection_arn: ConnectionArn | None = None
-    """A connection of AWS's to the repository: CodePipeline then deploys this environment and those that take releases from it."""
+    """A connection of AWS's to the repository:
+
+    CodePipeline then deploys this environment and those that take releases from it.
+    """
     branch: Branch = "main"
     """The branch whose commits CodePipeline deploys; only read with connection_arn."""

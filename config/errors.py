@@ -1,7 +1,7 @@
 """What is wrong with a user's environment file, as values that print as one line each.
 
-ConfigError           one environment file cannot be used
-└── LaunchError       its training section asks for something that cannot run (raised by `pipelines.launch`)
+ConfigError           one environment file cannot be used └── LaunchError       its training section
+asks for something that cannot run (raised by `pipelines.launch`)
 """
 
 from __future__ import annotations
@@ -27,27 +27,39 @@ class Problem:
     given: Any = NOTHING
     """The value as written; NOTHING when there is none to show."""
     related: tuple[str, ...] = field(default=(), compare=False)
-    """Further keys that the rule read; if one of them is already known to be wrong, this problem is not reported."""
+    """Further keys that the rule read; if one of them is already known to be wrong, this problem is
+    not reported.
+    """
 
     def line(self, place: str) -> str:
         """`place: key = value: what is wrong; what to do`."""
         shown = f"{self.key} = {shorten(self.given)}" if self.given is not NOTHING else self.key
-        return one_line(": ".join(part for part in (place, shown, f"{self.message}; {self.advice}") if part))
+        return one_line(
+            ": ".join(part for part in (place, shown, f"{self.message}; {self.advice}") if part)
+        )
 
 
 class ConfigError(Exception):
-    """One environment file cannot be used; `str()` gives every problem of the file, one per line."""
+    """One environment file cannot be used; `str()` gives every problem of the file, one per
+    line.
+    """
 
-    def __init__(self, file: str, problems: Sequence[Problem], places: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, file: str, problems: Sequence[Problem], places: Mapping[str, str] | None = None
+    ) -> None:
         """`places` says where a key stands, as `file:line`; `file` is named for the others."""
         self.file = file
         self.problems = tuple(problems)
-        self.lines = tuple(problem.line(standing(problem.key, places or {}, file)) for problem in problems)
+        self.lines = tuple(
+            problem.line(standing(problem.key, places or {}, file)) for problem in problems
+        )
         super().__init__("\n".join(self.lines))
 
 
 class LaunchError(ConfigError):
-    """The training section asks for a combination of strategy, instance, image and launcher that cannot run."""
+    """The training section asks for a combination of strategy, instance, image and launcher that
+    cannot run.
+    """
 
 
 def standing(key: str, places: Mapping[str, Found], default: Found) -> Found:
@@ -56,8 +68,13 @@ def standing(key: str, places: Mapping[str, Found], default: Found) -> Found:
 
 
 def one_line(text: str) -> str:
-    """The text with escapes for what is not printed: a key or a value may hold line breaks of any kind, and what moves a cursor."""
-    return "".join(character if character.isprintable() else character.encode("unicode_escape").decode() for character in text)
+    """The text with escapes for what is not printed: a key or a value may hold line breaks of any
+    kind, and what moves a cursor.
+    """
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
 
 
 def shorten(value: Any, limit: int = 80) -> str:

@@ -1,14 +1,22 @@
-"""What texts of a form look like, in words: the pattern of a type in, what a user reads instead of it out."""
+"""What texts of a form look like, in words: the pattern of a type in, what a user reads instead of
+it out.
+"""
 
 from __future__ import annotations
 
 FORMS = {
-    r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$": "lower-case letters and digits with single hyphens between, as in my-project",
+    r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$": (
+        "lower-case letters and digits with single hyphens between, as in my-project"
+    ),
     r"^[a-z]{3,4}[0-9]-az[0-9]$": "an availability zone id, as in use1-az4",
     r"^ml\.[a-z0-9-]+\.[a-z0-9]+$": "an instance type of SageMaker, as in ml.p4d.24xlarge",
     r"^[0-9]{12}$": 'twelve digits in quotes, as in "111122223333"',
-    r"^([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]{1,128}$": "the name of a policy, with its path if it has one, as in teams/ml-boundary",
-    r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*:[a-z_][a-z0-9_]*$": "module:function in lower case, as in my_team.pipelines:build",
+    r"^([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]{1,128}$": (
+        "the name of a policy, with its path if it has one, as in teams/ml-boundary"
+    ),
+    r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*:[a-z_][a-z0-9_]*$": (
+        "module:function in lower case, as in my_team.pipelines:build"
+    ),
     r"^\d+\.\d+\.\d+$": "a version of three numbers, as in 2.3.0",
     r"^[a-z]{2}(-[a-z]+)+-[0-9]$": "a region, as in us-east-1",
     r"^\d+\.\d+\.\d+\.\d+/(1[6-9]|20)$": "an address range from /16 to /20, as in 10.20.0.0/16",
@@ -16,20 +24,29 @@ FORMS = {
     r"^subnet-([0-9a-f]{8}|[0-9a-f]{17})$": "the id of a subnet, as in subnet-0123456789abcdef0",
     r"^sg-([0-9a-f]{8}|[0-9a-f]{17})$": "the id of a security group, as in sg-0123456789abcdef0",
     r"^[^@\s]+@[^@\s]+\.[^@\s]+$": "an e-mail address, as in ml@example.com",
-    r"^arn:aws:sagemaker:[a-z]{2}(-[a-z]+)+-[0-9]:[0-9]{12}:model-package/[a-z0-9][a-z0-9-]*/[1-9][0-9]*$": (
-        "the ARN of a model package version, as in arn:aws:sagemaker:us-east-1:111122223333:model-package/shoal-mnist-dev/3"
+    r"^arn:aws:sagemaker:[a-z]{2}(-[a-z]+)+-[0-9]:[0-9]{12}:model-package/[a-z0-9][a-z0-9-]*/[1-9][0-9]*$": (  # noqa: E501
+        "the ARN of a model package version, as in"
+        " arn:aws:sagemaker:us-east-1:111122223333:model-package/shoal-mnist-dev/3"
     ),
     r"^[0-9]{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com/[a-z0-9][a-z0-9._/-]*(:[\w.-]+)?$": (
-        "an image in ECR without a digest, as in 111122223333.dkr.ecr.us-east-1.amazonaws.com/serving:1"
+        "an image in ECR without a digest, as in"
+        " 111122223333.dkr.ecr.us-east-1.amazonaws.com/serving:1"
     ),
     r"^sha256:[0-9a-f]{64}$": f"the digest of an image, as in sha256:{'0a' * 32}",
     r"^[0-9a-f]{64}$": f"64 hexadecimal digits in quotes, as in {'0a' * 32}",
-    r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/.+\.tar\.gz$": "an archive in S3, as in s3://bucket/training/model.tar.gz",
+    r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/.+\.tar\.gz$": (
+        "an archive in S3, as in s3://bucket/training/model.tar.gz"
+    ),
     r"^([0-9a-f]{40}|[0-9a-f]{64})$": f"the whole id of a commit, as in {'0a' * 20}",
-    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$": "an instant in UTC, as in 2026-11-20T09:30:00Z",
-    r"^[A-Za-z0-9][A-Za-z0-9-]*(@[0-9]+)?/[A-Za-z0-9._-]+(@[0-9]+)?$": "a repository on GitHub, as in my-team/my-models",
-    r"^arn:aws:(codeconnections|codestar-connections):[a-z0-9-]+:[0-9]{12}:connection/[0-9a-f-]{36}$": (
-        "the ARN of a connection, as in arn:aws:codeconnections:us-east-1:111122223333:connection/01234567-89ab-cdef-0123-456789abcdef"
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$": (
+        "an instant in UTC, as in 2026-11-20T09:30:00Z"
+    ),
+    r"^[A-Za-z0-9][A-Za-z0-9-]*(@[0-9]+)?/[A-Za-z0-9._-]+(@[0-9]+)?$": (
+        "a repository on GitHub, as in my-team/my-models"
+    ),
+    r"^arn:aws:(codeconnections|codestar-connections):[a-z0-9-]+:[0-9]{12}:connection/[0-9a-f-]{36}$": (  # noqa: E501
+        "the ARN of a connection, as in"
+        " arn:aws:codeconnections:us-east-1:111122223333:connection/01234567-89ab-cdef-0123-456789abcdef"  # noqa: E501
     ),
     r"^[A-Za-z0-9][A-Za-z0-9._/-]*$": "a branch, as in main",
     r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$": "a file name without a folder, as in manifest.json",
@@ -39,4 +56,6 @@ FORMS = {
 
 def in_words(pattern: str) -> str:
     """`must be ...` of a text that should match `pattern`."""
-    return f"must be {FORMS[pattern]}" if pattern in FORMS else f"does not match the pattern {pattern}"
+    return (
+        f"must be {FORMS[pattern]}" if pattern in FORMS else f"does not match the pattern {pattern}"
+    )

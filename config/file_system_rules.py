@@ -1,7 +1,9 @@
-"""The rules between keys of the section `file_system`: an `Environment` whose types are right in, problems out.
+"""The rules between keys of the section `file_system`: an `Environment` whose types are right in,
+problems out.
 
-CloudFormation's schema, cfn-lint and the CDK accept combinations that Amazon FSx refuses after minutes of deployment. Source: Amazon
-FSx API reference, CreateFileSystem (StorageCapacity) and CreateFileSystemLustreConfiguration (PerUnitStorageThroughput).
+CloudFormation's schema, cfn-lint and the CDK accept combinations that Amazon FSx refuses after
+minutes of deployment. Source: Amazon FSx API reference, CreateFileSystem (StorageCapacity) and
+CreateFileSystemLustreConfiguration (PerUnitStorageThroughput).
 """
 
 from __future__ import annotations
@@ -14,17 +16,30 @@ from config.settings import Environment, InputMode
 
 THROUGHPUTS = (125, 250, 500, 1000)  # of PERSISTENT_2, SSD
 SMALLEST_GIB, STEP_GIB = 1200, 2400
-LARGEST_GIB = 1_200_000  # Shoal's own limit: so many take 1001 addresses, half of a training subnet of the smallest VPC
+# Shoal's own limit: so many take 1001 addresses, half of a training subnet of the smallest VPC
+LARGEST_GIB = 1_200_000
 
 
 def _presence(environment: Environment) -> Iterator[Problem]:
     mounted = environment.data.input_mode is InputMode.FSX
     if mounted and environment.file_system is None:
-        advice = "add the section file_system, if only as `file_system: {}`, or use File or FastFile"
-        yield Problem("data.input_mode", "needs a file system", advice, str(InputMode.FSX), ("file_system",))
+        advice = (
+            "add the section file_system, if only as `file_system: {}`, or use File or FastFile"
+        )
+        yield Problem(
+            "data.input_mode", "needs a file system", advice, str(InputMode.FSX), ("file_system",)
+        )
     if environment.file_system is not None and not mounted:
-        message = f"nothing would read it, and it costs money: data.input_mode is {environment.data.input_mode}"
-        yield Problem("file_system", message, "set data.input_mode to FSx, or remove the section", related=("data.input_mode",))
+        message = (
+            "nothing would read it, and it costs money: data.input_mode is"
+            f" {environment.data.input_mode}"
+        )
+        yield Problem(
+            "file_system",
+            message,
+            "set data.input_mode to FSx, or remove the section",
+            related=("data.input_mode",),
+        )
 
 
 def _capacity(environment: Environment) -> Iterator[Problem]:
@@ -32,7 +47,10 @@ def _capacity(environment: Environment) -> Iterator[Problem]:
         return
     given = environment.file_system.storage_capacity_gib
     if given > LARGEST_GIB:
-        message = f"is more than {LARGEST_GIB} (1.1 PiB), the most that is allowed here: each 1200 GiB may take an address in the subnet"
+        message = (
+            f"is more than {LARGEST_GIB} (1.1 PiB), the most that is allowed here: each 1200 GiB"
+            " may take an address in the subnet"
+        )
         yield Problem("file_system.storage_capacity_gib", message, "use less", given)
     elif given != SMALLEST_GIB and given % STEP_GIB:
         below = max(SMALLEST_GIB, given - given % STEP_GIB)
@@ -44,15 +62,30 @@ def _capacity(environment: Environment) -> Iterator[Problem]:
 def _throughput(environment: Environment) -> Iterator[Problem]:
     if environment.file_system is None:
         return
-    key, given = "file_system.throughput_mbps_per_tib", environment.file_system.throughput_mbps_per_tib
+    key, given = (
+        "file_system.throughput_mbps_per_tib",
+        environment.file_system.throughput_mbps_per_tib,
+    )
     kind, allowed = environment.file_system.deployment_type, ", ".join(map(str, THROUGHPUTS))
     related = ("file_system.deployment_type",)
     if kind is DeploymentType.SCRATCH_2 and given is not None:
-        yield Problem(key, "SCRATCH_2 has a fixed throughput", "remove it, or use deployment_type PERSISTENT_2", given, related)
+        yield Problem(
+            key,
+            "SCRATCH_2 has a fixed throughput",
+            "remove it, or use deployment_type PERSISTENT_2",
+            given,
+            related,
+        )
     if kind is DeploymentType.PERSISTENT_2 and given is None:
         yield Problem(key, "PERSISTENT_2 needs it", f"add one of {allowed}", related=related)
     if kind is DeploymentType.PERSISTENT_2 and given is not None and given not in THROUGHPUTS:
-        yield Problem(key, f"must be one of {allowed}", f"use {min(THROUGHPUTS, key=lambda known: abs(known - given))}", given, related)
+        yield Problem(
+            key,
+            f"must be one of {allowed}",
+            f"use {min(THROUGHPUTS, key=lambda known: abs(known - given))}",
+            given,
+            related,
+        )
 
 
 RULES = (_presence, _capacity, _throughput)

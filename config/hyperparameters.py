@@ -1,6 +1,8 @@
-"""A training hyperparameter's name in the environment file in, the name and type of its pipeline parameter out.
+"""A training hyperparameter's name in the environment file in, the name and type of its pipeline
+parameter out.
 
-`learning-rate: 0.003` becomes the pipeline parameter `LearningRate` (Float), so that one run can change it without a deployment.
+`learning-rate: 0.003` becomes the pipeline parameter `LearningRate` (Float), so that one run can
+change it without a deployment.
 """
 
 from __future__ import annotations
@@ -11,10 +13,20 @@ from typing import Literal
 HyperparameterValue = str | int | float | bool
 ParameterType = Literal["String", "Integer", "Float"]
 
-PIPELINE_PARAMETERS = ("TrainDataUri", "TestDataUri", "CodeUri", "InstanceType", "InstanceCount", "MinAccuracy")
-"""Parameters of a pipeline that reads S3; a hyperparameter may not take their names, nor the next."""
+PIPELINE_PARAMETERS = (
+    "TrainDataUri",
+    "TestDataUri",
+    "CodeUri",
+    "InstanceType",
+    "InstanceCount",
+    "MinAccuracy",
+)
+"""Parameters of a pipeline that reads S3; a hyperparameter may not take their names, nor the next.
+"""
 FILE_SYSTEM_PARAMETERS = ("TrainDataPath", "TestDataPath")
-"""Parameters that a pipeline with a file system has besides; it has no TrainDataUri, because training does not read S3."""
+"""Parameters that a pipeline with a file system has besides; it has no TrainDataUri, because
+training does not read S3.
+"""
 
 
 def parameter_name(hyperparameter: str) -> str:
@@ -24,7 +36,9 @@ def parameter_name(hyperparameter: str) -> str:
 
 
 def parameter_type(value: HyperparameterValue) -> ParameterType:
-    """Type of the pipeline parameter; true and false travel as text, because a Boolean cannot be joined into a string."""
+    """Type of the pipeline parameter; true and false travel as text, because a Boolean cannot be
+    joined into a string.
+    """
     if isinstance(value, bool | str):
         return "String"
     return "Integer" if isinstance(value, int) else "Float"

@@ -1,7 +1,9 @@
-"""An environment file (and an overlay, if asked for) in, a frozen `Environment` out, or one `ConfigError` with every problem.
+"""An environment file (and an overlay, if asked for) in, a frozen `Environment` out, or one
+`ConfigError` with every problem.
 
-Three readings, each reporting all it finds: the YAML text (`config.yaml_lines`), the types and limits (`config.settings`), and the
-rules between keys (`config.rules`), which run on whatever part of the file was right.
+Three readings, each reporting all it finds: the YAML text (`config.yaml_lines`), the types and
+limits (`config.settings`), and the rules between keys (`config.rules`), which run on whatever part
+of the file was right.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ def strategy_names(root: Path) -> list[str]:
 
 
 def load_environment(name: str, root: Path, strategy: str | None = None) -> Environment:
-    """The environment `name` of the repository at `root`, with the overlay `strategy` (a file in environments/strategies/) laid over it.
+    """The environment `name` of the repository at `root`, with the overlay `strategy` (a file in
+    environments/strategies/) laid over it.
 
     Raises ConfigError, also when there is no such environment or overlay.
     """
@@ -52,13 +55,21 @@ def load_environment(name: str, root: Path, strategy: str | None = None) -> Envi
     environment, known = _environment(sources, name), environment_names(root)
     if environment.promoted_from not in {None, *known}:
         message = f"there is no such environment; there are: {', '.join(known)}"
-        problem = Problem("promoted_from", message, "name the one before this, or remove the key", environment.promoted_from)
+        problem = Problem(
+            "promoted_from",
+            message,
+            "name the one before this, or remove the key",
+            environment.promoted_from,
+        )
         raise ConfigError(sources[0].file, [problem], places(name, root, strategy))
     return environment
 
 
 def load(path: Path, shown_as: str | None = None) -> Environment:
-    """The environment in the file `path`. Raises ConfigError; its lines call the file `shown_as`, by default its path."""
+    """The environment in the file `path`.
+
+    Raises ConfigError; its lines call the file `shown_as`, by default its path.
+    """
     return _environment([_Source(shown_as or str(path), path)], path.stem)
 
 
@@ -100,22 +111,38 @@ def _sources(name: str, root: Path, strategy: str | None) -> list[_Source]:
         asked.append(("strategy", strategy, strategy_file(strategy), strategy_names(root)))
     for kind, given, file, known in asked:
         if not (root / file).is_file():
-            message = f"there is no {kind} {shorten(given)}; there are: {', '.join(known) or 'none'}"
+            message = (
+                f"there is no {kind} {shorten(given)}; there are: {', '.join(known) or 'none'}"
+            )
             raise ConfigError(file, [Problem("", message, "name one of them, or write this file")])
     return [_Source(file, root / file) for _, _, file, _ in asked]
 
 
 def _environment(sources: list[_Source], stem: str) -> Environment:
-    """The environment that the files make together, later ones over earlier ones. Raises ConfigError with all mistakes."""
+    """The environment that the files make together, later ones over earlier ones.
+
+    Raises ConfigError with all mistakes.
+    """
     parsed = [source.parse() for source in sources]
     for part in parsed:
         if part.document.problems and part.document.data is None:
             raise ConfigError(
-                part.file, part.document.problems, {problem.key: part.place(problem.key) for problem in part.document.problems}
+                part.file,
+                part.document.problems,
+                {problem.key: part.place(problem.key) for problem in part.document.problems},
             )
         if not isinstance(part.document.data, dict):
             message = "an environment file is a mapping of keys to values"
-            raise ConfigError(part.file, [Problem("", message, "start with `name:`, `account:` and `region:`; see environments/dev.yaml")])
+            raise ConfigError(
+                part.file,
+                [
+                    Problem(
+                        "",
+                        message,
+                        "start with `name:`, `account:` and `region:`; see environments/dev.yaml",
+                    )
+                ],
+            )
     environment, found = _validate(_merged([part.document.data for part in parsed]), stem)
     problems = [problem for part in parsed for problem in part.document.problems] + found
     if environment is None or problems:
@@ -139,7 +166,11 @@ def _places(parsed: list[_Parsed]) -> dict[str, str]:
 
 def _in_file_order(problems: list[Problem], parsed: list[_Parsed]) -> list[Problem]:
     """Of the file that has the last word on a key, the line; those of overlays come last."""
-    order = {key: (index, line) for index, part in enumerate(parsed) for key, line in part.document.lines.items()}
+    order = {
+        key: (index, line)
+        for index, part in enumerate(parsed)
+        for key, line in part.document.lines.items()
+    }
     return sorted(problems, key=lambda problem: standing(problem.key, order, (0, 0)))
 
 
@@ -147,16 +178,25 @@ def _read(path: Path, file: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(file, [Problem("", f"cannot be read: {error.strerror}", "check the path")]) from error
+        raise ConfigError(
+            file, [Problem("", f"cannot be read: {error.strerror}", "check the path")]
+        ) from error
     except UnicodeDecodeError as error:
-        raise ConfigError(file, [Problem("", f"is not UTF-8 text: {error.reason}", "save it as UTF-8")]) from error
+        raise ConfigError(
+            file, [Problem("", f"is not UTF-8 text: {error.reason}", "save it as UTF-8")]
+        ) from error
 
 
 def _validate(data: dict[str, Any], stem: str) -> tuple[Environment | None, list[Problem]]:
-    """The environment, if types and limits are right, and all problems; rules are checked on the part that is right."""
+    """The environment, if types and limits are right, and all problems; rules are checked on the
+    part that is right.
+    """
     environment, problems, wrong = _typed(data)
     if environment is None:
-        substitutes = {"name": stem, "account": "111122223333"}  # so that a missing name does not hide the other rules' findings
+        substitutes = {
+            "name": stem,
+            "account": "111122223333",
+        }  # so that a missing name does not hide the other rules' findings
         rest, _, _ = _typed(substitutes | without(data, wrong))
         found = problems_between(rest, stem) if rest else []
         return None, problems + [problem for problem in found if not _is_about(problem, wrong)]
@@ -164,7 +204,10 @@ def _validate(data: dict[str, Any], stem: str) -> tuple[Environment | None, list
 
 
 def _typed(data: dict[str, Any]) -> tuple[Environment | None, list[Problem], list[str]]:
-    """Types are checked without conversion: `"2"` is not a number, and an account without quotes is not text."""
+    """Types are checked without conversion:
+
+    `"2"` is not a number, and an account without quotes is not text.
+    """
     try:
         return Environment.model_validate_json(json.dumps(data), strict=True), [], []
     except ValidationError as error:
@@ -174,4 +217,8 @@ def _typed(data: dict[str, Any]) -> tuple[Environment | None, list[Problem], lis
 
 def _is_about(problem: Problem, wrong: list[str]) -> bool:
     """Whether a rule's finding rests on a key that is itself wrong."""
-    return any(key == bad or key.startswith(f"{bad}.") for key in (problem.key, *problem.related) for bad in wrong)
+    return any(
+        key == bad or key.startswith(f"{bad}.")
+        for key in (problem.key, *problem.related)
+        for bad in wrong
+    )

@@ -1,4 +1,6 @@
-"""The setting `data.on_manifest` of an environment file: a manifest that arrives in the data bucket starts an execution."""
+"""The setting `data.on_manifest` of an environment file: a manifest that arrives in the data bucket
+starts an execution.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,18 @@ FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]
 
 
 class OnManifest(Settings):
-    """Start the pipeline when `datasets/NAME/<file>` arrives. While an execution runs, it starts nothing and says so."""
+    """Start the pipeline when `datasets/NAME/<file>` arrives.
+
+    While an execution runs, it starts nothing and says so.
+    """
 
     file: FileName = "manifest.json"
-    """Name of the manifest: JSON with `files`, the paths of a dataset's files beside it. Upload it last: it says that they are complete."""
+    """Name of the manifest:
+
+    JSON with `files`, the paths of a dataset's files beside it. Upload it last: it says that they
+    are complete.
+    """
     parameters: dict[str, str | int | float | bool] = Field(default_factory=dict)
-    """Pipeline parameters of the executions it starts, as in `Epochs: 10`; the others have their defaults."""
+    """Pipeline parameters of the executions it starts, as in `Epochs: 10`; the others have their
+    defaults.
+    """

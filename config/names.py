@@ -1,7 +1,9 @@
-"""The name of everything an environment owns, computed from its settings; nothing else in the project makes up a name.
+"""The name of everything an environment owns, computed from its settings; nothing else in the
+project makes up a name.
 
-Physical names are used where a contract needs them (the pipeline, the buckets a user uploads to, the roles that policies
-name literally). All are lower case: SageMaker lower-cases pipeline ARNs, and a mismatch fails silently in IAM and EventBridge.
+Physical names are used where a contract needs them (the pipeline, the buckets a user uploads to,
+the roles that policies name literally). All are lower case: SageMaker lower-cases pipeline ARNs,
+and a mismatch fails silently in IAM and EventBridge.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ class Names:
 
     @property
     def prefix(self) -> str:
-        """`shoal-<project>-<environment>`: the pipeline's name and the first part of most others."""
+        """`shoal-<project>-<environment>`: the pipeline's name and the first part of most
+        others.
+        """
         return f"shoal-{self.environment.project}-{self.environment.name}"
 
     @property
@@ -37,15 +41,22 @@ class Names:
         return self.prefix
 
     def stack(self, part: str) -> str:
-        """Name of the stack `part`: network, data, file-system, image, pipeline, monitoring, serving."""
+        """Name of the stack `part`: network, data, file-system, image, pipeline, monitoring,
+        serving.
+        """
         return f"{self.prefix}-{part}"
 
     def bucket(self, purpose: str) -> str:
-        """Name of the bucket for `purpose`: data, artifacts, logs. Global, so account and region are in it."""
+        """Name of the bucket for `purpose`: data, artifacts, logs.
+
+        Global, so account and region are in it.
+        """
         return f"{self.prefix}-{purpose}-{self.environment.account}-{self.environment.region}"
 
     def role(self, actor: str) -> str:
-        """Name of the role of `actor`, as pipeline, training, endpoint, deliver, promote, a function's name. Global in the account."""
+        """Name of the role of `actor`, as pipeline, training, endpoint, deliver, promote, a
+        function's name. Global in the account.
+        """
         return f"{self.prefix}-{self.environment.region}-{actor}"
 
     def function(self, purpose: str) -> str:
@@ -58,10 +69,12 @@ class Names:
 
     def repository_uri(self, image: str) -> str:
         """Where the images of the recipe are pulled from, without a tag."""
-        return f"{self.environment.account}.dkr.ecr.{self.environment.region}.amazonaws.com/{self.repository(image)}"
+        return f"{self.environment.account}.dkr.ecr.{self.environment.region}.amazonaws.com/{self.repository(image)}"  # noqa: E501
 
     def image_parameter(self, image: str, tag: str) -> str:
-        """Name of the parameter in which a build of the recipe's content `tag` leaves the image's URI with its digest."""
+        """Name of the parameter in which a build of the recipe's content `tag` leaves the image's
+        URI with its digest.
+        """
         return f"{self.image_parameters}/{image}/{tag}"
 
     @property
@@ -70,7 +83,9 @@ class Names:
         return f"/shoal/{self.prefix}/images"
 
     def file_system_parameter(self, what: str) -> str:
-        """Name of the parameter in which the file system's stack leaves its `what`: id, mount-name."""
+        """Name of the parameter in which the file system's stack leaves its `what`: id,
+        mount-name.
+        """
         return f"/shoal/{self.prefix}/file-system/{what}"
 
     @property
@@ -80,7 +95,9 @@ class Names:
 
     @property
     def serving_endpoint(self) -> str:
-        """Name of the endpoint that serves the pinned release; those of executions carry an execution's id behind it."""
+        """Name of the endpoint that serves the pinned release; those of executions carry an
+        execution's id behind it.
+        """
         return self.prefix
 
     @property
@@ -89,11 +106,15 @@ class Names:
 
     @property
     def serving_role_arn(self) -> str:
-        """ARN of the roles of the containers that serve a release, as a pattern: each archive has its own (`serving_role`)."""
+        """ARN of the roles of the containers that serve a release, as a pattern: each archive has
+        its own (`serving_role`).
+        """
         return self.role_arn(f"serving-{'?' * SERVED_CHARACTERS}")
 
     def serving_role(self, served: str) -> str:
-        """The actor whose role reads the one archive of which `served`, SERVED_CHARACTERS long, is the mark."""
+        """The actor whose role reads the one archive of which `served`, SERVED_CHARACTERS long, is
+        the mark.
+        """
         return f"serving-{served[:SERVED_CHARACTERS]}"
 
     @property

@@ -15,9 +15,11 @@ SecurityGroupId = Annotated[str, StringConstraints(pattern=r"^sg-([0-9a-f]{8}|[0
 
 
 class InterfaceEndpoint(StrEnum):
-    """AWS services that code inside the VPC can call through an interface endpoint; `com.amazonaws.<region>.<value>`.
+    """AWS services that code inside the VPC can call through an interface endpoint;
+    `com.amazonaws.<region>.<value>`.
 
-    Source: AWS PrivateLink guide, "AWS services that integrate with AWS PrivateLink"; the CDK's InterfaceVpcEndpointAwsService.
+    Source: AWS PrivateLink guide, "AWS services that integrate with AWS PrivateLink"; the CDK's
+    InterfaceVpcEndpointAwsService.
     """
 
     SAGEMAKER_API = "sagemaker.api"
@@ -40,30 +42,53 @@ class InterfaceEndpoint(StrEnum):
 
 
 class ExistingNetwork(Settings):
-    """A VPC of yours instead of a new one. `network.training_az_id` and `hosting_az_ids` say where its subnets lie."""
+    """A VPC of yours instead of a new one.
+
+    `network.training_az_id` and `hosting_az_ids` say where its subnets lie.
+    """
 
     vpc_id: VpcId
     """Id of the VPC; default tenancy."""
     training_subnet_id: SubnetId
-    """Id of the one subnet of training nodes, in training_az_id, with a route to S3 (gateway endpoint)."""
+    """Id of the one subnet of training nodes, in training_az_id, with a route to S3 (gateway
+    endpoint).
+    """
     hosting_subnet_ids: Annotated[tuple[SubnetId, ...], Field(min_length=2, max_length=3)]
     """Ids of the endpoint subnets, one for each of hosting_az_ids in the same order."""
     training_security_group_id: SecurityGroupId | None = None
-    """Security group of training nodes; it must allow all traffic to and from itself (EFA). Left out, one is made."""
+    """Security group of training nodes; it must allow all traffic to and from itself (EFA).
+
+    Left out, one is made.
+    """
 
 
 class Network(Settings):
-    """The VPC. Training runs in one subnet in one availability zone, because EFA traffic cannot leave one."""
+    """The VPC.
 
-    cidr: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+\.\d+/(1[6-9]|20)$")] = "10.20.0.0/16"
+    Training runs in one subnet in one availability zone, because EFA traffic cannot leave one.
+    """
+
+    cidr: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+\.\d+/(1[6-9]|20)$")] = (
+        "10.20.0.0/16"
+    )
     """Address range of the VPC, /16 to /20; a quarter or a half of it is for training nodes."""
     training_az_id: AzId = "use1-az4"
     """Availability zone *id* (not name: names differ between accounts) of the training subnet."""
-    hosting_az_ids: Annotated[tuple[AzId, ...], Field(min_length=2, max_length=3)] = ("use1-az1", "use1-az2")
-    """Availability zone ids of the endpoint subnets, at least two; training's may be one of them."""
+    hosting_az_ids: Annotated[tuple[AzId, ...], Field(min_length=2, max_length=3)] = (
+        "use1-az1",
+        "use1-az2",
+    )
+    """Availability zone ids of the endpoint subnets, at least two; training's may be one of them.
+    """
     interface_endpoints: tuple[InterfaceEndpoint, ...] = ()
-    """Services that *your* code inside the VPC calls, as in sagemaker.api. Shoal's own need none; each costs money all the time."""
+    """Services that *your* code inside the VPC calls, as in sagemaker.api.
+
+    Shoal's own need none; each costs money all the time.
+    """
     nat: bool = False
-    """Let what runs in the VPC open HTTPS connections to the internet, through a NAT gateway. It costs money all the time."""
+    """Let what runs in the VPC open HTTPS connections to the internet, through a NAT gateway.
+
+    It costs money all the time.
+    """
     existing: ExistingNetwork | None = None
     """Ids of a VPC and its subnets to use instead of making them."""

@@ -1,4 +1,6 @@
-"""The section `observability` of an environment file: who hears of trouble, what the month may cost, how long logs are kept."""
+"""The section `observability` of an environment file: who hears of trouble, what the month may
+cost, how long logs are kept.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,8 @@ class Observability(Settings):
     alert_emails: Annotated[tuple[Email, ...], Field(max_length=10)] = ()
     """Who gets the alarms. AWS asks each address once to confirm."""
     monthly_budget_usd: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
-    """US dollars a month for this environment: mails at 80 % and at 100 % of it, and when the forecast exceeds it."""
+    """US dollars a month for this environment: mails at 80 % and at 100 % of it, and when the
+    forecast exceeds it.
+    """
     log_retention_days: RetentionDays = 90
     """Days after which logs of the functions and of the network are deleted."""

@@ -1,4 +1,6 @@
-"""Pydantic's error in, our problems out: one per wrong key, in the words of somebody who edits a YAML file."""
+"""Pydantic's error in, our problems out: one per wrong key, in the words of somebody who edits a
+YAML file.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def problems_of(error: ValidationError, data: dict[str, Any]) -> list[Problem]:
     """One problem per wrong key of `data`; a union that matches none of its types counts once."""
     grouped: dict[str, list[tuple[tuple[int | str, ...], Details]]] = {}
     for details in error.errors():
-        if details["type"] == "default_factory_not_called":  # a default that rests on another key, which is wrong itself
+        if (
+            details["type"] == "default_factory_not_called"
+        ):  # a default that rests on another key, which is wrong itself
             continue
         place = _place(details, data)
         grouped.setdefault(_path(place), []).append((place, details))
@@ -44,20 +48,29 @@ def problems_of(error: ValidationError, data: dict[str, Any]) -> list[Problem]:
 
 
 def without(data: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """A copy of `data` that lacks every key in `keys` (the whole list where an item of a list is named)."""
+    """A copy of `data` that lacks every key in `keys` (the whole list where an item of a list is
+    named).
+    """
     return _prune(data, "", {key.split("[")[0] for key in keys})
 
 
 def _prune(data: dict[str, Any], prefix: str, keys: set[str]) -> dict[str, Any]:
     kept = {name: value for name, value in data.items() if prefix + name not in keys}
-    return {name: _prune(value, f"{prefix}{name}.", keys) if isinstance(value, dict) else value for name, value in kept.items()}
+    return {
+        name: _prune(value, f"{prefix}{name}.", keys) if isinstance(value, dict) else value
+        for name, value in kept.items()
+    }
 
 
 def _place(details: Details, data: Any) -> tuple[int | str, ...]:
-    """The part of pydantic's location that exists in the file, plus the missing key; what follows are branches of a union."""
+    """The part of pydantic's location that exists in the file, plus the missing key; what follows
+    are branches of a union.
+    """
     place: list[int | str] = []
     for step in details["loc"]:
-        present = (isinstance(data, dict) and step in data) or (isinstance(data, list) and isinstance(step, int) and step < len(data))
+        present = (isinstance(data, dict) and step in data) or (
+            isinstance(data, list) and isinstance(step, int) and step < len(data)
+        )
         if not present:
             return (*place, step) if details["type"] == "missing" else tuple(place)
         place.append(step)
@@ -66,7 +79,9 @@ def _place(details: Details, data: Any) -> tuple[int | str, ...]:
 
 
 def _path(place: Sequence[int | str]) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
+    return "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step}" for step in place
+    ).removeprefix(".")
 
 
 def _problem(key: str, found: list[tuple[tuple[int | str, ...], Details]]) -> Problem:
@@ -76,7 +91,12 @@ def _problem(key: str, found: list[tuple[tuple[int | str, ...], Details]]) -> Pr
     if details["type"] == "missing":
         return Problem(key, "the key is missing", f"add it: {_description(place)}")
     if len(found) > 1:
-        return Problem(key, "must be text, a number, true or false", "give one value, not a list or a mapping", details["input"])
+        return Problem(
+            key,
+            "must be text, a number, true or false",
+            "give one value, not a list or a mapping",
+            details["input"],
+        )
     return Problem(key, _rule(details), _description(place), details["input"])
 
 
@@ -84,8 +104,16 @@ def _unknown_key(key: str, place: tuple[int | str, ...]) -> Problem:
     section = _walk(place[:-1])[0] or Environment
     names = list(section.model_fields)
     nearest = difflib.get_close_matches(str(place[-1]), names, n=1)
-    elsewhere = [path for path in _all_keys(Environment) if path.rsplit(".", 1)[-1] == str(place[-1])]
-    advice = f"did you mean `{nearest[0]}`?" if nearest else f"did you mean `{elsewhere[0]}`?" if elsewhere else "remove it"
+    elsewhere = [
+        path for path in _all_keys(Environment) if path.rsplit(".", 1)[-1] == str(place[-1])
+    ]
+    advice = (
+        f"did you mean `{nearest[0]}`?"
+        if nearest
+        else f"did you mean `{elsewhere[0]}`?"
+        if elsewhere
+        else "remove it"
+    )
     return Problem(key, f"there is no such key here; allowed: {', '.join(names)}", advice)
 
 
@@ -100,7 +128,9 @@ def _rule(details: Details) -> str:
     limits = [f"{word} {context[name]}" for name, word in _SYMBOLS.items() if name in context]
     if limits:
         return f"must be {limits[0]}"
-    length = [f"must have {word} {context[name]}" for name, word in _LENGTHS.items() if name in context]
+    length = [
+        f"must have {word} {context[name]}" for name, word in _LENGTHS.items() if name in context
+    ]
     if length:
         return f"{length[0]} {'characters' if kind.startswith('string') else 'entries'}"
     message = str(details["msg"])
@@ -115,7 +145,9 @@ def _description(place: Sequence[int | str]) -> str:
 
 
 def _walk(place: Sequence[int | str]) -> tuple[type[BaseModel] | None, FieldInfo | None]:
-    """The section and the last known key on the way along `place`; no section where the way ends at a value."""
+    """The section and the last known key on the way along `place`; no section where the way ends at
+    a value.
+    """
     section: type[BaseModel] | None = Environment
     info: FieldInfo | None = None
     for name in (step for step in place if isinstance(step, str)):
@@ -130,7 +162,9 @@ def _section_type(info: FieldInfo | None) -> type[BaseModel] | None:
     """The section that a key holds; one that may be left out is annotated `Section | None`."""
     kind = info.annotation if info else None
     kinds = [kind, *get_args(kind)]
-    return next((known for known in kinds if isinstance(known, type) and issubclass(known, BaseModel)), None)
+    return next(
+        (known for known in kinds if isinstance(known, type) and issubclass(known, BaseModel)), None
+    )
 
 
 def _all_keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:

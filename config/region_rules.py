@@ -1,4 +1,6 @@
-"""What an environment cannot have in its region: an `Environment` whose types are right in, problems out."""
+"""What an environment cannot have in its region: an `Environment` whose types are right in,
+problems out.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,28 @@ from config.settings import Environment
 
 _NEEDS: tuple[tuple[str, str, Callable[[Environment], Any]], ...] = (
     ("AWS::SageMaker::ModelPackageGroup", "region", lambda environment: environment.region),
-    ("AWS::Budgets::Budget", "observability.monthly_budget_usd", lambda environment: environment.observability.monthly_budget_usd),
-    ("AWS::CodeBuild::Project", "training.build_image", lambda environment: environment.training.build_image),
-    ("AWS::SageMaker::Endpoint", "serving", lambda environment: NOTHING if environment.serving else None),
-    ("AWS::FSx::FileSystem", "file_system", lambda environment: environment.file_system and str(environment.file_system.deployment_type)),
+    (
+        "AWS::Budgets::Budget",
+        "observability.monthly_budget_usd",
+        lambda environment: environment.observability.monthly_budget_usd,
+    ),
+    (
+        "AWS::CodeBuild::Project",
+        "training.build_image",
+        lambda environment: environment.training.build_image,
+    ),
+    (
+        "AWS::SageMaker::Endpoint",
+        "serving",
+        lambda environment: NOTHING if environment.serving else None,
+    ),
+    (
+        "AWS::FSx::FileSystem",
+        "file_system",
+        lambda environment: (
+            environment.file_system and str(environment.file_system.deployment_type)
+        ),
+    ),
 )
 """Resource type, the key that asks for it, and the key's value; None where it is not asked for."""
 
@@ -25,8 +45,14 @@ def _resource_types(environment: Environment) -> Iterator[Problem]:
     for resource_type, key, value_of in _NEEDS:
         given = value_of(environment)
         if resource_type in missing and given is not None:
-            message = f"needs {resource_type}, which CloudFormation does not have in {environment.region}"
-            advice = "choose another region" if key == "region" else "remove it, or choose another region"
+            message = (
+                f"needs {resource_type}, which CloudFormation does not have in {environment.region}"
+            )
+            advice = (
+                "choose another region"
+                if key == "region"
+                else "remove it, or choose another region"
+            )
             yield Problem(key, message, advice, given, ("region",))
 
 

@@ -1,4 +1,6 @@
-"""Which regions the project knows, the prefix of their availability zone ids, and what they lack; read from `regions.yaml`."""
+"""Which regions the project knows, the prefix of their availability zone ids, and what they lack;
+read from `regions.yaml`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def az_id_prefixes() -> dict[str, str]:
 @cache
 def resource_types_not_in(region: str) -> tuple[str, ...]:
     """Resource types of the stacks that CloudFormation does not have in `region`."""
-    return tuple(name for name, regions in _table()["resource_types_not_in"].items() if region in regions)
+    return tuple(
+        name for name, regions in _table()["resource_types_not_in"].items() if region in regions
+    )
 
 
 def region_of_az_id(az_id: str) -> str | None:

@@ -1,6 +1,8 @@
-"""The section `release` of an environment file: which model the environment serves, pinned by what cannot change under its name.
+"""The section `release` of an environment file: which model the environment serves, pinned by what
+cannot change under its name.
 
-`shoal promote` writes it (`config.release_text`); synth only reads it, so the same commit always means the same model.
+`shoal promote` writes it (`config.release_text`); synth only reads it, so the same commit always
+means the same model.
 """
 
 from __future__ import annotations
@@ -12,23 +14,39 @@ from pydantic import Field, StringConstraints
 from config.base import Settings
 
 PackageArn = Annotated[
-    str, StringConstraints(pattern=r"^arn:aws:sagemaker:[a-z]{2}(-[a-z]+)+-[0-9]:[0-9]{12}:model-package/[a-z0-9][a-z0-9-]*/[1-9][0-9]*$")
+    str,
+    StringConstraints(
+        pattern=r"^arn:aws:sagemaker:[a-z]{2}(-[a-z]+)+-[0-9]:[0-9]{12}:model-package/[a-z0-9][a-z0-9-]*/[1-9][0-9]*$"
+    ),
 ]
-ImageUri = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com/[a-z0-9][a-z0-9._/-]*(:[\w.-]+)?$")]
+ImageUri = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[0-9]{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com/[a-z0-9][a-z0-9._/-]*(:[\w.-]+)?$"
+    ),
+]
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-ObjectUri = Annotated[str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/.+\.tar\.gz$")]
+ObjectUri = Annotated[
+    str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/.+\.tar\.gz$")
+]
 Commit = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")]
-Instant = Annotated[str, StringConstraints(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
+Instant = Annotated[
+    str, StringConstraints(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")
+]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 
 
 COPIES = "releases"
-"""Prefix in the artifact bucket of an environment below which releases lie that were copied to it (shoal/verbs/release_copy.py)."""
+"""Prefix in the artifact bucket of an environment below which releases lie that were copied to it
+(shoal/verbs/release_copy.py).
+"""
 
 
 KEPT = 2
-"""So many releases before the pinned one stay in the block: where the last one did not take, the one before it still runs."""
+"""So many releases before the pinned one stay in the block: where the last one did not take, the
+one before it still runs.
+"""
 
 
 class Replaced(Settings):
@@ -41,7 +59,10 @@ class Replaced(Settings):
 
 
 class Release(Settings):
-    """The model that this environment serves. Written by `shoal promote`; `git revert` takes it back."""
+    """The model that this environment serves.
+
+    Written by `shoal promote`; `git revert` takes it back.
+    """
 
     model_package_arn: PackageArn
     """Version in the model registry, by its ARN."""
@@ -58,9 +79,13 @@ class Release(Settings):
     model_data_sha256: Sha256
     """SHA-256 of its bytes."""
     weights_sha256: Sha256 | None = None
-    """SHA-256 of the weights in it, as the evaluation noted and the serving container answers; none where the evaluation does not say."""
+    """SHA-256 of the weights in it, as the evaluation noted and the serving container answers; none
+    where the evaluation does not say.
+    """
     definition_sha256: Sha256
-    """SHA-256 of the pipeline definition that trained it, as JSON with sorted keys and without spaces."""
+    """SHA-256 of the pipeline definition that trained it, as JSON with sorted keys and without
+    spaces.
+    """
     code_commit: Commit
     """Commit whose `training.source_dir` is the code that trained it."""
     metrics: dict[str, int | float]
@@ -70,21 +95,35 @@ class Release(Settings):
     approved_at: Instant
     """When, in UTC."""
     copied_from: PackageArn | None = None
-    """Version that was trained and judged, where the one above is a copy of it; `shoal promote --copy` makes such."""
+    """Version that was trained and judged, where the one above is a copy of it; `shoal promote
+    --copy` makes such.
+    """
 
     replaces: Annotated[tuple[Replaced, ...], Field(max_length=KEPT)] = ()
-    """The releases that were pinned before, the last one first: containers of these can still start, until a deployment has taken."""
+    """The releases that were pinned before, the last one first: containers of these can still
+    start, until a deployment has taken.
+    """
 
     def replacing(self, before: Release | None) -> Release:
         """The same one, pinned in the place of `before`."""
-        last = (Replaced(model_package_arn=before.model_package_arn, model_data_url=before.model_data_url),) if before else ()
+        last = (
+            (
+                Replaced(
+                    model_package_arn=before.model_package_arn, model_data_url=before.model_data_url
+                ),
+            )
+            if before
+            else ()
+        )
         known = (*last, *(before.replaces if before else ()))
         others = tuple(each for each in known if each.model_package_arn != self.model_package_arn)
         return self.model_copy(update={"replaces": others[:KEPT]})
 
     @property
     def origin(self) -> str:
-        """ARN of the version that was trained and judged: this one, or the one that this is a copy of."""
+        """ARN of the version that was trained and judged: this one, or the one that this is a copy
+        of.
+        """
         return self.copied_from or self.model_package_arn
 
     @property

@@ -1,4 +1,6 @@
-"""What must fit together in a release and its delivery: an `Environment` whose types are right in, problems out."""
+"""What must fit together in a release and its delivery: an `Environment` whose types are right in,
+problems out.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,18 @@ from config.settings import Environment
 def _version(environment: Environment) -> Iterator[Problem]:
     release = environment.release
     if release and not release.model_package_arn.endswith(f"/{release.model_package_version}"):
-        message = f"is not the version that model_package_arn names, {release.model_package_arn.rpartition('/')[2]}"
+        message = (
+            "is not the version that model_package_arn names,"
+            f" {release.model_package_arn.rpartition('/')[2]}"
+        )
         key, related = "release.model_package_version", ("release.model_package_arn",)
-        yield Problem(key, message, "let `shoal promote` write the whole section", release.model_package_version, related)
+        yield Problem(
+            key,
+            message,
+            "let `shoal promote` write the whole section",
+            release.model_package_version,
+            related,
+        )
 
 
 def _promoted_from(environment: Environment) -> Iterator[Problem]:

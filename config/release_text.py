@@ -1,7 +1,9 @@
-"""A release goes into the text of an environment file, and every other character of the file stays as it is.
+"""A release goes into the text of an environment file, and every other character of the file stays
+as it is.
 
-The section `release` is replaced where it stands, or appended. It is found in YAML's own parse of the text, and the result is
-parsed again and compared, so a file in a style that this cannot edit is refused, not damaged.
+The section `release` is replaced where it stands, or appended. It is found in YAML's own parse of
+the text, and the result is parsed again and compared, so a file in a style that this cannot edit is
+refused, not damaged.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ _HEADER = "# Written by `shoal promote`, taken back by `git revert`; not for edi
 
 
 def with_release(text: str, release: Release, file: str) -> str:
-    """`text` with `release` in it. Raises ConfigError, naming `file`, for a text that cannot be edited so."""
+    """`text` with `release` in it.
+
+    Raises ConfigError, naming `file`, for a text that cannot be edited so.
+    """
     end = "\r\n" if "\r\n" in text else "\n"
     lines = text.splitlines(keepends=True)
     start, stop = _place(text, len(lines))
@@ -44,10 +49,16 @@ def _lines(release: Release) -> list[str]:
     for key, value in _content(release).items():
         if isinstance(value, dict):
             lines.append(f"  {key}:" if value else f"  {key}: {{}}")
-            lines += [f"    {json.dumps(name)}: {json.dumps(number)}" for name, number in value.items()]
+            lines += [
+                f"    {json.dumps(name)}: {json.dumps(number)}" for name, number in value.items()
+            ]
         elif isinstance(value, list):
             lines.append(f"  {key}:")
-            lines += [f"    {'- ' if first else '  '}{name}: {_scalar(each[name])}" for each in value for first, name in _keys(each)]
+            lines += [
+                f"    {'- ' if first else '  '}{name}: {_scalar(each[name])}"
+                for each in value
+                for first, name in _keys(each)
+            ]
         else:
             lines.append(f"  {key}: {_scalar(value)}")
     return lines
@@ -69,13 +80,20 @@ def _content(release: Release) -> dict[str, Any]:
 
 
 def _place(text: str, count: int) -> tuple[int, int]:
-    """First line of the section and the line after it, as indexes; both the end of the text where there is none."""
+    """First line of the section and the line after it, as indexes; both the end of the text where
+    there is none.
+    """
     lines = text.splitlines()
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
         if key.value == SECTION:
-            start, stop = key.start_mark.line, value.end_mark.line + (1 if value.end_mark.column else 0)
-            while stop > start + 1 and (not lines[stop - 1].strip() or lines[stop - 1].startswith("#")):
+            start, stop = (
+                key.start_mark.line,
+                value.end_mark.line + (1 if value.end_mark.column else 0),
+            )
+            while stop > start + 1 and (
+                not lines[stop - 1].strip() or lines[stop - 1].startswith("#")
+            ):
                 stop -= 1  # what stands between two sections belongs to the second
             return (start - 1 if start and lines[start - 1] == _HEADER else start), stop
     return count, count
@@ -84,7 +102,21 @@ def _place(text: str, count: int) -> tuple[int, int]:
 def _require_same(before: str, after: str, release: Release, file: str) -> None:
     """Raises ConfigError unless the two texts differ in the release only."""
     old, new = yaml_lines.parse(before), yaml_lines.parse(after)
-    expected = {**(old.data or {}), SECTION: _content(release)} if isinstance(old.data, dict) else None
+    expected = (
+        {**(old.data or {}), SECTION: _content(release)} if isinstance(old.data, dict) else None
+    )
     if new.problems or new.data != expected:
-        message = "this file is written in a style into which no release can be put without changing the rest"
-        raise ConfigError(file, [Problem(SECTION, message, "write the file as `key: value` lines, as environments/dev.yaml is")])
+        message = (
+            "this file is written in a style into which no release can be put without changing the"
+            " rest"
+        )
+        raise ConfigError(
+            file,
+            [
+                Problem(
+                    SECTION,
+                    message,
+                    "write the file as `key: value` lines, as environments/dev.yaml is",
+                )
+            ],
+        )

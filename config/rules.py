@@ -1,4 +1,6 @@
-"""The rules between keys of one environment: an `Environment` whose types are right in, problems out."""
+"""The rules between keys of one environment: an `Environment` whose types are right in, problems
+out.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,21 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from config import file_system_rules, network_rules, region_rules, release_rules, schedule_rules, serving_rules
+from config import (
+    file_system_rules,
+    network_rules,
+    region_rules,
+    release_rules,
+    schedule_rules,
+    serving_rules,
+)
 from config.errors import Problem
-from config.hyperparameters import FILE_SYSTEM_PARAMETERS, PIPELINE_PARAMETERS, as_text, parameter_name
+from config.hyperparameters import (
+    FILE_SYSTEM_PARAMETERS,
+    PIPELINE_PARAMETERS,
+    as_text,
+    parameter_name,
+)
 from config.manifest import MANIFEST_PARAMETER
 from config.names import Names
 from config.regions import az_id_prefixes
@@ -19,13 +33,18 @@ MAX_ENDPOINT_NAME = 63  # botocore, sagemaker EndpointName
 MAX_ROLE_NAME = 64  # botocore, iam RoleName
 MAX_FUNCTION_NAME = 64  # https://docs.aws.amazon.com/lambda/latest/api/API_CreateFunction.html
 LONGEST_ACTOR = "empty-on-delete"  # of the roles and functions that the stacks make
-EXECUTION_ID_SUFFIX = 13  # "-" and the twelve characters of a pipeline execution id, appended to endpoint names
-FIRST_THAT_MAY_FOLLOW = 3  # words of a name before it are `shoal`, and at least one each of another's project and environment
+EXECUTION_ID_SUFFIX = (
+    13  # "-" and the twelve characters of a pipeline execution id, appended to endpoint names
+)
+# words of a name before it are `shoal`, and at least one each of another's project and environment
+FIRST_THAT_MAY_FOLLOW = 3
 
 MAX_HYPERPARAMETERS = 100  # botocore, sagemaker HyperParameters
 MAX_TOOLKIT_HYPERPARAMETERS = 10  # at most that many of them are written by the launch contract
 MAX_HYPERPARAMETER_NAME = 256
-MAX_HYPERPARAMETER_VALUE = 1024  # of the 2500 that HyperParameters allows: the value of a pipeline parameter ends there
+MAX_HYPERPARAMETER_VALUE = (
+    1024  # of the 2500 that HyperParameters allows: the value of a pipeline parameter ends there
+)
 MAX_ENVIRONMENT = 100  # botocore, sagemaker TrainingEnvironmentMap
 MAX_ENVIRONMENT_VALUE = 512
 
@@ -36,7 +55,9 @@ _RESERVED_VARIABLES = ("SM_", "SAGEMAKER_", "AWS_", "SHOAL_")
 
 
 def is_placeholder_account(account: str) -> bool:
-    """Whether the account id is one that documentation uses (111122223333, 123456789012): nobody can deploy there."""
+    """Whether the account id is one that documentation uses (111122223333, 123456789012): nobody
+    can deploy there.
+    """
     return _PLACEHOLDER_ACCOUNT.match(account) is not None
 
 
@@ -58,7 +79,12 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
         _container_environment,
         _code,
     )
-    own_name = Problem("name", f"must equal the file's name without .yaml, {stem}", "rename the file or the environment", environment.name)
+    own_name = Problem(
+        "name",
+        f"must equal the file's name without .yaml, {stem}",
+        "rename the file or the environment",
+        environment.name,
+    )
     found = [own_name] if environment.name != stem else []
     return found + [problem for rule in rules for problem in rule(environment)]
 
@@ -66,12 +92,19 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
 def _region(environment: Environment) -> Iterator[Problem]:
     known = az_id_prefixes()
     if environment.region not in known:
-        message = f"is not a region of the partition `aws` that this project knows; known: {', '.join(known)}"
-        yield Problem("region", message, "choose one, or add it to config/regions.yaml", environment.region)
+        message = (
+            "is not a region of the partition `aws` that this project knows; known:"
+            f" {', '.join(known)}"
+        )
+        yield Problem(
+            "region", message, "choose one, or add it to config/regions.yaml", environment.region
+        )
 
 
 def _name_lengths(environment: Environment) -> Iterator[Problem]:
-    """The longest name decides: one problem per kind of name, counted in characters to take away."""
+    """The longest name decides: one problem per kind of name, counted in characters to take
+    away.
+    """
     names = Names(environment)
     longest = (
         ("bucket", names.bucket("artifacts"), MAX_BUCKET_NAME),
@@ -81,20 +114,43 @@ def _name_lengths(environment: Environment) -> Iterator[Problem]:
     )
     for kind, name, limit in longest:
         if len(name) > limit:
-            message = f"the {kind} name {name} would have {len(name)} characters; at most {limit} are allowed"
+            message = (
+                f"the {kind} name {name} would have {len(name)} characters; at most {limit} are"
+                " allowed"
+            )
             advice = f"shorten `project` or `name` by {len(name) - limit}"
-            yield Problem("project", message, advice, environment.project, related=("name", "region", "account"))
+            yield Problem(
+                "project",
+                message,
+                advice,
+                environment.project,
+                related=("name", "region", "account"),
+            )
 
 
 def _execution_ids(environment: Environment) -> Iterator[Problem]:
-    """`shoal-mnist-dev-experimental` reads like what execution `experimental` of `shoal-mnist-dev` left; its sweeper would delete it."""
+    """`shoal-mnist-dev-experimental` reads like what execution `experimental` of `shoal-mnist-dev`
+    left; its sweeper would delete it.
+    """
     words = Names(environment).prefix.split("-")
     of_the_name = len(words) - len(environment.name.split("-"))
     for position in range(FIRST_THAT_MAY_FOLLOW, len(words)):
         if len(words[position]) == EXECUTION_ID_SUFFIX - 1:
-            other, key = "-".join(words[:position]), "name" if position >= of_the_name else "project"
-            message = f"has the word {words[position]} of 12 characters: a pipeline {other} would take it for an execution's id, and sweep"
-            yield Problem(key, message, "make that word shorter or longer", getattr(environment, key), related=("name", "project"))
+            other, key = (
+                "-".join(words[:position]),
+                "name" if position >= of_the_name else "project",
+            )
+            message = (
+                f"has the word {words[position]} of 12 characters: a pipeline {other} would take it"
+                " for an execution's id, and sweep"
+            )
+            yield Problem(
+                key,
+                message,
+                "make that word shorter or longer",
+                getattr(environment, key),
+                related=("name", "project"),
+            )
 
 
 def _alerts(environment: Environment) -> Iterator[Problem]:
@@ -102,19 +158,41 @@ def _alerts(environment: Environment) -> Iterator[Problem]:
     given = environment.observability.alert_emails
     for address, count in Counter(map(str.lower, given)).items():
         if count > 1:
-            yield Problem("observability.alert_emails", f"names {address} {count} times", "name each address once", list(given))
+            yield Problem(
+                "observability.alert_emails",
+                f"names {address} {count} times",
+                "name each address once",
+                list(given),
+            )
 
 
 def _spot(environment: Environment) -> Iterator[Problem]:
     training = environment.training
     key, runtime = "training.max_wait_s", training.max_runtime_s
     if training.spot and training.max_wait_s is None:
-        yield Problem(key, "spot training needs it", f"add max_wait_s, at least max_runtime_s ({runtime})", related=("training.spot",))
+        yield Problem(
+            key,
+            "spot training needs it",
+            f"add max_wait_s, at least max_runtime_s ({runtime})",
+            related=("training.spot",),
+        )
     if not training.spot and training.max_wait_s is not None:
-        yield Problem(key, "is only read with `spot: true`", "add `spot: true` or remove it", training.max_wait_s, ("training.spot",))
+        yield Problem(
+            key,
+            "is only read with `spot: true`",
+            "add `spot: true` or remove it",
+            training.max_wait_s,
+            ("training.spot",),
+        )
     if training.spot and training.max_wait_s is not None and training.max_wait_s < runtime:
         message = f"is less than max_runtime_s ({runtime}), which it includes"
-        yield Problem(key, message, f"use at least {runtime}", training.max_wait_s, ("training.spot", "training.max_runtime_s"))
+        yield Problem(
+            key,
+            message,
+            f"use at least {runtime}",
+            training.max_wait_s,
+            ("training.spot", "training.max_runtime_s"),
+        )
 
 
 def _hyperparameters(environment: Environment) -> Iterator[Problem]:
@@ -122,23 +200,48 @@ def _hyperparameters(environment: Environment) -> Iterator[Problem]:
     section = "training.hyperparameters"
     allowed = MAX_HYPERPARAMETERS - MAX_TOOLKIT_HYPERPARAMETERS
     if len(given) > allowed:
-        yield Problem(section, f"has {len(given)} entries; SageMaker allows {MAX_HYPERPARAMETERS} with ours", f"keep at most {allowed}")
-    taken: dict[str, str] = dict.fromkeys((*PIPELINE_PARAMETERS, *FILE_SYSTEM_PARAMETERS, MANIFEST_PARAMETER), "the pipeline itself")
+        yield Problem(
+            section,
+            f"has {len(given)} entries; SageMaker allows {MAX_HYPERPARAMETERS} with ours",
+            f"keep at most {allowed}",
+        )
+    taken: dict[str, str] = dict.fromkeys(
+        (*PIPELINE_PARAMETERS, *FILE_SYSTEM_PARAMETERS, MANIFEST_PARAMETER), "the pipeline itself"
+    )
     for name, value in given.items():
         key, shown = f"{section}.{name}", as_text(value)
         if name.lower().startswith("sagemaker_"):
             advice = "remove it; use `strategy`, `collective` and `custom_mpi_options`"
-            yield Problem(key, "names that start with sagemaker_ belong to the launch contract", advice, shown)
+            yield Problem(
+                key, "names that start with sagemaker_ belong to the launch contract", advice, shown
+            )
         elif not _HYPERPARAMETER_NAME.match(name) or len(name) > MAX_HYPERPARAMETER_NAME:
-            yield Problem(key, "must be words of letters and digits joined by - _ or .", "rename it, as in learning-rate", shown)
+            yield Problem(
+                key,
+                "must be words of letters and digits joined by - _ or .",
+                "rename it, as in learning-rate",
+                shown,
+            )
         if len(shown) > MAX_HYPERPARAMETER_VALUE:
-            message = f"has {len(shown)} characters; a pipeline parameter's value ends at {MAX_HYPERPARAMETER_VALUE}"
-            yield Problem(key, message, "put it into a file of source_dir and name the file here", shown)
+            message = (
+                f"has {len(shown)} characters; a pipeline parameter's value ends at"
+                f" {MAX_HYPERPARAMETER_VALUE}"
+            )
+            yield Problem(
+                key, message, "put it into a file of source_dir and name the file here", shown
+            )
         if not shown.isprintable():
-            yield Problem(key, "contains a line break or a control character", "put it into a file of source_dir", shown)
+            yield Problem(
+                key,
+                "contains a line break or a control character",
+                "put it into a file of source_dir",
+                shown,
+            )
         parameter = parameter_name(name)
         if parameter in taken:
-            message = f"becomes the pipeline parameter {parameter}, which {taken[parameter]} already uses"
+            message = (
+                f"becomes the pipeline parameter {parameter}, which {taken[parameter]} already uses"
+            )
             yield Problem(key, message, "rename it", shown)
         taken[parameter] = f"`{name}`"
 
@@ -147,12 +250,22 @@ def _container_environment(environment: Environment) -> Iterator[Problem]:
     given = environment.training.environment
     section = "training.environment"
     if len(given) > MAX_ENVIRONMENT:
-        yield Problem(section, f"has {len(given)} entries; SageMaker allows {MAX_ENVIRONMENT}", "remove some")
+        yield Problem(
+            section, f"has {len(given)} entries; SageMaker allows {MAX_ENVIRONMENT}", "remove some"
+        )
     for name, value in given.items():
         if not _VARIABLE_NAME.match(name):
-            yield Problem(f"{section}.{name}", "a variable's name is letters, digits and _, no digit first", "rename it", value)
+            yield Problem(
+                f"{section}.{name}",
+                "a variable's name is letters, digits and _, no digit first",
+                "rename it",
+                value,
+            )
         if name.startswith(_RESERVED_VARIABLES):
-            message = "variables that start with SM_, SAGEMAKER_ and AWS_ are the platform's, those with SHOAL_ Shoal's own"
+            message = (
+                "variables that start with SM_, SAGEMAKER_ and AWS_ are the platform's, those with"
+                " SHOAL_ Shoal's own"
+            )
             yield Problem(f"{section}.{name}", message, "remove it, or rename it", value)
         if len(value) > MAX_ENVIRONMENT_VALUE:
             message = f"has {len(value)} characters; SageMaker allows {MAX_ENVIRONMENT_VALUE}"
@@ -166,8 +279,20 @@ def _code(environment: Environment) -> Iterator[Problem]:
         "evaluation.entry_point": environment.evaluation.entry_point,
     }
     for key, script in places.items():
-        if not re.match(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*\.py$", script):
-            yield Problem(key, "must be a .py file inside source_dir", "give its path relative to source_dir, as in train.py", script)
+        if not re.match(
+            r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*\.py$", script
+        ):
+            yield Problem(
+                key,
+                "must be a .py file inside source_dir",
+                "give its path relative to source_dir, as in train.py",
+                script,
+            )
     source_dir = environment.training.source_dir
     if source_dir.startswith("/") or ".." in source_dir.split("/"):
-        yield Problem("training.source_dir", "must lie inside the repository", "give a path relative to its root", source_dir)
+        yield Problem(
+            "training.source_dir",
+            "must lie inside the repository",
+            "give a path relative to its root",
+            source_dir,
+        )

@@ -1,6 +1,8 @@
-"""Schedule expressions of EventBridge and its Scheduler: text in, what is wrong with it or how far its times are apart out.
+"""Schedule expressions of EventBridge and its Scheduler: text in, what is wrong with it or how far
+its times are apart out.
 
-Source: Amazon EventBridge user guide, "Setting a schedule pattern"; EventBridge Scheduler user guide, "Schedule types".
+Source: Amazon EventBridge user guide, "Setting a schedule pattern"; EventBridge Scheduler user
+guide, "Schedule types".
 """
 
 from __future__ import annotations
@@ -48,43 +50,69 @@ def mistakes_in(expression: str, *, takes_at: bool) -> Iterator[str]:
 
 @cache
 def longest_gap_minutes(expression: str) -> int | None:
-    """The longest time between two starts of a right expression, at clocks that nobody changes; None where it names years.
+    """The longest time between two starts of a right expression, at clocks that nobody changes;
+    None where it names years.
 
-    Up to a year it is exact, whenever that is: such a gap lies in three years, and the cycle has every row of three that there is. Longer
-    ones may be longer still around 2100, which is no leap year.
+    Up to a year it is exact, whenever that is: such a gap lies in three years, and the cycle has
+    every row of three that there is. Longer ones may be longer still around 2100, which is no leap
+    year.
     """
     if rate := _RATE.fullmatch(expression):
         return int(rate[1]) * _MINUTES[rate[2]]
-    minutes, hours, day_of_month, month, day_of_week, year = expression.removeprefix("cron(").removesuffix(")").split()
+    minutes, hours, day_of_month, month, day_of_week, year = (
+        expression.removeprefix("cron(").removesuffix(")").split()
+    )
     days = sorted(_days(day_of_month, month, day_of_week, _CYCLE))
     if year != "*" or not days:
         return None
-    times = sorted(60 * hour + minute for hour, minute in product(_values(hours, 0, 23, []), _values(minutes, 0, 59, [])))
+    times = sorted(
+        60 * hour + minute
+        for hour, minute in product(_values(hours, 0, 23, []), _values(minutes, 0, 59, []))
+    )
     days_apart = max(later - earlier for earlier, later in pairwise([*days, days[0] + _CYCLE_DAYS]))
-    return max(days_apart * 1440 - times[-1] + times[0], *(later - earlier for earlier, later in pairwise(times)), 0)
+    return max(
+        days_apart * 1440 - times[-1] + times[0],
+        *(later - earlier for earlier, later in pairwise(times)),
+        0,
+    )
 
 
 def last_year(expression: str) -> int | None:
     """The last year in which a right cron expression names a time; None for a rate."""
-    return max(_values(expression.removesuffix(")").split()[5], 1970, 2199, [])) if expression.startswith("cron(") else None
+    return (
+        max(_values(expression.removesuffix(")").split()[5], 1970, 2199, []))
+        if expression.startswith("cron(")
+        else None
+    )
 
 
 def _days(day_of_month: str, months: str, day_of_week: str, years: Iterable[int]) -> Iterator[int]:
     """All days of the years that right fields mean, as ordinals."""
     for year, month in product(years, _values(months, 1, 12, _MONTHS)):
         first, length = date(year, month, 1), calendar.monthrange(year, month)[1]
-        found = _in_weeks(day_of_week, first, length) if day_of_month == "?" else _in_month(day_of_month, first, length)
+        found = (
+            _in_weeks(day_of_week, first, length)
+            if day_of_month == "?"
+            else _in_month(day_of_month, first, length)
+        )
         yield from {first.toordinal() + day - 1 for day in found}
 
 
 def _in_month(text: str, first: date, length: int) -> Iterator[int]:
-    """Days of one month. A month that lacks the day of `31W` is taken to have none; AWS's pages do not say."""
+    """Days of one month.
+
+    A month that lacks the day of `31W` is taken to have none; AWS's pages do not say.
+    """
     for part in text.split(","):
         if part.endswith("W"):
             wanted = length if part == "LW" else int(part[:-1])
             yield from [_working_day(wanted, first, length)] if wanted <= length else []
         else:
-            yield from [length] if part == "L" else [day for day in _values(part, 1, 31, []) if day <= length]
+            yield from (
+                [length]
+                if part == "L"
+                else [day for day in _values(part, 1, 31, []) if day <= length]
+            )
 
 
 def _working_day(wanted: int, first: date, length: int) -> int:
@@ -102,8 +130,16 @@ def _in_weeks(text: str, first: date, length: int) -> Iterator[int]:
     for part in text.split(","):
         name, _, which = part.partition("#")
         for weekday in {7} if part == "L" else _values(name.removesuffix("L"), 1, 7, _DAYS):
-            days = [day for day in range(1, length + 1) if (first.weekday() + day) % 7 + 1 == weekday]
-            yield from days[int(which) - 1 : int(which)] if which else days[-1:] if part[:-1] and part.endswith("L") else days
+            days = [
+                day for day in range(1, length + 1) if (first.weekday() + day) % 7 + 1 == weekday
+            ]
+            yield from (
+                days[int(which) - 1 : int(which)]
+                if which
+                else days[-1:]
+                if part[:-1] and part.endswith("L")
+                else days
+            )
 
 
 def _rate_mistakes(value: int, unit: str, plural: bool) -> Iterator[str]:
@@ -133,18 +169,30 @@ def _cron_mistakes(fields: list[str]) -> Iterator[str]:
         wrong = [part for part in text.split(",") if not _is_part(part, name, low, high, words)]
         if wrong:
             right = False
-            yield f"{name} {wrong[0]!r} is not in {low} to {high}{' or ' + words[0] + ' to ' + words[-1] if words else ''}"
+            yield (
+                f"{name} {wrong[0]!r} is not in {low} to"
+                f" {high}{' or ' + words[0] + ' to ' + words[-1] if words else ''}"
+            )
     _, _, days, months, weekdays, years = fields
     if right and not any(_days(days, months, weekdays, _values(years, 1970, 2199, []))):
         of_years = "" if years == "*" else f" of {years}"
-        yield f"no month in {months}{of_years} has a day in {weekdays if days == '?' else days}, so it would never start"
+        yield (
+            f"no month in {months}{of_years} has a day in {weekdays if days == '?' else days}, so"
+            " it would never start"
+        )
 
 
 def _is_part(part: str, name: str, low: int, high: int, words: list[str]) -> bool:
-    """One item of a field's list: a value, a range or a step, and what only days know (L, W, #, ?)."""
-    if name == "day of month" and (part in ("?", "L", "LW") or re.fullmatch(r"([1-9]|[12]\d|3[01])W", part)):
+    """One item of a field's list: a value, a range or a step, and what only days know (L, W, #,
+    ?).
+    """
+    if name == "day of month" and (
+        part in ("?", "L", "LW") or re.fullmatch(r"([1-9]|[12]\d|3[01])W", part)
+    ):
         return True
-    if name == "day of week" and (part in ("?", "L") or re.fullmatch(r"([1-7]|SUN|MON|TUE|WED|THU|FRI|SAT)(L|#[1-5])", part)):
+    if name == "day of week" and (
+        part in ("?", "L") or re.fullmatch(r"([1-7]|SUN|MON|TUE|WED|THU|FRI|SAT)(L|#[1-5])", part)
+    ):
         return True
     span, slash, step = part.partition("/")
     if slash and not (step.isdecimal() and 0 < int(step) <= high):
@@ -152,11 +200,17 @@ def _is_part(part: str, name: str, low: int, high: int, words: list[str]) -> boo
     if span == "*":
         return True
     numbers = [_number(text, low, words) for text in span.split("-")]
-    return len(numbers) <= 2 and all(number is not None and low <= number <= high for number in numbers) and _rises(numbers)
+    return (
+        len(numbers) <= 2
+        and all(number is not None and low <= number <= high for number in numbers)
+        and _rises(numbers)
+    )
 
 
 def _rises(numbers: list[int | None]) -> bool:
-    """AWS's pages have no range from late to early (FRI-MON), so nobody knows what it would mean."""
+    """AWS's pages have no range from late to early (FRI-MON), so nobody knows what it would
+    mean.
+    """
     return len(numbers) < 2 or (numbers[0] or 0) <= (numbers[1] or 0)
 
 

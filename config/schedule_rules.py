@@ -1,4 +1,6 @@
-"""The rules of the sections `schedules` and `data.on_manifest` that a type cannot say: an `Environment` in, problems out."""
+"""The rules of the sections `schedules` and `data.on_manifest` that a type cannot say: an
+`Environment` in, problems out.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,17 @@ _FROM_MANIFEST = frozenset({MANIFEST_PARAMETER, "TrainDataUri", "TestDataUri"})
 def _names(environment: Environment) -> Iterator[Problem]:
     given = [schedule.name for schedule in environment.schedules]
     if len(given) > MAX_SCHEDULES:
-        yield Problem("schedules", f"has {len(given)} entries; at most {MAX_SCHEDULES} are allowed", "remove some")
+        yield Problem(
+            "schedules",
+            f"has {len(given)} entries; at most {MAX_SCHEDULES} are allowed",
+            "remove some",
+        )
     for name in sorted({name for name in given if given.count(name) > 1}):
-        yield Problem("schedules", f"names {name} {given.count(name)} times; the names must differ", "rename one")
+        yield Problem(
+            "schedules",
+            f"names {name} {given.count(name)} times; the names must differ",
+            "rename one",
+        )
 
 
 def _expressions(environment: Environment) -> Iterator[Problem]:
@@ -30,10 +40,18 @@ def _expressions(environment: Environment) -> Iterator[Problem]:
         key = f"schedules[{index}].expression"
         mistakes = list(mistakes_in(schedule.expression, takes_at=False))
         for mistake in mistakes:
-            yield Problem(key, mistake, "see cron(0 3 * * ? *) and rate(12 hours)", schedule.expression)
+            yield Problem(
+                key, mistake, "see cron(0 3 * * ? *) and rate(12 hours)", schedule.expression
+            )
         if not mistakes and schedule.expression.startswith("rate(") and schedule.time_zone != _UTC:
             message = "is only read with a cron expression: a rate counts from when it was deployed"
-            yield Problem(f"schedules[{index}].time_zone", message, "remove it, or write a cron expression", schedule.time_zone, (key,))
+            yield Problem(
+                f"schedules[{index}].time_zone",
+                message,
+                "remove it, or write a cron expression",
+                schedule.time_zone,
+                (key,),
+            )
 
 
 def _time_zones(environment: Environment) -> Iterator[Problem]:
@@ -42,21 +60,39 @@ def _time_zones(environment: Environment) -> Iterator[Problem]:
     known = available_timezones() | {_UTC}
     for index, schedule in enumerate(environment.schedules):
         if schedule.time_zone not in known:
-            near = ", ".join(difflib.get_close_matches(schedule.time_zone, sorted(known), n=3, cutoff=0.5)) or "Europe/Berlin"
+            near = (
+                ", ".join(
+                    difflib.get_close_matches(schedule.time_zone, sorted(known), n=3, cutoff=0.5)
+                )
+                or "Europe/Berlin"
+            )
             message = "is no time zone of the IANA database, as this machine has it"
-            yield Problem(f"schedules[{index}].time_zone", message, f"use UTC, or a name such as {near}", schedule.time_zone)
+            yield Problem(
+                f"schedules[{index}].time_zone",
+                message,
+                f"use UTC, or a name such as {near}",
+                schedule.time_zone,
+            )
 
 
 def _windows(environment: Environment) -> Iterator[Problem]:
     """Within a window that is longer than the rate, a start could come after the next one."""
     for index, schedule in enumerate(environment.schedules):
         expression, window = f"schedules[{index}].expression", schedule.window_minutes
-        if not schedule.expression.startswith("rate(") or list(mistakes_in(schedule.expression, takes_at=False)):
+        if not schedule.expression.startswith("rate(") or list(
+            mistakes_in(schedule.expression, takes_at=False)
+        ):
             continue
         every = longest_gap_minutes(schedule.expression)
         if every is not None and window > every:
             message = f"is longer than the time between two starts, {every} min"
-            yield Problem(f"schedules[{index}].window_minutes", message, f"use at most {every}", window, (expression,))
+            yield Problem(
+                f"schedules[{index}].window_minutes",
+                message,
+                f"use at most {every}",
+                window,
+                (expression,),
+            )
 
 
 def _values(environment: Environment) -> Iterator[Problem]:
@@ -64,10 +100,17 @@ def _values(environment: Environment) -> Iterator[Problem]:
         for name, value in parameters.items():
             key = f"{where}.parameters.{name}"
             if not 0 < len(str(value)) <= MAX_VALUE:
-                yield Problem(key, f"has {len(str(value))} characters; 1 to {MAX_VALUE} are allowed", "give another value, or none", value)
+                yield Problem(
+                    key,
+                    f"has {len(str(value))} characters; 1 to {MAX_VALUE} are allowed",
+                    "give another value, or none",
+                    value,
+                )
 
 
-def given_parameters(environment: Environment) -> Iterator[tuple[str, Mapping[str, str | int | float | bool]]]:
+def given_parameters(
+    environment: Environment,
+) -> Iterator[tuple[str, Mapping[str, str | int | float | bool]]]:
     """Where the file gives executions parameters, and which."""
     for index, schedule in enumerate(environment.schedules):
         yield f"schedules[{index}]", schedule.parameters
@@ -80,11 +123,22 @@ def _manifest(environment: Environment) -> Iterator[Problem]:
     if wanted is None:
         return
     if environment.data.input_mode is InputMode.FSX:
-        message = "needs data that is read from S3: a file system shows what the bucket has only some time after the manifest came"
-        yield Problem("data.on_manifest", message, "remove it, or use data.input_mode: File or FastFile", None, ("data.input_mode",))
+        message = (
+            "needs data that is read from S3: a file system shows what the bucket has only some"
+            " time after the manifest came"
+        )
+        yield Problem(
+            "data.on_manifest",
+            message,
+            "remove it, or use data.input_mode: File or FastFile",
+            None,
+            ("data.input_mode",),
+        )
     for name in sorted(_FROM_MANIFEST & wanted.parameters.keys()):
         message = "is what the manifest itself decides"
-        yield Problem(f"data.on_manifest.parameters.{name}", message, "remove it", wanted.parameters[name])
+        yield Problem(
+            f"data.on_manifest.parameters.{name}", message, "remove it", wanted.parameters[name]
+        )
 
 
 RULES = (_names, _expressions, _time_zones, _windows, _values, _manifest)

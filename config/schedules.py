@@ -1,4 +1,6 @@
-"""The section `schedules` of an environment file: when the pipeline starts by itself, and with which parameters."""
+"""The section `schedules` of an environment file: when the pipeline starts by itself, and with
+which parameters.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,13 @@ MAX_SCHEDULES = 10
 DELIVERY_MINUTES = 60
 """For so long EventBridge Scheduler tries to deliver a start."""
 MAX_ALARM_HOURS = 168
-"""An alarm looks back a week at most (CloudWatch user guide, "Evaluating an alarm": evaluation periods times period)."""
+"""An alarm looks back a week at most (CloudWatch user guide, "Evaluating an alarm": evaluation
+periods times period).
+"""
 MAX_SILENT_DAYS = 400
-"""CloudWatch keeps values of an hour for 455 days (API reference, GetMetricData); a year's schedule needs 366 and some hours."""
+"""CloudWatch keeps values of an hour for 455 days (API reference, GetMetricData); a year's schedule
+needs 366 and some hours.
+"""
 
 
 class Schedule(Settings):
@@ -28,19 +34,27 @@ class Schedule(Settings):
     name: Slug
     """Name of the schedule; differs from those of the others."""
     expression: Expression
-    """cron(minutes hours day-of-month month day-of-week year) or rate(value unit). A rate starts its first execution when deployed."""
+    """cron(minutes hours day-of-month month day-of-week year) or rate(value unit).
+
+    A rate starts its first execution when deployed.
+    """
     time_zone: TimeZone = "UTC"
-    """Time zone of a cron expression, as in Europe/Berlin; the time that a change of clocks skips is skipped, that it repeats runs once."""
+    """Time zone of a cron expression, as in Europe/Berlin; the time that a change of clocks skips
+    is skipped, that it repeats runs once.
+    """
     parameters: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Pipeline parameters of its executions, as in `Epochs: 10`; the others have their defaults."""
     window_minutes: Annotated[int, Field(ge=0, le=1440)] = 0
-    """Start somewhere within so many minutes after the time; 0 starts at the time (to the minute)."""
+    """Start somewhere within so many minutes after the time; 0 starts at the time (to the minute).
+    """
     paused: bool = False
     """Keep the schedule, and start nothing."""
 
 
 def silent_hours(schedule: Schedule) -> int | None:
-    """Hours without a sign of the schedule after which it has missed a time; None where its years are named, or it is too rare."""
+    """Hours without a sign of the schedule after which it has missed a time; None where its years
+    are named, or it is too rare.
+    """
     gap = longest_gap_minutes(schedule.expression)
     if gap is None:
         return None
@@ -51,6 +65,8 @@ def silent_hours(schedule: Schedule) -> int | None:
 
 
 def rare(schedules: Iterable[Schedule]) -> dict[str, int]:
-    """Name -> silent hours, of the schedules that no alarm can look back far enough for: a function does (stacks/functions/overdue)."""
+    """Name -> silent hours, of the schedules that no alarm can look back far enough for: a function
+    does (stacks/functions/overdue).
+    """
     silent = {schedule.name: silent_hours(schedule) or 0 for schedule in schedules}
     return {name: hours for name, hours in silent.items() if hours > MAX_ALARM_HOURS}

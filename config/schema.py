@@ -1,4 +1,6 @@
-"""The JSON schema of an environment file, for editors that complete and check YAML while it is written."""
+"""The JSON schema of an environment file, for editors that complete and check YAML while it is
+written.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ FILE = "environments/schema.json"
 
 
 def schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of an environment file. It knows types and limits; the rules between keys are `config.rules`."""
+    """JSON Schema (2020-12) of an environment file.
+
+    It knows types and limits; the rules between keys are `config.rules`.
+    """
     generated = Environment.model_json_schema()
     for section in (generated, *generated["$defs"].values()):
         section.pop("title", None)
@@ -19,7 +24,11 @@ def schema() -> dict[str, Any]:
             described.pop("title", None)
             if isinstance(described.get("default"), dict):
                 del described["default"]  # the section's own keys carry theirs
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Shoal environment", **generated}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Shoal environment",
+        **generated,
+    }
 
 
 def schema_text() -> str:

@@ -1,6 +1,8 @@
-"""The section `serving` of an environment file: how the pinned release is served, rolled out and rolled back.
+"""The section `serving` of an environment file: how the pinned release is served, rolled out and
+rolled back.
 
-Limits are those of the API (SageMaker API reference, DeploymentConfig, TrafficRoutingConfig, ProductionVariantServerlessConfig).
+Limits are those of the API (SageMaker API reference, DeploymentConfig, TrafficRoutingConfig,
+ProductionVariantServerlessConfig).
 """
 
 from __future__ import annotations
@@ -33,20 +35,26 @@ class Traffic(Settings):
     type: TrafficType = TrafficType.CANARY
     """canary (a part, then the rest), linear (in equal steps) or all_at_once."""
     percent: Annotated[int, Field(ge=1, le=50)] = 10
-    """Percent of the new fleet's instances that take traffic first (canary), or in each step (linear, at least 10)."""
+    """Percent of the new fleet's instances that take traffic first (canary), or in each step
+    (linear, at least 10).
+    """
     wait_s: Annotated[int, Field(ge=0, le=3600)] = 300
     """Seconds between two steps, with the alarms watched; not read with all_at_once."""
 
 
 class Alarms(Settings):
-    """What must not happen: during a deployment it rolls back, at any other time somebody is told."""
+    """What must not happen: during a deployment it rolls back, at any other time somebody is
+    told.
+    """
 
     p99_latency_ms: Annotated[int, Field(ge=1, le=60_000)] = 500
     """Milliseconds that the container may take for 99 of 100 requests."""
     error_rate_percent: Annotated[float, Field(gt=0, le=100)] = 1
     """Part of the requests that the container may answer with 5XX."""
     model_error_rate_percent: Annotated[float, Field(gt=0, le=100)] = 5
-    """Part of the requests that may get no 2XX at all: crashes and time-outs, but mistakes of callers (4XX) too."""
+    """Part of the requests that may get no 2XX at all: crashes and time-outs, but mistakes of
+    callers (4XX) too.
+    """
     minutes: Annotated[int, Field(ge=1, le=30)] = 2
     """For so many minutes in a row it must go on before the alarm rings."""
 
@@ -63,14 +71,20 @@ class Autoscaling(Settings):
 
 
 class DataCapture(Settings):
-    """Requests and answers are kept in the artifact bucket, below `captured/`. They may be personal data."""
+    """Requests and answers are kept in the artifact bucket, below `captured/`.
+
+    They may be personal data.
+    """
 
     percent: Annotated[int, Field(ge=1, le=100)] = 10
     """Part of the requests that is kept."""
 
 
 class Serverless(Settings):
-    """No instances: SageMaker starts what a request needs. For small models that can wait for a cold start."""
+    """No instances:
+
+    SageMaker starts what a request needs. For small models that can wait for a cold start.
+    """
 
     memory_mb: MemoryMb = 2048
     """Memory in MB: 1024, 2048, 3072, 4096, 5120 or 6144."""
@@ -84,15 +98,23 @@ class Serving(Settings):
     instance_type: InstanceType = "ml.m5.xlarge"
     """SageMaker instance type; not read with serverless."""
     instance_count: Annotated[int, Field(ge=1, le=100)] = 2
-    """Instances; at least two with `protect: true`, so that SageMaker spreads them over zones. With autoscaling, those of the start."""
+    """Instances; at least two with `protect: true`, so that SageMaker spreads them over zones.
+
+    With autoscaling, those of the start.
+    """
     serverless: Serverless | None = None
-    """Serve without instances instead; excludes instances, autoscaling, data_capture, a VPC, and traffic in steps."""
+    """Serve without instances instead; excludes instances, autoscaling, data_capture, a VPC, and
+    traffic in steps.
+    """
     traffic: Traffic = Traffic()
     """How traffic moves to a new release."""
     bake_s: Annotated[int, Field(ge=0, le=3600)] = 600
     """Seconds that the old fleet stays after all traffic has moved, with the alarms watched."""
     timeout_s: Annotated[int, Field(ge=MIN_TIMEOUT_S, le=MAX_TIMEOUT_S)] | None = None
-    """Seconds after which a deployment is given up and rolled back. Left out, all the waits and half an hour."""
+    """Seconds after which a deployment is given up and rolled back.
+
+    Left out, all the waits and half an hour.
+    """
     alarms: Alarms = Alarms()
     """What rolls a deployment back."""
     autoscaling: Autoscaling | None = None
@@ -112,5 +134,7 @@ def waits_s(serving: Serving) -> int:
 
 
 def timeout_s(serving: Serving) -> int:
-    """MaximumExecutionTimeoutInSeconds, which must be more than all the waits together (API reference, BlueGreenUpdatePolicy)."""
+    """MaximumExecutionTimeoutInSeconds, which must be more than all the waits together (API
+    reference, BlueGreenUpdatePolicy).
+    """
     return serving.timeout_s or max(MIN_TIMEOUT_S, waits_s(serving) + PROVISIONING_S)

@@ -1,7 +1,8 @@
 """The shape of an environment file: every key, its type, its limits and what it is for.
 
-Values come in from `config.loader`; frozen pydantic models go out to `pipelines`, `stacks`, `lifecycle` and `cli`.
-Rules that need a compatibility table (does smddp run on this instance type?) live in `pipelines.launch`.
+Values come in from `config.loader`; frozen pydantic models go out to `pipelines`, `stacks`,
+`lifecycle` and `cli`. Rules that need a compatibility table (does smddp run on this instance type?)
+live in `pipelines.launch`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,12 @@ from config.serving import Serving
 from config.strategies import Defaults, defaults
 
 AccountId = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
-PolicyName = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]{1,128}$")]
-PipelineFunction = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*:[a-z_][a-z0-9_]*$")]
+PolicyName = Annotated[
+    str, StringConstraints(pattern=r"^([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]{1,128}$")
+]
+PipelineFunction = Annotated[
+    str, StringConstraints(pattern=r"^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*:[a-z_][a-z0-9_]*$")
+]
 
 
 class Target(StrEnum):
@@ -70,7 +75,10 @@ class Framework(StrEnum):
 
 
 class InputMode(StrEnum):
-    """How SageMaker brings a channel to the container: S3 copied, S3 streamed, or a file system mounted."""
+    """How SageMaker brings a channel to the container:
+
+    S3 copied, S3 streamed, or a file system mounted.
+    """
 
     FILE = "File"
     FAST_FILE = "FastFile"
@@ -81,16 +89,27 @@ class Data(Settings):
     """What training reads."""
 
     dataset: Slug = "mnist"
-    """Name of the dataset; it is the prefix in the data bucket. `shoal data upload` brings mnist; others are copied there by you."""
+    """Name of the dataset; it is the prefix in the data bucket.
+
+    `shoal data upload` brings mnist; others are copied there by you.
+    """
     input_mode: InputMode = InputMode.FILE
-    """How the channels come to the container: copied before the start (File), streamed (FastFile), or mounted (FSx; see file_system)."""
+    """How the channels come to the container: copied before the start (File), streamed (FastFile),
+    or mounted (FSx; see file_system).
+    """
     on_manifest: OnManifest | None = None
-    """Start an execution whenever a manifest of a dataset arrives in the data bucket; see docs/decisions/schedules.md."""
+    """Start an execution whenever a manifest of a dataset arrives in the data bucket; see
+    docs/decisions/schedules.md.
+    """
 
 
 def _defaults(given: Mapping[str, Any]) -> Defaults:
-    """What the keys before it say about a key that was left out; `given` lacks those that were wrong."""
-    return defaults(given.get("framework", Framework.PYTORCH), given.get("strategy", Strategy.SMDDP))
+    """What the keys before it say about a key that was left out; `given` lacks those that were
+    wrong.
+    """
+    return defaults(
+        given.get("framework", Framework.PYTORCH), given.get("strategy", Strategy.SMDDP)
+    )
 
 
 class Training(Settings):
@@ -103,25 +122,40 @@ class Training(Settings):
     framework_version: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")] = Field(
         default_factory=lambda given: _defaults(given).framework_version
     )
-    """Framework version; chooses the image from the compatibility table. Left out, one whose image has what the strategy needs."""
+    """Framework version; chooses the image from the compatibility table.
+
+    Left out, one whose image has what the strategy needs.
+    """
     image_uri: str | None = None
     """Full image URI (with tag or digest) instead of the one the table gives."""
     build_image: Slug | None = None
-    """A recipe, that is, a folder in images/: `shoal image build` builds it in the account, and training uses it instead of AWS's image."""
+    """A recipe, that is, a folder in images/:
+
+    `shoal image build` builds it in the account, and training uses it instead of AWS's image.
+    """
     collective: Collective = Collective.ALLREDUCE
     """The collective smddp accelerates; only read with strategy smddp."""
     launcher: Launcher = Launcher.TORCHRUN
-    """What starts smddp's AllGather: torchrun, or mpirun, which sets SMDATAPARALLEL_OPTIMIZE_SDP; only read with collective allgather."""
+    """What starts smddp's AllGather: torchrun, or mpirun, which sets SMDATAPARALLEL_OPTIMIZE_SDP;
+    only read with collective allgather.
+    """
     fallback: Strategy | None = None
-    """Strategy to swap to, with a notice, where `strategy` cannot run; without it that is an error."""
+    """Strategy to swap to, with a notice, where `strategy` cannot run; without it that is an error.
+    """
     custom_mpi_options: str = ""
-    """Extra mpirun options, split at white space by the toolkit; only for launchers that use mpirun."""
+    """Extra mpirun options, split at white space by the toolkit; only for launchers that use
+    mpirun.
+    """
     processes_per_host: Annotated[int, Field(ge=1, le=128)] | None = None
-    """Ranks on each node, for launchers that start several (mpirun, torchrun); left out, one per GPU, or one."""
+    """Ranks on each node, for launchers that start several (mpirun, torchrun); left out, one per
+    GPU, or one.
+    """
     instance_type: InstanceType = "ml.p4d.24xlarge"
     """SageMaker instance type of each training node."""
     other_instance_types: tuple[InstanceType, ...] = ()
-    """Types that an execution may choose instead (parameter InstanceType); the pipeline's role refuses all others."""
+    """Types that an execution may choose instead (parameter InstanceType); the pipeline's role
+    refuses all others.
+    """
     instance_count: Annotated[int, Field(ge=1, le=128)] = 1
     """Number of training nodes."""
     volume_size_gb: Annotated[int, Field(ge=1, le=16384)] = 100
@@ -133,15 +167,26 @@ class Training(Settings):
     max_wait_s: Annotated[int, Field(ge=60, le=2_419_200)] | None = None
     """With spot: the longest total time, waiting included; at least max_runtime_s."""
     source_dir: str = Field(default_factory=lambda given: _defaults(given).source_dir)
-    """Folder whose files become the code archive, relative to the repository root. Left out, that of the framework."""
+    """Folder whose files become the code archive, relative to the repository root.
+
+    Left out, that of the framework.
+    """
     entry_point: str = Field(default_factory=lambda given: _defaults(given).entry_point)
-    """Script in source_dir that the toolkit starts on every rank. Left out, that of the framework and the strategy."""
+    """Script in source_dir that the toolkit starts on every rank.
+
+    Left out, that of the framework and the strategy.
+    """
     hyperparameters: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Command line arguments of the entry point (`name: value` becomes `--name value`)."""
     require_efa: bool = False
-    """Fail the job at its start unless EFA carries its traffic; the shipped PyTorch scripts look (training_code/pytorch/fabric.py)."""
+    """Fail the job at its start unless EFA carries its traffic; the shipped PyTorch scripts look
+    (training_code/pytorch/fabric.py).
+    """
     environment: dict[str, str] = Field(default_factory=dict)
-    """Extra environment variables of the training container. Never secrets: they are readable through DescribePipeline."""
+    """Extra environment variables of the training container.
+
+    Never secrets: they are readable through DescribePipeline.
+    """
 
 
 class Evaluation(Settings):
@@ -158,7 +203,9 @@ class Evaluation(Settings):
 
 
 class TeardownStep(StrEnum):
-    """When the step in the pipeline's own graph removes the endpoint; the guard behind the execution's end and the sweeper always do."""
+    """When the step in the pipeline's own graph removes the endpoint; the guard behind the
+    execution's end and the sweeper always do.
+    """
 
     AFTER_SUCCESS = "after_success"
     ALWAYS = "always"
@@ -175,13 +222,17 @@ class Endpoint(Settings):
     ttl_minutes: Annotated[int, Field(ge=10, le=1440)] = 60
     """Age in minutes after which the endpoint may be removed by anyone who finds it."""
     teardown_step: TeardownStep = TeardownStep.AFTER_SUCCESS
-    """When the step Teardown runs: after the smoke test's success, always (run condition Any, in the service since October 2026), never."""
+    """When the step Teardown runs: after the smoke test's success, always (run condition Any, in
+    the service since October 2026), never.
+    """
     max_latency_ms: Annotated[int, Field(ge=1, le=60_000)] = 5_000
     """The smoke test fails when the slowest answer took longer than this many milliseconds."""
 
 
 class SharedVersions(StrEnum):
-    """Which versions of a registry environments of other accounts may read, each with its archive."""
+    """Which versions of a registry environments of other accounts may read, each with its
+    archive.
+    """
 
     PINNED = "pinned"
     EVERY = "every"
@@ -190,8 +241,12 @@ class SharedVersions(StrEnum):
 class Local(Settings):
     """What only the emulator on this machine needs to know."""
 
-    images: dict[Annotated[str, StringConstraints(pattern=r"^[^\s=]+$")], Framework] = Field(default_factory=dict)
-    """Images of your own, by URI or shell pattern, each with the framework whose local runtime stands for it: see images/README.md."""
+    images: dict[Annotated[str, StringConstraints(pattern=r"^[^\s=]+$")], Framework] = Field(
+        default_factory=dict
+    )
+    """Images of your own, by URI or shell pattern, each with the framework whose local runtime
+    stands for it: see images/README.md.
+    """
 
 
 class Environment(Settings):
@@ -208,9 +263,14 @@ class Environment(Settings):
     target: Target = Target.AWS
     """Where the verbs go without `--local`."""
     protect: bool = True
-    """Keep data when a stack is deleted, and protect the stacks from deletion. False only for throw-away environments."""
+    """Keep data when a stack is deleted, and protect the stacks from deletion.
+
+    False only for throw-away environments.
+    """
     permissions_boundary: PolicyName | None = None
-    """Name (with its path) of a managed policy in the account that bounds every role made here; it must exist before the first deploy."""
+    """Name (with its path) of a managed policy in the account that bounds every role made here; it
+    must exist before the first deploy.
+    """
     network: Network = Network()
     """The VPC."""
     data: Data = Data()
@@ -230,11 +290,17 @@ class Environment(Settings):
     schedules: tuple[Schedule, ...] = ()
     """When the pipeline starts by itself; see docs/decisions/schedules.md."""
     pipeline: PipelineFunction | None = None
-    """Your own pipeline instead of Shoal's: `module:function` in lower case, from the repository root; see docs/own-pipeline.md."""
+    """Your own pipeline instead of Shoal's:
+
+    `module:function` in lower case, from the repository root; see docs/own-pipeline.md.
+    """
     promoted_from: Slug | None = None
-    """The environment whose release this one may take; none where models are trained and approved."""
+    """The environment whose release this one may take; none where models are trained and approved.
+    """
     shared_versions: SharedVersions = SharedVersions.PINNED
-    """Versions other accounts read, if they take releases from here: what they pin and replaced, or all: docs/decisions/accounts.md."""
+    """Versions other accounts read, if they take releases from here: what they pin and replaced, or
+    all: docs/decisions/accounts.md.
+    """
     delivery: Delivery | None = None
     """Whose workflows may deploy this environment."""
     release: Release | None = None

@@ -1,4 +1,6 @@
-"""A framework and a strategy in, what an environment file may leave out for them out (from strategies.yaml beside this file)."""
+"""A framework and a strategy in, what an environment file may leave out for them out (from
+strategies.yaml beside this file).
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def defaults(framework: str, strategy: str) -> Defaults:
 
 def strategies_with_script(framework: str, script: str) -> tuple[str, ...]:
     """The strategies of `framework` whose shipped script this is."""
-    return tuple(name for name in strategies_of(framework) if defaults(framework, name).entry_point == script)
+    return tuple(
+        name for name in strategies_of(framework) if defaults(framework, name).entry_point == script
+    )
 
 
 def strategies_of(framework: str) -> tuple[str, ...]:

@@ -1,9 +1,11 @@
-"""How a VPC is cut into subnets: its address range in, the ranges of the training, hosting and public subnets out.
+"""How a VPC is cut into subnets: its address range in, the ranges of the training, hosting and
+public subnets out.
 
     first quarter | second quarter: hosting, at its end public | second half
 
-Training gets the first quarter, or the second half when it needs more. So a larger one overlaps nothing that is there already, and
-CloudFormation, which makes the new subnet before it deletes the old one, can replace it.
+Training gets the first quarter, or the second half when it needs more. So a larger one overlaps
+nothing that is there already, and CloudFormation, which makes the new subnet before it deletes the
+old one, can replace it.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ def usable(cidr: str) -> int:
 
 
 def divide(cidr: str, *, hosting: int, training_addresses: int) -> Subnets:
-    """The subnets of the VPC with the range `cidr`: `hosting` of them for endpoints, and room for `training_addresses` if there is any."""
+    """The subnets of the VPC with the range `cidr`:
+
+    `hosting` of them for endpoints, and room for `training_addresses` if there is any.
+    """
     vpc = IPv4Network(cidr)
     sixteenths = list(vpc.subnets(prefixlen_diff=4))
     ranges = training_ranges(cidr)

@@ -1,7 +1,9 @@
-"""YAML text in, plain data with the line of every key out; what a person may get wrong in YAML itself is a problem, not a guess.
+"""YAML text in, plain data with the line of every key out; what a person may get wrong in YAML
+itself is a problem, not a guess.
 
-Scalars follow YAML 1.2's core schema: only `true` and `false` are booleans (`yes`, `on` and `NO` stay text), `1e-3` is a number,
-`1:30` and dates are text. A key given twice is a mistake: YAML parsers keep one of the two silently.
+Scalars follow YAML 1.2's core schema: only `true` and `false` are booleans (`yes`, `on` and `NO`
+stay text), `1e-3` is a number, `1:30` and dates are text. A key given twice is a mistake: YAML
+parsers keep one of the two silently.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ _RESOLVERS = (
     ("null", r"^(?:~|null|Null|NULL)$", "~nN"),
     ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
     ("int", r"^[-+]?[0-9]+$", "-+0123456789"),
-    ("float", rf"^{_DIGITS}(?:[eE][-+]?[0-9]+)?$|^[-+]?\.(?:inf|Inf|INF)$|^\.(?:nan|NaN|NAN)$", "-+0123456789."),
+    (
+        "float",
+        rf"^{_DIGITS}(?:[eE][-+]?[0-9]+)?$|^[-+]?\.(?:inf|Inf|INF)$|^\.(?:nan|NaN|NAN)$",
+        "-+0123456789.",
+    ),
 )
 for _kind, _pattern, _first in _RESOLVERS:
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), list(_first))
@@ -36,10 +42,15 @@ _SCALARS: dict[str, Callable[[str], Any]] = {
     "tag:yaml.org,2002:null": lambda _: None,
     "tag:yaml.org,2002:bool": lambda text: text.lower() == "true",
     "tag:yaml.org,2002:int": int,
-    "tag:yaml.org,2002:float": lambda text: float(text.lower().replace(".inf", "inf").replace(".nan", "nan")),
+    "tag:yaml.org,2002:float": lambda text: float(
+        text.lower().replace(".inf", "inf").replace(".nan", "nan")
+    ),
     "tag:yaml.org,2002:str": str,
 }
-"""What becomes of a scalar by its tag. Other tags, which would make dates, bytes or Python objects, are refused."""
+"""What becomes of a scalar by its tag.
+
+Other tags, which would make dates, bytes or Python objects, are refused.
+"""
 
 
 @dataclass
@@ -60,7 +71,13 @@ def parse(text: str) -> Document:
             document.data = _Reader(document).read(node, "")
     except yaml.reader.ReaderError as error:
         document.lines[""] = text.count("\n", 0, error.position) + 1
-        document.problems.append(Problem("", f"contains a character that YAML does not allow, U+{error.character:04X}", "remove it"))
+        document.problems.append(
+            Problem(
+                "",
+                f"contains a character that YAML does not allow, U+{error.character:04X}",
+                "remove it",
+            )
+        )
     except yaml.YAMLError as error:
         document.problems.append(_syntax_problem(error, document))
     return document
@@ -75,13 +92,17 @@ class _Reader:
 
     def read(self, node: yaml.Node, path: str) -> Any:
         if id(node) in self.open_nodes:
-            raise yaml.constructor.ConstructorError(None, None, "an alias may not contain itself", node.start_mark)
+            raise yaml.constructor.ConstructorError(
+                None, None, "an alias may not contain itself", node.start_mark
+            )
         self.open_nodes.append(id(node))
         try:
             if isinstance(node, yaml.MappingNode):
                 return self._mapping(node, path)
             if isinstance(node, yaml.SequenceNode):
-                return [self.read(item, f"{path}[{index}]") for index, item in enumerate(node.value)]
+                return [
+                    self.read(item, f"{path}[{index}]") for index, item in enumerate(node.value)
+                ]
             return _scalar(node)
         finally:
             self.open_nodes.pop()
@@ -101,12 +122,20 @@ class _Reader:
 
     def _key(self, node: yaml.Node) -> str:
         if not isinstance(node, yaml.ScalarNode) or not _is_text(node.value):
-            raise yaml.constructor.ConstructorError(None, None, "a key must be a word", node.start_mark)
+            raise yaml.constructor.ConstructorError(
+                None, None, "a key must be a word", node.start_mark
+            )
         return str(node.value)
 
     def _report_duplicate(self, key_path: str, line: int) -> None:
         first = self.document.lines[key_path]
-        self.document.problems.append(Problem(key_path, f"the key is given twice, on lines {first} and {line}", "remove one of them"))
+        self.document.problems.append(
+            Problem(
+                key_path,
+                f"the key is given twice, on lines {first} and {line}",
+                "remove one of them",
+            )
+        )
 
 
 def _is_text(value: str) -> bool:
@@ -116,12 +145,16 @@ def _is_text(value: str) -> bool:
 
 def _scalar(node: yaml.Node) -> Any:
     if not _is_text(node.value):
-        raise yaml.constructor.ConstructorError(None, None, "half of a surrogate pair is no character", node.start_mark)
+        raise yaml.constructor.ConstructorError(
+            None, None, "half of a surrogate pair is no character", node.start_mark
+        )
     try:
         return _SCALARS[node.tag](node.value)
     except (KeyError, ValueError) as error:
         kind = node.tag.removeprefix("tag:yaml.org,2002:")
-        raise yaml.constructor.ConstructorError(None, None, f"cannot be read as {kind}", node.start_mark) from error
+        raise yaml.constructor.ConstructorError(
+            None, None, f"cannot be read as {kind}", node.start_mark
+        ) from error
 
 
 def _syntax_problem(error: yaml.YAMLError, document: Document) -> Problem:
@@ -131,4 +164,8 @@ def _syntax_problem(error: yaml.YAMLError, document: Document) -> Problem:
     if mark is not None:
         document.lines[""] = mark.line + 1
         what = f"{what} (column {mark.column + 1})"
-    return Problem("", f"not valid YAML: {shorten(what, 160).strip(chr(34))}", "correct the line, or the one above it")
+    return Problem(
+        "",
+        f"not valid YAML: {shorten(what, 160).strip(chr(34))}",
+        "correct the line, or the one above it",
+    )

@@ -1,4 +1,7 @@
-"""The text of a script whose cells start with `# %%` in; its cells out. Editors run such a script cell by cell, as they do a notebook."""
+"""The text of a script whose cells start with `# %%` in; its cells out.
+
+Editors run such a script cell by cell, as they do a notebook.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ def cells_of(script: str) -> list[tuple[str, str]]:
     """(kind, source) of every cell, kind `markdown` or `code`."""
     _, *parts = _CELL.split(script)
     pairs = zip(parts[::2], parts[1::2], strict=True)
-    return [("markdown", _without_hashes(text)) if kind else ("code", text.strip()) for kind, text in pairs]
+    return [
+        ("markdown", _without_hashes(text)) if kind else ("code", text.strip())
+        for kind, text in pairs
+    ]
 
 
 def _without_hashes(text: str) -> str:

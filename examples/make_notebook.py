@@ -1,7 +1,9 @@
-"""train_without_pipeline.py in; train_without_pipeline.ipynb, its cells executed one after the other, out.
+"""train_without_pipeline.py in; train_without_pipeline.ipynb, its cells executed one after the
+other, out.
 
-The script is the source (cells start with `# %%`), the notebook the same cells with what they really printed. `make examples` calls
-this with the emulator running; a cell that fails is this program's failure, and then no notebook is written.
+The script is the source (cells start with `# %%`), the notebook the same cells with what they
+really printed. `make examples` calls this with the emulator running; a cell that fails is this
+program's failure, and then no notebook is written.
 """
 
 from __future__ import annotations
@@ -32,15 +34,25 @@ def main() -> int:
     notebook = nbformat.v4.new_notebook(metadata={"kernelspec": _KERNEL})
     make = {"markdown": nbformat.v4.new_markdown_cell, "code": nbformat.v4.new_code_cell}
     cells = cells_of(SCRIPT.read_text(encoding="utf-8"))
-    notebook.cells = [make[kind](source, id=f"cell-{number}") for number, (kind, source) in enumerate(cells)]
-    NotebookClient(notebook, timeout=_TIMEOUT_S, record_timing=False, resources={"metadata": {"path": str(Path.cwd())}}).execute()
+    notebook.cells = [
+        make[kind](source, id=f"cell-{number}") for number, (kind, source) in enumerate(cells)
+    ]
+    NotebookClient(
+        notebook,
+        timeout=_TIMEOUT_S,
+        record_timing=False,
+        resources={"metadata": {"path": str(Path.cwd())}},
+    ).execute()
     notebook.metadata = nbformat.from_dict({"kernelspec": _KERNEL})
     for cell in (each for each in notebook.cells if each.cell_type == "code"):
         cell.outputs = [output for output in cell.outputs if not _is_blank(output)]
     text = nbformat.writes(notebook) + "\n"
     for private in (str(HERE.parent), str(Path.home()), str(Path.cwd())):
         if f"{private}/" in text:
-            print(f"a cell printed a path of this machine, {private}; nothing was written", file=sys.stderr)
+            print(
+                f"a cell printed a path of this machine, {private}; nothing was written",
+                file=sys.stderr,
+            )
             return 1
     NOTEBOOK.write_text(text, encoding="utf-8")
     print(f"executed {len(cells)} cells into {NOTEBOOK.name}")

@@ -1,8 +1,10 @@
-"""Runs every example for real against an emulator of its own, and writes the notebook's outputs anew: `make examples`.
+"""Runs every example for real against an emulator of its own, and writes the notebook's outputs
+anew: `make examples`.
 
-`python examples/run.py [script] [notebook] [sdk]` runs some of them. Installs examples/requirements.txt into .shoal/examples/venv first
-(SageMaker's SDK v3 and its dependencies: about 1 GB). Works in a checkout of its own, .shoal/examples/checkout, so that it does not
-meet what a person runs in this one; standard library only.
+`python examples/run.py [script] [notebook] [sdk]` runs some of them. Installs
+examples/requirements.txt into .shoal/examples/venv first (SageMaker's SDK v3 and its dependencies:
+about 1 GB). Works in a checkout of its own, .shoal/examples/checkout, so that it does not meet what
+a person runs in this one; standard library only.
 """
 
 from __future__ import annotations
@@ -68,7 +70,16 @@ def install() -> None:
         return
     print("installing examples/requirements.txt ...", flush=True)
     venv.create(WORK / "venv", with_pip=True, clear=True, symlinks=True)
-    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(lock)]
+    command = [
+        str(PYTHON),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "-r",
+        str(lock),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         print(done.stderr[-2000:], file=sys.stderr)
@@ -77,7 +88,9 @@ def install() -> None:
 
 
 def make_checkout() -> None:
-    """Links to this checkout; two files are copies, and the environments are `dev`, the example's `sdk` and its twin for TensorFlow."""
+    """Links to this checkout; two files are copies, and the environments are `dev`, the example's
+    `sdk` and its twin for TensorFlow.
+    """
     shutil.rmtree(CHECKOUT, ignore_errors=True)
     (CHECKOUT / "environments").mkdir(parents=True)
     (CHECKOUT / ".shoal").mkdir()
@@ -89,12 +102,16 @@ def make_checkout() -> None:
     (CHECKOUT / "environments" / "strategies").symlink_to(ROOT / "environments" / "strategies")
     shutil.copy(ROOT / "environments" / "dev.yaml", CHECKOUT / "environments")
     shutil.copy(HERE / "sdk.yaml", CHECKOUT / "environments")
-    (CHECKOUT / "environments" / "sdk-tf.yaml").write_text(for_tensorflow((HERE / "sdk.yaml").read_text(encoding="utf-8")))
+    (CHECKOUT / "environments" / "sdk-tf.yaml").write_text(
+        for_tensorflow((HERE / "sdk.yaml").read_text(encoding="utf-8"))
+    )
 
 
 def for_tensorflow(text: str) -> str:
     """The same environment for TensorFlow, whose jobs need one hyperparameter more."""
-    return text.replace("name: sdk", "name: sdk-tf").replace("training:\n", "training:\n  framework: tensorflow\n")
+    return text.replace("name: sdk", "name: sdk-tf").replace(
+        "training:\n", "training:\n  framework: tensorflow\n"
+    )
 
 
 @contextmanager
@@ -109,11 +126,18 @@ def emulator() -> Iterator[dict[str, str]]:
 
 def shoal(*arguments: str) -> str:
     """Runs `shoal` in the examples' checkout, with their packages; returns what it printed."""
-    return run(f"shoal {' '.join(arguments)}", [str(PYTHON), "-m", "shoal.cli", "--root", str(CHECKOUT), *arguments], {})
+    return run(
+        f"shoal {' '.join(arguments)}",
+        [str(PYTHON), "-m", "shoal.cli", "--root", str(CHECKOUT), *arguments],
+        {},
+    )
 
 
 def run(what: str, command: list[str], variables: dict[str, str]) -> str:
-    """Runs it to its end in the checkout and shows what it prints. Raises CalledProcessError unless it ends with 0."""
+    """Runs it to its end in the checkout and shows what it prints.
+
+    Raises CalledProcessError unless it ends with 0.
+    """
     print(f"== {what}", flush=True)
     environment = {
         "PATH": os.environ["PATH"],
@@ -121,7 +145,9 @@ def run(what: str, command: list[str], variables: dict[str, str]) -> str:
         "PYTHONDONTWRITEBYTECODE": "1",
         "AWS_EC2_METADATA_DISABLED": "true",
     }
-    with subprocess.Popen(command, cwd=CHECKOUT, env=environment | variables, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=CHECKOUT, env=environment | variables, stdout=subprocess.PIPE, text=True
+    ) as process:
         lines = []
         for line in process.stdout or ():
             print(line, end="", flush=True)

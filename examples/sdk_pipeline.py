@@ -1,7 +1,9 @@
-"""A pipeline of your own, written with SageMaker's Python SDK v3: an environment and its infrastructure in, the SDK's `Pipeline` out.
+"""A pipeline of your own, written with SageMaker's Python SDK v3: an environment and its
+infrastructure in, the SDK's `Pipeline` out.
 
-An environment file deploys it with `pipeline: examples.sdk_pipeline:build`, through the same stacks, roles and teardown guard as
-Shoal's own pipeline. It trains as the environment file says, and does nothing else. The SDK must be installed where the synth runs.
+An environment file deploys it with `pipeline: examples.sdk_pipeline:build`, through the same
+stacks, roles and teardown guard as Shoal's own pipeline. It trains as the environment file says,
+and does nothing else. The SDK must be installed where the synth runs.
 """
 
 from __future__ import annotations
@@ -16,12 +18,19 @@ from config.settings import Environment
 from pipelines.launch import resolve
 from pipelines.requests import Infrastructure
 
-# The SDK makes a client while it is imported, and asks IAM about roles: neither may reach a network during a synth.
+# The SDK makes a client while it is imported, and asks IAM about roles: neither may reach a network
+# during a synth.
 os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 os.environ["SAGEMAKER_VALIDATE_ROLE"] = "false"
 
-from sagemaker.core.training.configs import Compute, InputData, Networking, OutputDataConfig, StoppingCondition
+from sagemaker.core.training.configs import (
+    Compute,
+    InputData,
+    Networking,
+    OutputDataConfig,
+    StoppingCondition,
+)
 from sagemaker.core.workflow.execution_variables import ExecutionVariables
 from sagemaker.core.workflow.functions import Join
 from sagemaker.core.workflow.parameters import ParameterInteger
@@ -30,41 +39,72 @@ from sagemaker.mlops.workflow.pipeline import Pipeline
 from sagemaker.mlops.workflow.steps import TrainingStep
 from sagemaker.train.model_trainer import ModelTrainer
 
-_NO_TELEMETRY = {"SchemaVersion": "1.0", "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}}}
+_NO_TELEMETRY = {
+    "SchemaVersion": "1.0",
+    "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}},
+}
 
 
 def build(environment: Environment, infrastructure: Infrastructure) -> Pipeline:
     """One training step; the number of epochs may change from execution to execution."""
     names, training = Names(environment), environment.training
     epochs = ParameterInteger("Epochs", default_value=int(training.hyperparameters["epochs"]))
-    output = [f"s3://{names.bucket('artifacts')}/training", ExecutionVariables.PIPELINE_EXECUTION_ID]
+    output = [
+        f"s3://{names.bucket('artifacts')}/training",
+        ExecutionVariables.PIPELINE_EXECUTION_ID,
+    ]
     session = _session(environment)
     trainer = ModelTrainer(
         sagemaker_session=session,
         role=infrastructure.training_role_arn,
         training_image=resolve(training, environment.region).image_uri,
         base_job_name="train",
-        hyperparameters=_hyperparameters(environment, infrastructure, output) | {"epochs": epochs.to_string()},
+        hyperparameters=_hyperparameters(environment, infrastructure, output)
+        | {"epochs": epochs.to_string()},
         compute=Compute(
-            instance_type=training.instance_type, instance_count=training.instance_count, volume_size_in_gb=training.volume_size_gb
+            instance_type=training.instance_type,
+            instance_count=training.instance_count,
+            volume_size_in_gb=training.volume_size_gb,
         ),
         networking=Networking(
-            subnets=list(infrastructure.training_subnet_ids), security_group_ids=list(infrastructure.training_security_group_ids)
+            subnets=list(infrastructure.training_subnet_ids),
+            security_group_ids=list(infrastructure.training_security_group_ids),
         ),
         stopping_condition=StoppingCondition(max_runtime_in_seconds=training.max_runtime_s),
-        output_data_config=OutputDataConfig(s3_output_path=Join(on="/", values=output), kms_key_id=infrastructure.kms_key_arn),
+        output_data_config=OutputDataConfig(
+            s3_output_path=Join(on="/", values=output), kms_key_id=infrastructure.kms_key_arn
+        ),
     )
-    channels = [InputData(channel_name=channel, data_source=f"{names.dataset_uri}/{channel}/") for channel in ("train", "test")]
+    channels = [
+        InputData(channel_name=channel, data_source=f"{names.dataset_uri}/{channel}/")
+        for channel in ("train", "test")
+    ]
     step = TrainingStep(name="Train", step_args=trainer.train(input_data_config=channels))
-    return Pipeline(name=names.pipeline, parameters=[epochs], steps=[step], sagemaker_session=session, pipeline_experiment_config=None)
+    return Pipeline(
+        name=names.pipeline,
+        parameters=[epochs],
+        steps=[step],
+        sagemaker_session=session,
+        pipeline_experiment_config=None,
+    )
 
 
-def _hyperparameters(environment: Environment, infrastructure: Infrastructure, output: list[Any]) -> dict[str, Any]:
-    """The launch contract's; what is one execution's own, its name and its folder in S3, gets its value when it starts."""
+def _hyperparameters(
+    environment: Environment, infrastructure: Infrastructure, output: list[Any]
+) -> dict[str, Any]:
+    """The launch contract's; what is one execution's own, its name and its folder in S3, gets its
+    value when it starts.
+    """
     name, training = Names(environment).pipeline, environment.training
     launch = resolve(training, environment.region)
-    found: dict[str, Any] = dict(launch.for_job(infrastructure.code_uri, name, training.hyperparameters, output_path=output[0]))
-    found["sagemaker_job_name"] = Join(on="-", values=[name, ExecutionVariables.PIPELINE_EXECUTION_ID])
+    found: dict[str, Any] = dict(
+        launch.for_job(
+            infrastructure.code_uri, name, training.hyperparameters, output_path=output[0]
+        )
+    )
+    found["sagemaker_job_name"] = Join(
+        on="-", values=[name, ExecutionVariables.PIPELINE_EXECUTION_ID]
+    )
     if launch.needs_model_dir:
         found["model_dir"] = Join(on="/", values=[*output, "model"])
     return found
@@ -72,6 +112,8 @@ def _hyperparameters(environment: Environment, infrastructure: Infrastructure, o
 
 def _session(environment: Environment) -> PipelineSession:
     """Of a session for pipelines the SDK asks nothing; its credentials are placeholders."""
-    boto = boto3.Session(aws_access_key_id="none", aws_secret_access_key="none", region_name=environment.region)
+    boto = boto3.Session(
+        aws_access_key_id="none", aws_secret_access_key="none", region_name=environment.region
+    )
     bucket = Names(environment).bucket("artifacts")
     return PipelineSession(boto_session=boto, default_bucket=bucket, sagemaker_config=_NO_TELEMETRY)

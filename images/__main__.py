@@ -1,4 +1,6 @@
-"""`python -m images [NAME [REGION]]` lists the recipes, or prints the command that builds one; `python -m images lint` checks them all."""
+"""`python -m images [NAME [REGION]]` lists the recipes, or prints the command that builds one;
+`python -m images lint` checks them all.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def _lint() -> int:
     mistakes = [
         f"images/{name}/Dockerfile:{mistake}"
         for name in recipes.names()
-        for mistake in lint.mistakes_in(dockerfile.parse(recipes.dockerfile_of(name).read_text(encoding="utf-8")))
+        for mistake in lint.mistakes_in(
+            dockerfile.parse(recipes.dockerfile_of(name).read_text(encoding="utf-8"))
+        )
     ]
     print("\n".join(mistakes) or "every recipe keeps the rules")
     return 1 if mistakes else 0

@@ -1,6 +1,9 @@
-"""The text of a Dockerfile in; its stages, with arguments and variables known at each place, out. Enough of the language for our recipes.
+"""The text of a Dockerfile in; its stages, with arguments and variables known at each place, out.
 
-Reference: https://docs.docker.com/reference/dockerfile/. Heredocs, ONBUILD and other escape characters are refused.
+Enough of the language for our recipes.
+
+Reference: https://docs.docker.com/reference/dockerfile/. Heredocs, ONBUILD and other escape
+characters are refused.
 """
 
 from __future__ import annotations
@@ -53,7 +56,9 @@ class Dockerfile:
         return [*(self.lineage(earlier[stage.base]) if stage.base in earlier else []), stage]
 
     def environment(self, stage: Stage) -> dict[str, str]:
-        """What ENV instructions set up to the end of the stage, arguments with their defaults filled in."""
+        """What ENV instructions set up to the end of the stage, arguments with their defaults
+        filled in.
+        """
         known: dict[str, str] = {}
         for part in self.lineage(stage):
             arguments: dict[str, str] = {}
@@ -62,7 +67,10 @@ class Dockerfile:
                     name, _, default = each.value.partition("=")
                     arguments[name] = default or self.arguments.get(name, "")
                 elif each.keyword == "ENV":
-                    known |= {key: substitute(value, arguments | known) for key, value in pairs(each.value).items()}
+                    known |= {
+                        key: substitute(value, arguments | known)
+                        for key, value in pairs(each.value).items()
+                    }
         return known
 
     def default_arguments(self) -> dict[str, str]:

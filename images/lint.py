@@ -1,7 +1,10 @@
-"""A Dockerfile in; every rule it breaks out, each with its line: what makes a build differ from day to day, and what SageMaker trips over.
+"""A Dockerfile in; every rule it breaks out, each with its line: what makes a build differ from day
+to day, and what SageMaker trips over.
 
-A recipe on one of AWS's training images inherits their entry point and toolkit; one on any other image must bring all of the developer
-guide's checklist (github.com/awsdocs/amazon-sagemaker-developer-guide, doc_source/data-parallel-bring-your-own-container.md).
+A recipe on one of AWS's training images inherits their entry point and toolkit; one on any other
+image must bring all of the developer guide's checklist
+(github.com/awsdocs/amazon-sagemaker-developer-guide,
+doc_source/data-parallel-bring-your-own-container.md).
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ from images.dockerfile import Dockerfile, Instruction, Stage
 
 CODE = "/opt/ml/code"
 TOOLKIT = "sagemaker_pytorch_container.training:main"
-_AWS_IMAGE = re.compile(r"^\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com/(pytorch|tensorflow)-training:")
+_AWS_IMAGE = re.compile(
+    r"^\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com/(pytorch|tensorflow)-training:"
+)
 _MOVING = re.compile(r"\b(latest|master|main|nightly)\b", re.IGNORECASE)
 _BRACED = re.compile(r"\$\{(\w+)\}")
 _SECRET = re.compile(r"(SECRET|TOKEN|PASSWORD|ACCESS_KEY)", re.IGNORECASE)
@@ -32,7 +37,9 @@ CHECKLIST = {
     "sshd's folder": r"/var/run/sshd",
     "a session that sshd may open (pam_loginuid optional)": r"optional pam_loginuid\.so",
     "the hosts' common key": r"ssh-keygen .*authorized_keys",
-    "mpi4py, compiled against the Open MPI of the EFA installer": r"MPICC=/opt/amazon/openmpi/bin/mpicc pip install .*--no-binary mpi4py",
+    "mpi4py, compiled against the Open MPI of the EFA installer": (
+        r"MPICC=/opt/amazon/openmpi/bin/mpicc pip install .*--no-binary mpi4py"
+    ),
     "the training toolkit": r"\bsagemaker-training==",
     "PyTorch's part of the toolkit": r"\bsagemaker-pytorch-training==",
     "smddp's wheel for PyTorch": r"SMDATAPARALLEL_PT=1 pip install .*SMDDP_WHEEL",
@@ -78,7 +85,10 @@ def _base_mistakes(file: Dockerfile, stage: Stage) -> Iterator[tuple[int, str]]:
 def _run_mistakes(command: str) -> Iterator[str]:
     if "apt-get install" in command or "efa_installer.sh" in command:
         if "apt-get update" not in command:
-            yield "apt-get installs without `apt-get update` in the same RUN: the layer before may be old"
+            yield (
+                "apt-get installs without `apt-get update` in the same RUN: the layer before may"
+                " be old"
+            )
         if not re.search(r"rm -rf [^&]*/var/lib/apt/lists/\*", command):
             yield "apt's lists stay in the layer: end the RUN with `rm -rf /var/lib/apt/lists/*`"
     if "apt-get install" in command and "--no-install-recommends" not in command:
@@ -88,7 +98,9 @@ def _run_mistakes(command: str) -> Iterator[str]:
     for clone in re.findall(r"git clone ([^&;|]*)", command):
         if not re.search(r"(--branch|-b) ", clone):
             yield "git clone without a tag (--branch)"
-    if any(_MOVING.search(url) for url in re.findall(r"https?://\S+", command)) or re.search(r"--branch \S*(main|master)\b", command):
+    if any(_MOVING.search(url) for url in re.findall(r"https?://\S+", command)) or re.search(
+        r"--branch \S*(main|master)\b", command
+    ):
         yield "downloads something that moves (latest, main, master)"
 
 
@@ -96,9 +108,18 @@ def _pip_mistakes(install: str) -> Iterator[str]:
     if "--no-cache-dir" not in install:
         yield "pip install without --no-cache-dir"
     words = [word.strip("\"'") for word in install.split()]
-    skip = {index + 1 for index, word in enumerate(words) if word in ("-r", "--requirement", "--no-binary", "--only-binary")}
+    skip = {
+        index + 1
+        for index, word in enumerate(words)
+        if word in ("-r", "--requirement", "--no-binary", "--only-binary")
+    }
     for index, word in enumerate(words):
-        if not word.startswith("-") and index not in skip and "==" not in word and not word.endswith((".whl", "_WHEEL}")):
+        if (
+            not word.startswith("-")
+            and index not in skip
+            and "==" not in word
+            and not word.endswith((".whl", "_WHEEL}"))
+        ):
             yield f"pip installs {word} in whatever version there is: pin it"
 
 
@@ -109,11 +130,23 @@ def _variable_mistakes(file: Dockerfile, stage: Stage) -> Iterator[tuple[int, st
     for each in stage.instructions:
         for name in _BRACED.findall(each.value):
             if name not in known:
-                yield each.line, f"${{{name}}} is not known in this stage: an ARG before FROM must be declared again"
+                yield (
+                    each.line,
+                    (
+                        f"${{{name}}} is not known in this stage: an ARG before FROM must be"
+                        " declared again"
+                    ),
+                )
         if each.keyword in ("ARG", "ENV"):
             known |= {word.partition("=")[0] for word in each.value.split()}
             if _SECRET.search(each.value.partition("=")[0]):
-                yield each.line, f"{each.value.partition('=')[0]} looks like a secret: it would stay readable in the image"
+                yield (
+                    each.line,
+                    (
+                        f"{each.value.partition('=')[0]} looks like a secret: it would stay"
+                        " readable in the image"
+                    ),
+                )
 
 
 def _start_mistakes(stage: Stage) -> Iterator[tuple[int, str]]:
@@ -126,18 +159,41 @@ def _start_mistakes(stage: Stage) -> Iterator[tuple[int, str]]:
 
 
 def _code_mistakes(file: Dockerfile, stage: Stage) -> Iterator[tuple[int, str]]:
-    """The trap: where /opt/ml/code is not empty, the toolkit ignores the archive that a job submits."""
+    """The trap: where /opt/ml/code is not empty, the toolkit ignores the archive that a job
+    submits.
+    """
     writes = _code_writes(file, stage)
     variables = file.environment(stage)
     if writes and stage is file.stages[-1]:
-        yield writes[0].line, f"the default target fills {CODE}: every job's code archive would be ignored; do it in a stage of its own"
+        yield (
+            writes[0].line,
+            (
+                f"the default target fills {CODE}: every job's code archive would be ignored; do it"
+                " in a stage of its own"
+            ),
+        )
     if writes and variables.get("SAGEMAKER_SUBMIT_DIRECTORY") != CODE:
-        yield writes[0].line, f"fills {CODE} without SAGEMAKER_SUBMIT_DIRECTORY={CODE}: the toolkit would not look there"
+        yield (
+            writes[0].line,
+            (
+                f"fills {CODE} without SAGEMAKER_SUBMIT_DIRECTORY={CODE}: the toolkit would not"
+                " look there"
+            ),
+        )
     if writes and "SAGEMAKER_PROGRAM" not in variables:
-        yield writes[0].line, f"fills {CODE} without SAGEMAKER_PROGRAM: the toolkit would not know what to start"
+        yield (
+            writes[0].line,
+            f"fills {CODE} without SAGEMAKER_PROGRAM: the toolkit would not know what to start",
+        )
     filled = any(_code_writes(file, part) for part in file.lineage(stage))
     if "SAGEMAKER_PROGRAM" in variables and not filled:
-        yield stage.line, "sets SAGEMAKER_PROGRAM, which wins over every job's entry point, without code in the image"
+        yield (
+            stage.line,
+            (
+                "sets SAGEMAKER_PROGRAM, which wins over every job's entry point, without code in"
+                " the image"
+            ),
+        )
 
 
 def _code_writes(file: Dockerfile, stage: Stage) -> list[Instruction]:
@@ -174,16 +230,22 @@ def _is_code(path: str) -> bool:
 
 def _runs_into_code(command: str, folder: str) -> bool:
     writer = r"(>|\b(cp|mv|ln|install|rsync|clone)\b|\s-[CdoO]\b)[^&;|]*"
-    return re.search(rf"{writer} {CODE}\b", command) is not None or (_is_code(folder) and re.search(writer, command) is not None)
+    return re.search(rf"{writer} {CODE}\b", command) is not None or (
+        _is_code(folder) and re.search(writer, command) is not None
+    )
 
 
 def _checklist_mistakes(file: Dockerfile, stage: Stage) -> Iterator[str]:
     lineage = file.lineage(stage)
     commands = "\n".join(each.value for part in lineage for each in part.of("RUN"))
-    yield from (f"lacks {what}" for what, pattern in CHECKLIST.items() if not re.search(pattern, commands))
+    yield from (
+        f"lacks {what}" for what, pattern in CHECKLIST.items() if not re.search(pattern, commands)
+    )
     variables = file.environment(stage)
     for name, part in _VARIABLES.items():
         if part not in variables.get(name, ""):
             yield f"must set {name} with {part}"
-    if not any(each.value.endswith("/root/.ssh/config") for part in lineage for each in part.of("COPY")):
+    if not any(
+        each.value.endswith("/root/.ssh/config") for part in lineage for each in part.of("COPY")
+    ):
         yield "lacks the ssh client's settings in /root/.ssh/config (StrictHostKeyChecking no)"

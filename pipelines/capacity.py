@@ -1,4 +1,6 @@
-"""How many private addresses the training subnet needs: an environment in, its subnets out, or the reason why the nodes do not fit."""
+"""How many private addresses the training subnet needs: an environment in, its subnets out, or the
+reason why the nodes do not fit.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from config.subnets import AWS_RESERVES, Subnets, divide, training_ranges, usabl
 from pipelines.launch.fabric import addresses_per_node
 
 LARGEST_VPC_PREFIX = 16  # Amazon VPC user guide, "VPC CIDR blocks"
-_GIB_PER_FILE_SERVER = (
-    1200  # Lustre user guide: at most one file server for this much; each has an interface, and so has the metadata server
-)
+# Lustre user guide: at most one file server for this much; each has an interface, and so has the
+# metadata server
+_GIB_PER_FILE_SERVER = 1200
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,9 @@ class Addresses:
 
     @property
     def comfortable(self) -> int:
-        """Two jobs: the interfaces of the last one live until they are released, and executions may overlap."""
+        """Two jobs: the interfaces of the last one live until they are released, and executions may
+        overlap.
+        """
         return 2 * self.job + self.others
 
 
@@ -50,21 +54,33 @@ def needed(environment: Environment) -> Addresses:
 def subnets(environment: Environment) -> Subnets:
     """How the VPC of `environment`, which is to be made, is divided."""
     network = environment.network
-    return divide(network.cidr, hosting=len(network.hosting_az_ids), training_addresses=needed(environment).comfortable)
+    return divide(
+        network.cidr,
+        hosting=len(network.hosting_az_ids),
+        training_addresses=needed(environment).comfortable,
+    )
 
 
 def problems(environment: Environment) -> Iterator[Problem]:
-    """More nodes than the largest training subnet has addresses for. Of an existing VPC only AWS knows how many are free."""
+    """More nodes than the largest training subnet has addresses for.
+
+    Of an existing VPC only AWS knows how many are free.
+    """
     if environment.network.existing:
         return
     count, instance_type = environment.training.instance_count, environment.training.instance_type
-    each, addresses, cidr = _addresses_per_node(environment.training), needed(environment), environment.network.cidr
+    each, addresses, cidr = (
+        _addresses_per_node(environment.training),
+        needed(environment),
+        environment.network.cidr,
+    )
     available = usable(training_ranges(cidr)[-1])
     if addresses.least <= available:
         return
     message = (
-        f"{count} nodes of {instance_type} take {addresses.job} addresses ({each} each), and of the {available} that a training subnet in "
-        f"{cidr} can have, {available - addresses.others} are left for them"
+        f"{count} nodes of {instance_type} take {addresses.job} addresses ({each} each), and of the"
+        f" {available} that a training subnet in {cidr} can have, {available - addresses.others}"
+        " are left for them"
     )
     advice = f"use at most {max(0, available - addresses.others) // each} nodes"
     prefix = _prefix_for(addresses.least)

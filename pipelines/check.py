@@ -1,6 +1,8 @@
-"""An environment in; notices out, or one error with everything that would fail later: launch contract, instance types, requests.
+"""An environment in; notices out, or one error with everything that would fail later: launch
+contract, instance types, requests.
 
-`shoal check` and `app.py` call it, after `config.loader` has found the file's types and rules right.
+`shoal check` and `app.py` call it, after `config.loader` has found the file's types and rules
+right.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from pipelines.own_pipeline import definition_of
 from pipelines.requests import Infrastructure, MountedFileSystem
 
 NAT_NOTICE = (
-    "network.nat: what runs in the VPC can open HTTPS connections to any address on the internet; the S3 endpoint's policy no longer "
-    "limits where data can go"
+    "network.nat: what runs in the VPC can open HTTPS connections to any address on the internet;"
+    " the S3 endpoint's policy no longer limits where data can go"
 )
 _INSTANCE_TYPE_SHAPES = {
     "training": "TrainingInstanceType",
@@ -33,16 +35,22 @@ _INSTANCE_TYPE_SHAPES = {
 }
 
 
-def check(environment: Environment, root: Path | None = None, strategy: str | None = None) -> list[str]:
+def check(
+    environment: Environment, root: Path | None = None, strategy: str | None = None
+) -> list[str]:
     """What the user should know although everything can run, one line each.
 
-    Raises ConfigError. With `root`, the repository's folder, the scripts that the environment names must exist, and lines name the
-    line of the file (or of the overlay `strategy`) too.
+    Raises ConfigError. With `root`, the repository's folder, the scripts that the environment names
+    must exist, and lines name the line of the file (or of the overlay `strategy`) too.
     """
     file = environment_file(environment.name)
     where = places(environment.name, root, strategy) if root else {}
     unknown = list(_unknown_instance_types(environment))
-    problems = [*unknown, *_other_architectures(environment, {problem.key for problem in unknown}), *capacity.problems(environment)]
+    problems = [
+        *unknown,
+        *_other_architectures(environment, {problem.key for problem in unknown}),
+        *capacity.problems(environment),
+    ]
     problems += fabric.problems(environment.training)
     problems += _missing_scripts(environment, root, environment.training.entry_point)
     if problems:
@@ -56,11 +64,19 @@ def check(environment: Environment, root: Path | None = None, strategy: str | No
         raise type(error)(file, error.problems, where) from error
     except DefinitionError as error:
         advice = "correct the value it came from"
-        raise ConfigError(file, [Problem("", f"SageMaker would refuse {mistake}", advice) for mistake in error.mistakes]) from error
+        raise ConfigError(
+            file,
+            [
+                Problem("", f"SageMaker would refuse {mistake}", advice)
+                for mistake in error.mistakes
+            ],
+        ) from error
     options = script_options.parameters_of(environment.training, launch.entry_point, root)
     if wrong := list(schedules.problems(environment, definition, options)):
         raise ConfigError(file, wrong, where)
-    if environment.pipeline is None and (others := list(other_types.problems(environment, definition, _checked))):
+    if environment.pipeline is None and (
+        others := list(other_types.problems(environment, definition, _checked))
+    ):
         raise ConfigError(file, others, where)
     return [*_own_notices(environment), *launch.notices]
 
@@ -73,7 +89,10 @@ def _checked(environment: Environment) -> dict[str, Any]:
 
 def _own_notices(environment: Environment) -> Iterator[str]:
     if environment.target is Target.AWS and is_placeholder_account(environment.account):
-        yield f"account {environment.account} is a placeholder from documentation; put your own there before you deploy to AWS"
+        yield (
+            f"account {environment.account} is a placeholder from documentation; put your own there"
+            " before you deploy to AWS"
+        )
     if environment.network.nat:
         yield NAT_NOTICE
     yield from fabric.notices(environment.training)
@@ -81,7 +100,10 @@ def _own_notices(environment: Environment) -> Iterator[str]:
     yield from serving.notices(environment)
     for section, instance_type in _on_cpu_images(environment):
         if tables.has_gpus(instance_type):
-            yield f"{section}.instance_type {instance_type} has GPUs, which the image used there cannot use"
+            yield (
+                f"{section}.instance_type {instance_type} has GPUs, which the image used there"
+                " cannot use"
+            )
 
 
 def _on_cpu_images(environment: Environment) -> Iterator[tuple[str, str]]:
@@ -93,7 +115,9 @@ def _on_cpu_images(environment: Environment) -> Iterator[tuple[str, str]]:
 
 
 def _other_architectures(environment: Environment, unknown: Collection[str]) -> Iterator[Problem]:
-    """AWS's images are built for x86 and for GPUs: elsewhere the container would not start, or not see the accelerator."""
+    """AWS's images are built for x86 and for GPUs: elsewhere the container would not start, or not
+    see the accelerator.
+    """
     sections = dict(_on_cpu_images(environment))
     if environment.training.image_uri is None:
         sections["training"] = environment.training.instance_type
@@ -101,9 +125,20 @@ def _other_architectures(environment: Environment, unknown: Collection[str]) -> 
         if f"{section}.instance_type" in unknown:
             continue
         if tables.is_arm(instance_type) or tables.has_other_accelerators(instance_type):
-            kind = "an Arm processor" if tables.is_arm(instance_type) else "accelerators that are no GPUs"
-            message = f"has {kind}, for which the images in pipelines/launch/images.yaml are not made"
-            yield Problem(f"{section}.instance_type", message, "choose one such as ml.m5.xlarge, or with GPUs for training", instance_type)
+            kind = (
+                "an Arm processor"
+                if tables.is_arm(instance_type)
+                else "accelerators that are no GPUs"
+            )
+            message = (
+                f"has {kind}, for which the images in pipelines/launch/images.yaml are not made"
+            )
+            yield Problem(
+                f"{section}.instance_type",
+                message,
+                "choose one such as ml.m5.xlarge, or with GPUs for training",
+                instance_type,
+            )
 
 
 def _require_scripts(environment: Environment, root: Path | None, entry_point: str) -> None:
@@ -118,33 +153,65 @@ def _require_options(environment: Environment, root: Path | None, entry_point: s
         raise ConfigError(environment_file(environment.name), problems)
 
 
-def _missing_scripts(environment: Environment, root: Path | None, entry_point: str) -> list[Problem]:
-    """Those that the environment needs and the repository does not have; `entry_point` is the one that would run."""
+def _missing_scripts(
+    environment: Environment, root: Path | None, entry_point: str
+) -> list[Problem]:
+    """Those that the environment needs and the repository does not have; `entry_point` is the one
+    that would run.
+    """
     if root is None:
         return []
     source_dir, image = environment.training.source_dir, environment.training.build_image
     if image in recipes.names() and not (root / recipes.FOLDER / image / "Dockerfile").is_file():
         return [
-            Problem("training.build_image", f"there is no {recipes.FOLDER}/{image}/Dockerfile", "write it, or name another recipe", image)
+            Problem(
+                "training.build_image",
+                f"there is no {recipes.FOLDER}/{image}/Dockerfile",
+                "write it, or name another recipe",
+                image,
+            )
         ]
     if not (root / source_dir).is_dir():
-        return [Problem("training.source_dir", "there is no such folder", "give a folder of the repository", source_dir)]
-    scripts = {"training.entry_point": entry_point, "evaluation.entry_point": environment.evaluation.entry_point}
+        return [
+            Problem(
+                "training.source_dir",
+                "there is no such folder",
+                "give a folder of the repository",
+                source_dir,
+            )
+        ]
+    scripts = {
+        "training.entry_point": entry_point,
+        "evaluation.entry_point": environment.evaluation.entry_point,
+    }
     return [
-        Problem(key, f"there is no such file in {source_dir}", "write it, or name one that is there", script)
+        Problem(
+            key,
+            f"there is no such file in {source_dir}",
+            "write it, or name one that is there",
+            script,
+        )
         for key, script in scripts.items()
         if not (root / source_dir / script).is_file()
     ]
 
 
 def _unknown_instance_types(environment: Environment) -> Iterator[Problem]:
-    given = {section: getattr(environment, section).instance_type for section in _INSTANCE_TYPE_SHAPES if getattr(environment, section)}
+    given = {
+        section: getattr(environment, section).instance_type
+        for section in _INSTANCE_TYPE_SHAPES
+        if getattr(environment, section)
+    }
     for section, instance_type in given.items():
         known = shapes.instance_types(_INSTANCE_TYPE_SHAPES[section])
         if instance_type not in known:
-            near = ", ".join(difflib.get_close_matches(instance_type, known, n=5, cutoff=0.5)) or ", ".join(known[:5])
+            near = ", ".join(
+                difflib.get_close_matches(instance_type, known, n=5, cutoff=0.5)
+            ) or ", ".join(known[:5])
             message = f"is not one of the {len(known)} instance types that SageMaker has for this"
-            yield Problem(f"{section}.instance_type", message, f"choose one, such as {near}", instance_type)
+            yield Problem(
+                f"{section}.instance_type", message, f"choose one, such as {near}", instance_type
+            )
 
 
 def _built_image(environment: Environment) -> str | None:
@@ -153,7 +220,9 @@ def _built_image(environment: Environment) -> str | None:
 
 
 def placeholder_infrastructure(environment: Environment) -> Infrastructure:
-    """Names of the right shape for everything the stacks would create, so that a definition can be checked without them."""
+    """Names of the right shape for everything the stacks would create, so that a definition can be
+    checked without them.
+    """
     names = Names(environment)
     mounted = MountedFileSystem(file_system_id="fs-00000000000000000", mount_name="00000000")
     return Infrastructure(
@@ -164,7 +233,9 @@ def placeholder_infrastructure(environment: Environment) -> Infrastructure:
         endpoint_role_arn=names.role_arn("endpoint"),
         training_subnet_ids=("subnet-00000000000000000",),
         training_security_group_ids=("sg-00000000000000000",),
-        hosting_subnet_ids=tuple(f"subnet-{index:017x}" for index, _ in enumerate(environment.network.hosting_az_ids)),
+        hosting_subnet_ids=tuple(
+            f"subnet-{index:017x}" for index, _ in enumerate(environment.network.hosting_az_ids)
+        ),
         hosting_security_group_ids=("sg-00000000000000000",),
         smoke_test_function_arn=names.arn("lambda", f"function:{names.function('smoke-test')}"),
         teardown_function_arn=names.arn("lambda", f"function:{names.function('teardown')}"),

@@ -1,9 +1,12 @@
-"""The pipeline, top to bottom: an environment and its infrastructure in, the SageMaker pipeline definition (a dict) out.
+"""The pipeline, top to bottom: an environment and its infrastructure in, the SageMaker pipeline
+definition (a dict) out.
 
-    Train -> Evaluate -> AccuracyGate -+-> Register -> CreateModel -> CreateEndpointConfig -> CreateEndpoint -> SmokeTest -> Teardown
+    Train -> Evaluate -> AccuracyGate -+-> Register -> CreateModel -> CreateEndpointConfig ->
+    CreateEndpoint -> SmokeTest -> Teardown
                                        +-> AccuracyTooLow (the execution fails)
 
-What each step asks SageMaker for is in `pipelines.requests`; what may change per execution is a parameter.
+What each step asks SageMaker for is in `pipelines.requests`; what may change per execution is a
+parameter.
 """
 
 from __future__ import annotations
@@ -19,7 +22,14 @@ from config.settings import Environment, TeardownStep
 from pipelines.expressions import EXECUTION_ARN, Join, Parameter, Property, PropertyFile
 from pipelines.graph import Pipeline
 from pipelines.launch import Launch, resolve
-from pipelines.requests import EVALUATION_FILE, EVALUATION_OUTPUT, Infrastructure, MountedFileSystem, Parameters, Requests
+from pipelines.requests import (
+    EVALUATION_FILE,
+    EVALUATION_OUTPUT,
+    Infrastructure,
+    MountedFileSystem,
+    Parameters,
+    Requests,
+)
 from pipelines.retries import CREATE_CALL, JOB
 from pipelines.steps import (
     After,
@@ -38,26 +48,37 @@ from pipelines.steps import (
 )
 
 __all__ = ["Infrastructure", "MountedFileSystem", "build"]
-_NO_MANIFEST = "none"  # what the registry keeps of an execution that a person or a schedule started: it takes no empty text
+# what the registry keeps of an execution that a person or a schedule started: it takes no empty
+# text
+_NO_MANIFEST = "none"
 
 
-def build(environment: Environment, infrastructure: Infrastructure, root: Path | None = None) -> dict[str, Any]:
+def build(
+    environment: Environment, infrastructure: Infrastructure, root: Path | None = None
+) -> dict[str, Any]:
     """The definition.
 
-    `root` is the repository, whose source folder may name what an image lacks.
-    Raises LaunchError when the training cannot run where it is sent, and GraphError when the steps do not fit together.
+    `root` is the repository, whose source folder may name what an image lacks. Raises LaunchError
+    when the training cannot run where it is sent, and GraphError when the steps do not fit
+    together.
     """
-    launch = resolve(environment.training, environment.region, environment_file(environment.name), root)
+    launch = resolve(
+        environment.training, environment.region, environment_file(environment.name), root
+    )
     parameters = declare(environment, infrastructure, launch)
     requests = Requests(environment, infrastructure, launch, parameters)
 
     train = Training("Train", requests.training(), retries=(CREATE_CALL, JOB))
 
     report = ReportFile("EvaluationReport", output=EVALUATION_OUTPUT, path=EVALUATION_FILE)
-    evaluate = Processing("Evaluate", requests.evaluation(), report_files=(report,), retries=(CREATE_CALL, JOB))
+    evaluate = Processing(
+        "Evaluate", requests.evaluation(), report_files=(report,), retries=(CREATE_CALL, JOB)
+    )
 
     register = RegisterModel("Register", requests.registration(), retries=(CREATE_CALL,))
-    create_model = Model("CreateModel", requests.model(), depends_on=(register.name,), retries=(CREATE_CALL,))
+    create_model = Model(
+        "CreateModel", requests.model(), depends_on=(register.name,), retries=(CREATE_CALL,)
+    )
     create_endpoint_config = EndpointConfig("CreateEndpointConfig", requests.endpoint_config())
     create_endpoint = Endpoint("CreateEndpoint", requests.endpoint())
 
@@ -72,7 +93,12 @@ def build(environment: Environment, infrastructure: Infrastructure, root: Path |
             "max_latency_ms": environment.endpoint.max_latency_ms,
         },
         function_arn=infrastructure.smoke_test_function_arn,
-        outputs={"status": "String", "answers": "String", "slowest_ms": "Float", "weights_sha256": "String"},
+        outputs={
+            "status": "String",
+            "answers": "String",
+            "slowest_ms": "Float",
+            "weights_sha256": "String",
+        },
     )
     teardown = _teardown(environment, infrastructure, smoke_test)
 
@@ -80,17 +106,30 @@ def build(environment: Environment, infrastructure: Infrastructure, root: Path |
     gate = Condition(
         "AccuracyGate",
         conditions=(GreaterThanOrEqualTo(accuracy, parameters.min_accuracy),),
-        if_true=(register, create_model, create_endpoint_config, create_endpoint, smoke_test, *teardown),
+        if_true=(
+            register,
+            create_model,
+            create_endpoint_config,
+            create_endpoint,
+            smoke_test,
+            *teardown,
+        ),
         if_false=(Fail("AccuracyTooLow", message=Join(" ", too_low)),),
     )
     return Pipeline(parameters.all(), (train, evaluate, gate)).to_dict()
 
 
-def _teardown(environment: Environment, infrastructure: Infrastructure, smoke_test: Lambda) -> tuple[Lambda, ...]:
+def _teardown(
+    environment: Environment, infrastructure: Infrastructure, smoke_test: Lambda
+) -> tuple[Lambda, ...]:
     """It reads no result of a step that may have failed."""
     if environment.endpoint.teardown_step is TeardownStep.NEVER:
         return ()
-    trigger = Trigger.ANY if environment.endpoint.teardown_step is TeardownStep.ALWAYS else Trigger.COMPLETED
+    trigger = (
+        Trigger.ANY
+        if environment.endpoint.teardown_step is TeardownStep.ALWAYS
+        else Trigger.COMPLETED
+    )
     step = Lambda(
         "Teardown",
         {"pipeline_execution_arn": EXECUTION_ARN},
@@ -110,20 +149,34 @@ def declare(environment: Environment, infrastructure: Infrastructure, launch: La
         test_data=_directory(environment, mounted, "test") if mounted else test_uri,
         test_data_uri=test_uri,
         code_uri=Parameter("CodeUri", "String", infrastructure.code_uri),
-        instance_type=Parameter("InstanceType", "String", training.instance_type, training.other_instance_types),
+        instance_type=Parameter(
+            "InstanceType", "String", training.instance_type, training.other_instance_types
+        ),
         instance_count=Parameter("InstanceCount", "Integer", training.instance_count),
         min_accuracy=Parameter("MinAccuracy", "Float", environment.evaluation.min_accuracy),
         hyperparameters={
-            name: Parameter(parameter_name(name), parameter_type(value), as_text(value) if isinstance(value, bool) else value)
+            name: Parameter(
+                parameter_name(name),
+                parameter_type(value),
+                as_text(value) if isinstance(value, bool) else value,
+            )
             for name, value in launch.script_arguments(training.hyperparameters).items()
         },
-        data_manifest=Parameter(MANIFEST_PARAMETER, "String", _NO_MANIFEST) if environment.data.on_manifest else None,
+        data_manifest=Parameter(MANIFEST_PARAMETER, "String", _NO_MANIFEST)
+        if environment.data.on_manifest
+        else None,
     )
 
 
 def _dataset(environment: Environment, channel: str) -> Parameter:
-    return Parameter(f"{channel.capitalize()}DataUri", "String", f"{Names(environment).dataset_uri}/{channel}/")
+    return Parameter(
+        f"{channel.capitalize()}DataUri", "String", f"{Names(environment).dataset_uri}/{channel}/"
+    )
 
 
 def _directory(environment: Environment, mounted: MountedFileSystem, channel: str) -> Parameter:
-    return Parameter(f"{channel.capitalize()}DataPath", "String", mounted.directory(environment.data.dataset, channel))
+    return Parameter(
+        f"{channel.capitalize()}DataPath",
+        "String",
+        mounted.directory(environment.data.dataset, channel),
+    )

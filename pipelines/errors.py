@@ -1,8 +1,9 @@
 """What is wrong with a pipeline definition, whoever wrote it.
 
-DefinitionError       the definition cannot be sent to SageMaker; one line per mistake, each names the step
-├── GraphError        names, references, cycles, branches, retries, limits (`pipelines.graph`)
-└── ArgumentsError    a step's Arguments are not the request that its Create call takes (`pipelines.shapes`)
+DefinitionError       the definition cannot be sent to SageMaker; one line per mistake, each names
+the step ├── GraphError        names, references, cycles, branches, retries, limits
+(`pipelines.graph`) └── ArgumentsError    a step's Arguments are not the request that its Create
+call takes (`pipelines.shapes`)
 """
 
 from __future__ import annotations

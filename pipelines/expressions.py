@@ -1,4 +1,6 @@
-"""Values that SageMaker computes while an execution runs: frozen dataclasses in, the JSON of the definition language out."""
+"""Values that SageMaker computes while an execution runs: frozen dataclasses in, the JSON of the
+definition language out.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ ParameterType = Literal["String", "Integer", "Float", "Boolean"]
 
 
 class Expression:
-    """Something that stands for a value in a step's arguments. Not an ABC: each step is searched for these, and that search is slow."""
+    """Something that stands for a value in a step's arguments.
+
+    Not an ABC: each step is searched for these, and that search is slow.
+    """
 
     def to_json(self) -> dict[str, Any]:
         """The expression in the definition language."""
@@ -33,7 +38,9 @@ class Execution(Expression):
 
 @dataclass(frozen=True)
 class Property(Expression):
-    """A field of what the step's Describe call answers, such as `ModelArtifacts.S3ModelArtifacts`."""
+    """A field of what the step's Describe call answers, such as
+    `ModelArtifacts.S3ModelArtifacts`.
+    """
 
     step: str
     path: str
@@ -44,7 +51,9 @@ class Property(Expression):
 
 @dataclass(frozen=True)
 class PropertyFile(Expression):
-    """A value at `path` in a JSON file that a processing step wrote and declared under the name `file`."""
+    """A value at `path` in a JSON file that a processing step wrote and declared under the name
+    `file`.
+    """
 
     step: str
     file: str
@@ -83,7 +92,11 @@ class Parameter(Expression):
         return {"Get": f"Parameters.{self.name}"}
 
     def declaration(self) -> dict[str, Any]:
-        declared: dict[str, Any] = {"Name": self.name, "Type": self.type, "DefaultValue": self.default}
+        declared: dict[str, Any] = {
+            "Name": self.name,
+            "Type": self.type,
+            "DefaultValue": self.default,
+        }
         return declared | ({"EnumValues": [self.default, *self.others]} if self.others else {})
 
     def as_text(self) -> Expression:
@@ -94,7 +107,11 @@ class Parameter(Expression):
 EXECUTION_ID = Execution("PipelineExecutionId")
 EXECUTION_ARN = Execution("PipelineExecutionArn")
 _PLAIN = (str, int, float, bool, type(None))
-"""Most of what is looked at. Asked first, as `dict` is before Mapping: whether something is of an abstract type takes ten times as long."""
+"""Most of what is looked at.
+
+Asked first, as `dict` is before Mapping: whether something is of an abstract type takes ten times
+as long.
+"""
 
 
 def render(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """Steps and parameters in, a checked pipeline definition (a dict) out.
 
-Checked here: what SageMaker refuses at CreatePipeline, or worse, at run time. `pipelines.shapes` checks each step's arguments.
+Checked here: what SageMaker refuses at CreatePipeline, or worse, at run time. `pipelines.shapes`
+checks each step's arguments.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ Placed = tuple[Step, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A pipeline: what may change per execution, and its steps in the order in which they are read."""
+    """A pipeline: what may change per execution, and its steps in the order in which they are
+    read.
+    """
 
     parameters: tuple[Parameter, ...]
     steps: tuple[Step, ...]
@@ -58,7 +61,10 @@ def mistakes_in(pipeline: Pipeline) -> Iterator[str]:
     placed = list(walk(pipeline.steps))
     yield from _parameter_mistakes(pipeline.parameters)
     yield from _name_mistakes([step for step, _ in placed])
-    by_name, parameters = {step.name: (step, path) for step, path in placed}, {parameter.name for parameter in pipeline.parameters}
+    by_name, parameters = (
+        {step.name: (step, path) for step, path in placed},
+        {parameter.name for parameter in pipeline.parameters},
+    )
     needed: dict[str, set[str]] = {}
     for step, _ in placed:
         read = list(expressions_in(step.values()))
@@ -80,8 +86,13 @@ def _parameter_mistakes(parameters: Sequence[Parameter]) -> Iterator[str]:
     allowed = {"String": (str,), "Integer": (int,), "Float": (float, int), "Boolean": (bool,)}
     for parameter in parameters:
         is_bool = isinstance(parameter.default, bool)
-        if not isinstance(parameter.default, allowed[parameter.type]) or is_bool is not (parameter.type == "Boolean"):
-            yield f"parameter {parameter.name}: default {parameter.default!r} is not of type {parameter.type}"
+        if not isinstance(parameter.default, allowed[parameter.type]) or is_bool is not (
+            parameter.type == "Boolean"
+        ):
+            yield (
+                f"parameter {parameter.name}: default {parameter.default!r} is not of type"
+                f" {parameter.type}"
+            )
         if len(str(parameter.default)) > MAX_DEFAULT:
             yield f"parameter {parameter.name}: its default has more than {MAX_DEFAULT} characters"
 
@@ -95,8 +106,12 @@ def _name_mistakes(steps: Sequence[Step]) -> Iterator[str]:
 
 
 def _needed_steps(step: Step, read: Sequence[Expression]) -> set[str]:
-    """Names of the steps that must have ended before `step`: named ones and those whose results it reads."""
-    return {value.step for value in read if isinstance(value, Property | PropertyFile)} | {each.step for each in step.dependencies()}
+    """Names of the steps that must have ended before `step`: named ones and those whose results it
+    reads.
+    """
+    return {value.step for value in read if isinstance(value, Property | PropertyFile)} | {
+        each.step for each in step.dependencies()
+    }
 
 
 def _order_mistakes(step: Step, by_name: Mapping[str, Placed], needed: set[str]) -> Iterator[str]:
@@ -105,18 +120,27 @@ def _order_mistakes(step: Step, by_name: Mapping[str, Placed], needed: set[str])
         if name not in by_name:
             yield f"step {step.name}: there is no step {name}"
         elif isinstance(by_name[name][0], Condition):
-            yield f"step {step.name}: may not depend on condition {name}; put it into one of its branches"
+            yield (
+                f"step {step.name}: may not depend on condition {name}; put it into one of its"
+                " branches"
+            )
         elif own_path[: len(by_name[name][1])] != by_name[name][1]:
             yield f"step {step.name}: {name} runs only in another branch"
 
 
-def _value_mistakes(step: Step, by_name: Mapping[str, Placed], read: Sequence[Expression], parameters: set[str]) -> Iterator[str]:
+def _value_mistakes(
+    step: Step, by_name: Mapping[str, Placed], read: Sequence[Expression], parameters: set[str]
+) -> Iterator[str]:
     for value in read:
         if isinstance(value, Parameter) and value.name not in parameters:
             yield f"step {step.name}: there is no parameter {value.name}"
         if isinstance(value, PropertyFile):
             source = by_name.get(value.step, (None, ()))[0]
-            files = {file.name for file in source.report_files} if isinstance(source, Processing) else set()
+            files = (
+                {file.name for file in source.report_files}
+                if isinstance(source, Processing)
+                else set()
+            )
             if source and value.file not in files:
                 yield f"step {step.name}: step {value.step} has no property file {value.file}"
 
@@ -126,12 +150,22 @@ def _retry_mistakes(step: Step) -> Iterator[str]:
         yield f"step {step.name}: {step.type} steps take no retry policy"
     kinds = [kind for policy in step.retries for kind in policy.on]
     if step.retry_scope is RetryScope.CREATE_CALL:
-        yield from (f"step {step.name}: {step.type} steps cannot retry on {kind}" for kind in kinds if kind.is_about_a_job)
-    yield from (f"step {step.name}: {kind} is in more than one retry policy" for kind, count in Counter(kinds).items() if count > 1)
+        yield from (
+            f"step {step.name}: {step.type} steps cannot retry on {kind}"
+            for kind in kinds
+            if kind.is_about_a_job
+        )
+    yield from (
+        f"step {step.name}: {kind} is in more than one retry policy"
+        for kind, count in Counter(kinds).items()
+        if count > 1
+    )
 
 
 def _cycle_mistakes(placed: Sequence[Placed], needed: Mapping[str, set[str]]) -> Iterator[str]:
-    """A step inside a branch waits for the condition, and so for everything the condition waits for."""
+    """A step inside a branch waits for the condition, and so for everything the condition waits
+    for.
+    """
     around = {step.name: {place.rsplit("/", 1)[0] for place in path} for step, path in placed}
     graph = {step.name: needed[step.name] | around[step.name] for step, _ in placed}
     try:

@@ -1,7 +1,9 @@
-"""A pipeline definition in; what its steps ask for out: instance types, run time, keys. The pipeline's role allows that, no more.
+"""A pipeline definition in; what its steps ask for out: instance types, run time, keys.
 
-A value that a parameter gives counts with the parameter's default, and with the values that its declaration lists. What is known only
-while the pipeline runs is no limit.
+The pipeline's role allows that, no more.
+
+A value that a parameter gives counts with the parameter's default, and with the values that its
+declaration lists. What is known only while the pipeline runs is no limit.
 """
 
 from __future__ import annotations
@@ -32,15 +34,29 @@ class Limits:
 def limits(definition: Mapping[str, Any], step_type: str) -> Limits | None:
     """Of the steps of `step_type`, those in branches too; None when there are none."""
     values = parameter_values(definition)
-    found = [step["Arguments"] for step in every_step(definition["Steps"]) if step["Type"] == step_type]
+    found = [
+        step["Arguments"] for step in every_step(definition["Steps"]) if step["Type"] == step_type
+    ]
     if not found:
         return None
     run_times = [run_time(arguments, values) for arguments in found]
     return Limits(
-        instance_types=tuple(sorted({kind for arguments in found for kind in instance_types(arguments, values) if kind})),
-        max_runtime_s=None if None in run_times else max(seconds for seconds in run_times if seconds is not None),
+        instance_types=tuple(
+            sorted(
+                {kind for arguments in found for kind in instance_types(arguments, values) if kind}
+            )
+        ),
+        max_runtime_s=(
+            None
+            if None in run_times
+            else max(seconds for seconds in run_times if seconds is not None)
+        ),
         encrypts_output=all(output_key(step_type, arguments) is not None for arguments in found),
-        encrypts_volumes=any(_VOLUME_KEY.get(step_type, "VolumeKmsKeyId") in keys for arguments in found for keys in _objects(arguments)),
+        encrypts_volumes=any(
+            _VOLUME_KEY.get(step_type, "VolumeKmsKeyId") in keys
+            for arguments in found
+            for keys in _objects(arguments)
+        ),
     )
 
 
@@ -53,21 +69,35 @@ def every_step(steps: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 
 
 def parameter_values(definition: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Parameter -> the values it is known to take: those it lists, else its default, if it has one."""
+    """Parameter -> the values it is known to take: those it lists, else its default, if it has
+    one.
+    """
     return {
-        each["Name"]: list(each.get("EnumValues") or ([each["DefaultValue"]] if "DefaultValue" in each else []))
+        each["Name"]: list(
+            each.get("EnumValues") or ([each["DefaultValue"]] if "DefaultValue" in each else [])
+        )
         for each in definition.get("Parameters", [])
     }
 
 
-def instance_types(arguments: Mapping[str, Any], values: Mapping[str, list[Any]]) -> list[str | None]:
-    """Of every cluster and variant in a step's arguments; None for one that is not known before the execution."""
+def instance_types(
+    arguments: Mapping[str, Any], values: Mapping[str, list[Any]]
+) -> list[str | None]:
+    """Of every cluster and variant in a step's arguments; None for one that is not known before the
+    execution.
+    """
     given = [keys["InstanceType"] for keys in _objects(arguments) if "InstanceType" in keys]
-    return [value if isinstance(value, str) else None for one in given for value in _known(one, values) or [None]]
+    return [
+        value if isinstance(value, str) else None
+        for one in given
+        for value in _known(one, values) or [None]
+    ]
 
 
 def run_time(arguments: Mapping[str, Any], values: Mapping[str, list[Any]]) -> int | None:
-    """Seconds after which the job is stopped at the latest; None when the step does not say or it is not known before the execution."""
+    """Seconds after which the job is stopped at the latest; None when the step does not say or it
+    is not known before the execution.
+    """
     section, key = RUN_TIME
     known = _known(arguments.get(section, {}).get(key), values)
     return max((int(value) for value in known), default=None)

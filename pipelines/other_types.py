@@ -1,6 +1,8 @@
-"""`training.other_instance_types`: an environment and its definition in, a problem for each type that could not run the same request out.
+"""`training.other_instance_types`: an environment and its definition in, a problem for each type
+that could not run the same request out.
 
-The launcher's hyperparameters, EFA's variables and the image are fixed when the definition is made, from `training.instance_type`.
+The launcher's hyperparameters, EFA's variables and the image are fixed when the definition is made,
+from `training.instance_type`.
 """
 
 from __future__ import annotations
@@ -14,14 +16,22 @@ from config.settings import Environment
 KEY = "training.other_instance_types"
 
 
-def problems(environment: Environment, definition: dict[str, Any], build: Callable[[Environment], dict[str, Any]]) -> Iterator[Problem]:
+def problems(
+    environment: Environment,
+    definition: dict[str, Any],
+    build: Callable[[Environment], dict[str, Any]],
+) -> Iterator[Problem]:
     """`build` gives the definition of an environment; ConfigError for one that cannot run."""
     for instance_type in environment.training.other_instance_types:
-        training = environment.training.model_copy(update={"instance_type": instance_type, "other_instance_types": ()})
+        training = environment.training.model_copy(
+            update={"instance_type": instance_type, "other_instance_types": ()}
+        )
         try:
             other = build(environment.model_copy(update={"training": training}))
         except ConfigError as error:
-            yield Problem(KEY, f"cannot run there: {error.problems[0].message}", "leave it out", instance_type)
+            yield Problem(
+                KEY, f"cannot run there: {error.problems[0].message}", "leave it out", instance_type
+            )
             continue
         if changed := _differences(definition, other):
             message = f"needs other {', '.join(changed)} than {environment.training.instance_type}"
@@ -29,6 +39,8 @@ def problems(environment: Environment, definition: dict[str, Any], build: Callab
 
 
 def _differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """The parts of the training requests that differ; the types themselves are a parameter of both."""
+    """The parts of the training requests that differ; the types themselves are a parameter of
+    both.
+    """
     ours, theirs = (definition["Steps"][0]["Arguments"] for definition in (one, other))
     return sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))

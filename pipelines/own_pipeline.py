@@ -1,7 +1,10 @@
-"""An environment in; the definition that its stack deploys out: Shoal's own, or that of the user's function which `pipeline` names.
+"""An environment in; the definition that its stack deploys out:
 
-The function gets the Environment and the Infrastructure, and returns a definition (a dict) or a `Pipeline` of SageMaker's Python SDK
-v3. It is imported from the repository root. Whatever is wrong with it is one line of a ConfigError, never a traceback.
+Shoal's own, or that of the user's function which `pipeline` names.
+
+The function gets the Environment and the Infrastructure, and returns a definition (a dict) or a
+`Pipeline` of SageMaker's Python SDK v3. It is imported from the repository root. Whatever is wrong
+with it is one line of a ConfigError, never a traceback.
 """
 
 from __future__ import annotations
@@ -36,10 +39,13 @@ class _UnusableError(Exception):
         self.message, self.advice = message, advice
 
 
-def definition_of(environment: Environment, infrastructure: Infrastructure, root: Path | None) -> dict[str, Any]:
+def definition_of(
+    environment: Environment, infrastructure: Infrastructure, root: Path | None
+) -> dict[str, Any]:
     """The checked definition. `root` is the repository, from which the user's module is imported.
 
-    Raises ConfigError when the user's function or what it returned cannot be used, DefinitionError when Shoal's own cannot.
+    Raises ConfigError when the user's function or what it returned cannot be used, DefinitionError
+    when Shoal's own cannot.
     """
     if environment.pipeline is None:
         definition = build(environment, infrastructure, root)
@@ -50,11 +56,16 @@ def definition_of(environment: Environment, infrastructure: Infrastructure, root
     except _UnusableError as error:
         problems = [Problem(KEY, error.message, error.advice, environment.pipeline)]
     except DefinitionError as error:
-        problems = [Problem(KEY, f"in the definition, {mistake}", "correct it there", environment.pipeline) for mistake in error.mistakes]
+        problems = [
+            Problem(KEY, f"in the definition, {mistake}", "correct it there", environment.pipeline)
+            for mistake in error.mistakes
+        ]
     raise ConfigError(environment_file(environment.name), problems)
 
 
-def _own(environment: Environment, name: str, infrastructure: Infrastructure, root: Path | None) -> dict[str, Any]:
+def _own(
+    environment: Environment, name: str, infrastructure: Infrastructure, root: Path | None
+) -> dict[str, Any]:
     with _importing_from(root):
         function = _function(name)
         definition = _as_dict(_called("it raised", lambda: function(environment, infrastructure)))
@@ -85,13 +96,20 @@ def _function(name: str) -> Function:
     except ModuleNotFoundError as error:
         raise _not_found(module_name, error) from error
     except Exception as error:
-        raise _UnusableError(f"importing {module_name} failed: {_told(error)}", "correct the module") from error
+        raise _UnusableError(
+            f"importing {module_name} failed: {_told(error)}", "correct the module"
+        ) from error
     function = getattr(module, attribute, None)
     if function is None:
-        message = f"{module_name} has no {attribute}; its functions: {', '.join(_functions_of(module)) or 'none'}"
+        message = (
+            f"{module_name} has no {attribute}; its functions:"
+            f" {', '.join(_functions_of(module)) or 'none'}"
+        )
         raise _UnusableError(message, "name one of its functions")
     if not callable(function):
-        raise _UnusableError(f"{attribute} is not a function but {_kind(function)}", "name a function")
+        raise _UnusableError(
+            f"{attribute} is not a function but {_kind(function)}", "name a function"
+        )
     return function  # type: ignore[no-any-return]
 
 
@@ -99,13 +117,24 @@ def _not_found(module_name: str, error: ModuleNotFoundError) -> _UnusableError:
     """The module itself, or something that it imports."""
     if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
         path = module_name.replace(".", "/")
-        advice = "name the module, without .py" if path.endswith("/py") else f"write {path}.py, its path from the repository root"
+        advice = (
+            "name the module, without .py"
+            if path.endswith("/py")
+            else f"write {path}.py, its path from the repository root"
+        )
         return _UnusableError(f"there is no module {module_name}", advice)
-    return _UnusableError(f"{module_name} imports {error.name}, which is not installed", "install it into .venv, or remove the import")
+    return _UnusableError(
+        f"{module_name} imports {error.name}, which is not installed",
+        "install it into .venv, or remove the import",
+    )
 
 
 def _functions_of(module: ModuleType) -> list[str]:
-    return sorted(key for key, value in vars(module).items() if callable(value) and getattr(value, "__module__", "") == module.__name__)
+    return sorted(
+        key
+        for key, value in vars(module).items()
+        if callable(value) and getattr(value, "__module__", "") == module.__name__
+    )
 
 
 def _called(what: str, call: Callable[[], Any]) -> Any:
@@ -118,21 +147,34 @@ def _called(what: str, call: Callable[[], Any]) -> Any:
 
 def _as_dict(returned: object) -> dict[str, Any]:
     """The definition as JSON data: what a dict is already, and what an SDK's `Pipeline` writes."""
-    text = _called("its Pipeline's definition() raised", returned.definition) if hasattr(returned, "definition") else _encoded(returned)
+    text = (
+        _called("its Pipeline's definition() raised", returned.definition)
+        if hasattr(returned, "definition")
+        else _encoded(returned)
+    )
     definition = _called("its definition is not JSON:", lambda: json.loads(text))
     if not isinstance(definition, dict):
-        raise _UnusableError(f"its Pipeline's definition() is {_kind(definition)}, not an object", "return a definition")
+        raise _UnusableError(
+            f"its Pipeline's definition() is {_kind(definition)}, not an object",
+            "return a definition",
+        )
     return definition
 
 
 def _encoded(returned: object) -> str:
     if not isinstance(returned, Mapping):
-        advice = "return a pipeline definition as a dict, or a sagemaker.mlops.workflow.pipeline.Pipeline"
+        advice = (
+            "return a pipeline definition as a dict, or a"
+            " sagemaker.mlops.workflow.pipeline.Pipeline"
+        )
         raise _UnusableError(f"it returned {_kind(returned)}", advice)
     try:
         return json.dumps(dict(returned), allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise _UnusableError(f"its definition is not JSON: {error}", "use text, numbers, true, false, lists and dicts only") from error
+        raise _UnusableError(
+            f"its definition is not JSON: {error}",
+            "use text, numbers, true, false, lists and dicts only",
+        ) from error
 
 
 def _told(error: Exception) -> str:

@@ -1,6 +1,8 @@
-"""A definition that a user wrote in; what is not a pipeline, or would not fit the roles and the teardown guard around it, out.
+"""A definition that a user wrote in; what is not a pipeline, or would not fit the roles and the
+teardown guard around it, out.
 
-`pipelines.shapes` checks the requests of the steps in between: `check_form` comes before it, `check_fit` after it.
+`pipelines.shapes` checks the requests of the steps in between: `check_form` comes before it,
+`check_fit` after it.
 """
 
 from __future__ import annotations
@@ -22,24 +24,38 @@ _STEP_NAME = re.compile(r"^[A-Za-z0-9\-_]{1,64}$")  # botocore, sagemaker StepNa
 _HOSTING_NAMES = {"Endpoint": "EndpointName", "EndpointConfig": "EndpointConfigName"}
 _JOBS = ("training", "evaluation", "endpoint")
 _ROLE_KEYS = ("RoleArn", "ExecutionRoleArn")
-_VPC_AT = {"Training": ("VpcConfig",), "Processing": ("NetworkConfig", "VpcConfig"), "Model": ("VpcConfig",)}
+_VPC_AT = {
+    "Training": ("VpcConfig",),
+    "Processing": ("NetworkConfig", "VpcConfig"),
+    "Model": ("VpcConfig",),
+}
 _BRANCHES = ("IfSteps", "ElseSteps")
 
 
 def check_form(definition: Mapping[str, Any]) -> None:
-    """Raises GraphError unless it is a pipeline whose steps can be told apart and refer to what exists."""
+    """Raises GraphError unless it is a pipeline whose steps can be told apart and refer to what
+    exists.
+    """
     mistakes = list(_form_mistakes(definition)) or list(_reference_mistakes(definition))
     if mistakes:
         raise GraphError(mistakes)
 
 
-def check_fit(definition: Mapping[str, Any], environment: Environment, infrastructure: Infrastructure) -> None:
-    """Raises GraphError for what the environment's roles would refuse, and for what its teardown guard would not find."""
+def check_fit(
+    definition: Mapping[str, Any], environment: Environment, infrastructure: Infrastructure
+) -> None:
+    """Raises GraphError for what the environment's roles would refuse, and for what its teardown
+    guard would not find.
+    """
     defaults = {each["Name"]: each.get("DefaultValue") for each in definition.get("Parameters", [])}
     mistakes = list(_experiment_mistakes(definition))
     for step in _every_step(definition["Steps"]):
         names = Names(environment)
-        mistakes += [*_name_mistakes(step, names, defaults), *_group_mistakes(step, names), *_permission_mistakes(step, infrastructure)]
+        mistakes += [
+            *_name_mistakes(step, names, defaults),
+            *_group_mistakes(step, names),
+            *_permission_mistakes(step, infrastructure),
+        ]
         mistakes += _limit_mistakes(step, parameter_values(definition), infrastructure)
     if mistakes:
         raise GraphError(mistakes)
@@ -49,7 +65,12 @@ def _form_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
     if definition.get("Version") != VERSION:
         yield f"Version must be {VERSION}"
     parameters = definition.get("Parameters", [])
-    if not (isinstance(parameters, list) and all(isinstance(each, Mapping) and isinstance(each.get("Name"), str) for each in parameters)):
+    if not (
+        isinstance(parameters, list)
+        and all(
+            isinstance(each, Mapping) and isinstance(each.get("Name"), str) for each in parameters
+        )
+    ):
         yield "Parameters must be a list of objects with Name and Type"
     steps = definition.get("Steps")
     if not isinstance(steps, list) or not steps:
@@ -61,8 +82,13 @@ def _form_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
 def _steps_mistakes(steps: list[Any]) -> Iterator[str]:
     for step in steps:
         if not isinstance(step, Mapping) or not _STEP_NAME.match(str(step.get("Name", ""))):
-            yield f"every step is an object with a Name of 1 to 64 letters, digits, - and _: {str(step)[:60]}"
-        elif not isinstance(step.get("Type"), str) or not isinstance(step.get("Arguments"), Mapping):
+            yield (
+                "every step is an object with a Name of 1 to 64 letters, digits, - and _:"
+                f" {str(step)[:60]}"
+            )
+        elif not isinstance(step.get("Type"), str) or not isinstance(
+            step.get("Arguments"), Mapping
+        ):
             yield f"step {step['Name']}: a step has a Type and Arguments"
         elif step["Type"] == "Condition":
             branches = [step["Arguments"].get(branch) for branch in _BRANCHES]
@@ -79,7 +105,9 @@ def _reference_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
     parameters = {each["Name"] for each in definition.get("Parameters", [])}
     for step in steps:
         own = {key: value for key, value in step["Arguments"].items() if key not in _BRANCHES}
-        for reference in _references({"Arguments": own, "PropertyFiles": step.get("PropertyFiles")}):
+        for reference in _references(
+            {"Arguments": own, "PropertyFiles": step.get("PropertyFiles")}
+        ):
             kind, _, rest = reference.partition(".")
             if kind == "Steps" and rest.split(".")[0] not in names:
                 yield f"step {step['Name']}: {reference} refers to a step that does not exist"
@@ -106,17 +134,28 @@ def _every_step(steps: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     for step in steps:
         yield step
         for branch in _BRANCHES:
-            yield from _every_step(step["Arguments"].get(branch, []) if step["Type"] == "Condition" else [])
+            yield from _every_step(
+                step["Arguments"].get(branch, []) if step["Type"] == "Condition" else []
+            )
 
 
 def _experiment_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
-    """The SDK's `Pipeline` asks for an experiment and a trial per execution unless it is told not to."""
+    """The SDK's `Pipeline` asks for an experiment and a trial per execution unless it is told not
+    to.
+    """
     if definition.get("PipelineExperimentConfig"):
-        yield "PipelineExperimentConfig: the pipeline's role may make no experiments; leave it out (SDK: pipeline_experiment_config=None)"
+        yield (
+            "PipelineExperimentConfig: the pipeline's role may make no experiments; leave it out"
+            " (SDK: pipeline_experiment_config=None)"
+        )
 
 
-def _name_mistakes(step: Mapping[str, Any], names: Names, defaults: Mapping[str, Any]) -> Iterator[str]:
-    """The guard finds what an execution left by ARNs, which are lower case, and touches only names of this pipeline."""
+def _name_mistakes(
+    step: Mapping[str, Any], names: Names, defaults: Mapping[str, Any]
+) -> Iterator[str]:
+    """The guard finds what an execution left by ARNs, which are lower case, and touches only names
+    of this pipeline.
+    """
     key = _HOSTING_NAMES.get(step["Type"], "")
     if not key:
         return
@@ -124,15 +163,27 @@ def _name_mistakes(step: Mapping[str, Any], names: Names, defaults: Mapping[str,
     prefix = names.pipeline if step["Type"] == "EndpointConfig" else f"{names.pipeline}-"
     place = f"{step['Name']}.{key}"
     if given != given.lower():
-        yield f"{place}: {given!r} must be lower case, as ARNs are: the teardown guard would not find it"
+        yield (
+            f"{place}: {given!r} must be lower case, as ARNs are: the teardown guard would not"
+            " find it"
+        )
     elif not given.startswith((prefix, GENERATED_PREFIX)):
-        yield f"{place}: {given!r} must start with {prefix}, or the pipeline may not create it and the teardown guard may not delete it"
+        yield (
+            f"{place}: {given!r} must start with {prefix}, or the pipeline may not create it and"
+            " the teardown guard may not delete it"
+        )
 
 
 def _group_mistakes(step: Mapping[str, Any], names: Names) -> Iterator[str]:
-    if step["Type"] == "RegisterModel" and step["Arguments"].get("ModelPackageGroupName") != names.model_package_group:
+    if (
+        step["Type"] == "RegisterModel"
+        and step["Arguments"].get("ModelPackageGroupName") != names.model_package_group
+    ):
         place = f"{step['Name']}.ModelPackageGroupName"
-        yield f"{place}: the pipeline may register models in the environment's own group only, {names.model_package_group}"
+        yield (
+            f"{place}: the pipeline may register models in the environment's own group only,"
+            f" {names.model_package_group}"
+        )
 
 
 def _known_text(value: Any, defaults: Mapping[str, Any]) -> str:
@@ -140,7 +191,9 @@ def _known_text(value: Any, defaults: Mapping[str, Any]) -> str:
     if isinstance(value, str):
         return value
     if "Std:Join" in value:
-        return str(value["Std:Join"]["On"]).join(_known_text(part, defaults) for part in value["Std:Join"]["Values"])
+        return str(value["Std:Join"]["On"]).join(
+            _known_text(part, defaults) for part in value["Std:Join"]["Values"]
+        )
     name = str(value.get("Get", "")).removeprefix("Parameters.")
     return str(defaults.get(name) or "*")
 
@@ -150,27 +203,49 @@ def _permission_mistakes(step: Mapping[str, Any], infrastructure: Infrastructure
     roles = {getattr(infrastructure, f"{job}_role_arn") for job in _JOBS}
     for key in _ROLE_KEYS:
         if key in arguments and arguments[key] not in roles:
-            yield f"{step['Name']}.{key}: the pipeline may hand over only the roles in infrastructure ({', '.join(_JOBS)})"
+            yield (
+                f"{step['Name']}.{key}: the pipeline may hand over only the roles in infrastructure"
+                f" ({', '.join(_JOBS)})"
+            )
     functions = {infrastructure.smoke_test_function_arn, infrastructure.teardown_function_arn}
     if step["Type"] == "Lambda" and step.get("FunctionArn") not in functions:
-        yield f"{step['Name']}.FunctionArn: the pipeline may call only the functions in infrastructure (smoke_test, teardown)"
+        yield (
+            f"{step['Name']}.FunctionArn: the pipeline may call only the functions in"
+            " infrastructure (smoke_test, teardown)"
+        )
     path = _VPC_AT.get(step["Type"], ())
     if path and not _at(arguments, path):
-        yield f"{step['Name']}.{'.'.join(path)}: is missing; the pipeline may start jobs in the environment's subnets only"
+        yield (
+            f"{step['Name']}.{'.'.join(path)}: is missing; the pipeline may start jobs in the"
+            " environment's subnets only"
+        )
 
 
-def _limit_mistakes(step: Mapping[str, Any], values: Mapping[str, list[Any]], infrastructure: Infrastructure) -> Iterator[str]:
-    """The pipeline's role allows what the definition asks for, so that must be known before the execution."""
+def _limit_mistakes(
+    step: Mapping[str, Any], values: Mapping[str, list[Any]], infrastructure: Infrastructure
+) -> Iterator[str]:
+    """The pipeline's role allows what the definition asks for, so that must be known before the
+    execution.
+    """
     arguments = step["Arguments"]
     if None in instance_types(arguments, values):
-        yield f"{step['Name']}: its InstanceType must be text or a parameter with a default: the pipeline may use no other types"
+        yield (
+            f"{step['Name']}: its InstanceType must be text or a parameter with a default: the"
+            " pipeline may use no other types"
+        )
     if step["Type"] != "Training":
         return
     if run_time(arguments, values) is None:
         place = f"{step['Name']}.{'.'.join(RUN_TIME)}"
-        yield f"{place}: must be a number or a parameter with a default: the pipeline may start no job that runs longer"
+        yield (
+            f"{place}: must be a number or a parameter with a default: the pipeline may start no"
+            " job that runs longer"
+        )
     if output_key(step["Type"], arguments) != infrastructure.kms_key_arn:
-        yield f"{step['Name']}.OutputDataConfig.KmsKeyId: must be infrastructure.kms_key_arn; the pipeline may start no training without it"
+        yield (
+            f"{step['Name']}.OutputDataConfig.KmsKeyId: must be infrastructure.kms_key_arn; the"
+            " pipeline may start no training without it"
+        )
 
 
 def _at(arguments: Mapping[str, Any], path: tuple[str, ...]) -> Any:

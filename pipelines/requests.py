@@ -1,4 +1,6 @@
-"""The arguments of each step: what the environment, the infrastructure and the launch contract say goes in, Create requests come out."""
+"""The arguments of each step: what the environment, the infrastructure and the launch contract say
+goes in, Create requests come out.
+"""
 
 from __future__ import annotations
 
@@ -36,16 +38,22 @@ class MountedFileSystem:
 
     file_system_id: str
     mount_name: str
-    """The first part of every path on it, as SageMaker wants it (`LustreMountName` of the file system)."""
+    """The first part of every path on it, as SageMaker wants it (`LustreMountName` of the file
+    system).
+    """
 
     def directory(self, dataset: str, channel: str) -> str:
-        """Where the file system shows what the data bucket has below `datasets/<dataset>/<channel>/`."""
+        """Where the file system shows what the data bucket has below
+        `datasets/<dataset>/<channel>/`.
+        """
         return f"/{self.mount_name}{DATASETS_PATH}/{dataset}/{channel}"
 
 
 @dataclass(frozen=True)
 class Infrastructure:
-    """What the stacks created and the definition refers to; CDK tokens are fine, list tokens are not (one string per item)."""
+    """What the stacks created and the definition refers to; CDK tokens are fine, list tokens are
+    not (one string per item).
+    """
 
     code_uri: str
     kms_key_arn: str
@@ -59,7 +67,9 @@ class Infrastructure:
     smoke_test_function_arn: str
     teardown_function_arn: str
     training_image_uri: str | None = None
-    """The image that was built for training, instead of the launch contract's; only with `training.build_image`."""
+    """The image that was built for training, instead of the launch contract's; only with
+    `training.build_image`.
+    """
     file_system: MountedFileSystem | None = None
     """Only where `data.input_mode` is FSx."""
 
@@ -86,7 +96,14 @@ class Parameters:
     def all(self) -> tuple[Parameter, ...]:
         data = dict.fromkeys((self.train_data, self.test_data, self.test_data_uri, self.code_uri))
         manifest = (self.data_manifest,) if self.data_manifest else ()
-        return (*data, *manifest, self.instance_type, self.instance_count, self.min_accuracy, *self.hyperparameters.values())
+        return (
+            *data,
+            *manifest,
+            self.instance_type,
+            self.instance_count,
+            self.min_accuracy,
+            *self.hyperparameters.values(),
+        )
 
 
 @dataclass(frozen=True)
@@ -104,7 +121,9 @@ class Requests:
 
     @property
     def endpoint_name(self) -> Join:
-        """`<pipeline>-<execution id>`: whoever knows the execution can find its endpoint and its configuration."""
+        """`<pipeline>-<execution id>`: whoever knows the execution can find its endpoint and its
+        configuration.
+        """
         return Join("-", (self.names.pipeline, EXECUTION_ID))
 
     @property
@@ -112,14 +131,20 @@ class Requests:
         return Property("Train", "ModelArtifacts.S3ModelArtifacts")
 
     def training(self) -> dict[str, Any]:
-        """CreateTrainingJob. No VolumeKmsKeyId: instances with local storage, such as p4d, refuse it and encrypt in hardware."""
+        """CreateTrainingJob.
+
+        No VolumeKmsKeyId: instances with local storage, such as p4d, refuse it and encrypt in
+        hardware.
+        """
         settings = self.environment.training
         request: dict[str, Any] = {
             "RoleArn": self.infrastructure.training_role_arn,
             "AlgorithmSpecification": {
                 "TrainingImage": self.infrastructure.training_image_uri or self.launch.image_uri,
                 "TrainingInputMode": self._input_mode(),
-                "MetricDefinitions": [{"Name": name, "Regex": regex} for name, regex in METRICS.items()],
+                "MetricDefinitions": [
+                    {"Name": name, "Regex": regex} for name, regex in METRICS.items()
+                ],
             },
             "HyperParameters": self._hyperparameters(),
             "InputDataConfig": [
@@ -131,7 +156,10 @@ class Requests:
                 "KmsKeyId": self.infrastructure.kms_key_arn,
                 "CompressionType": "GZIP",
             },
-            "CheckpointConfig": {"S3Uri": self._artifacts("checkpoints"), "LocalPath": "/opt/ml/checkpoints"},
+            "CheckpointConfig": {
+                "S3Uri": self._artifacts("checkpoints"),
+                "LocalPath": "/opt/ml/checkpoints",
+            },
             "ResourceConfig": {
                 "InstanceType": self.parameters.instance_type,
                 "InstanceCount": self.parameters.instance_count,
@@ -149,7 +177,9 @@ class Requests:
         return request
 
     def evaluation(self) -> dict[str, Any]:
-        """CreateProcessingJob: unpacks the same code archive that trained, and runs its evaluation script on the model."""
+        """CreateProcessingJob: unpacks the same code archive that trained, and runs its evaluation
+        script on the model.
+        """
         settings = self.environment.evaluation
         cluster = {"InstanceType": settings.instance_type, "InstanceCount": 1, "VolumeSizeInGB": 30}
         if takes_volume_key(settings.instance_type):
@@ -174,7 +204,11 @@ class Requests:
                 "Outputs": [
                     {
                         "OutputName": EVALUATION_OUTPUT,
-                        "S3Output": {"S3Uri": self._artifacts("evaluation"), "LocalPath": _EVALUATION, "S3UploadMode": "EndOfJob"},
+                        "S3Output": {
+                            "S3Uri": self._artifacts("evaluation"),
+                            "LocalPath": _EVALUATION,
+                            "S3UploadMode": "EndOfJob",
+                        },
                     }
                 ],
                 "KmsKeyId": self.infrastructure.kms_key_arn,
@@ -186,10 +220,17 @@ class Requests:
         }
 
     def registration(self) -> dict[str, Any]:
-        """CreateModelPackage. No tags: a version in a group has those of the group, and the call refuses its own."""
+        """CreateModelPackage.
+
+        No tags: a version in a group has those of the group, and the call refuses its own.
+        """
         content_types = ["application/json", "application/x-npy"]
         report = self._artifacts("evaluation", EVALUATION_FILE)
-        manifest = {"data_manifest": self.parameters.data_manifest} if self.parameters.data_manifest else {}
+        manifest = (
+            {"data_manifest": self.parameters.data_manifest}
+            if self.parameters.data_manifest
+            else {}
+        )
         return {
             "ModelPackageGroupName": self.names.model_package_group,
             "ModelApprovalStatus": "PendingManualApproval",
@@ -198,9 +239,13 @@ class Requests:
                 "Containers": [self._container()],
                 "SupportedContentTypes": content_types,
                 "SupportedResponseMIMETypes": content_types,
-                "SupportedRealtimeInferenceInstanceTypes": [self.environment.endpoint.instance_type],
+                "SupportedRealtimeInferenceInstanceTypes": [
+                    self.environment.endpoint.instance_type
+                ],
             },
-            "ModelMetrics": {"ModelQuality": {"Statistics": {"ContentType": "application/json", "S3Uri": report}}},
+            "ModelMetrics": {
+                "ModelQuality": {"Statistics": {"ContentType": "application/json", "S3Uri": report}}
+            },
             "CustomerMetadataProperties": {
                 "training_job_name": Property("Train", "TrainingJobName"),
                 "code_uri": self.parameters.code_uri,
@@ -214,12 +259,18 @@ class Requests:
         return {
             "ExecutionRoleArn": self.infrastructure.endpoint_role_arn,
             "PrimaryContainer": self._container(),
-            "VpcConfig": _vpc(self.infrastructure.hosting_subnet_ids, self.infrastructure.hosting_security_group_ids),
+            "VpcConfig": _vpc(
+                self.infrastructure.hosting_subnet_ids,
+                self.infrastructure.hosting_security_group_ids,
+            ),
             "Tags": self._tags(),
         }
 
     def endpoint_config(self) -> dict[str, Any]:
-        """CreateEndpointConfig. SageMaker appends a suffix of its own to the name, which need not be the execution's id."""
+        """CreateEndpointConfig.
+
+        SageMaker appends a suffix of its own to the name, which need not be the execution's id.
+        """
         settings = self.environment.endpoint
         variant = {
             "VariantName": "AllTraffic",
@@ -228,31 +279,58 @@ class Requests:
             "InitialInstanceCount": settings.instance_count,
             "InitialVariantWeight": 1.0,
         }
-        key = {"KmsKeyId": self.infrastructure.kms_key_arn} if takes_volume_key(settings.instance_type) else {}
-        return {"EndpointConfigName": self.endpoint_name, "ProductionVariants": [variant], "Tags": self._tags(), **key}
+        key = (
+            {"KmsKeyId": self.infrastructure.kms_key_arn}
+            if takes_volume_key(settings.instance_type)
+            else {}
+        )
+        return {
+            "EndpointConfigName": self.endpoint_name,
+            "ProductionVariants": [variant],
+            "Tags": self._tags(),
+            **key,
+        }
 
     def endpoint(self) -> dict[str, Any]:
         """CreateEndpoint."""
         config_name = Property("CreateEndpointConfig", "EndpointConfigName")
-        return {"EndpointName": self.endpoint_name, "EndpointConfigName": config_name, "Tags": self._tags()}
+        return {
+            "EndpointName": self.endpoint_name,
+            "EndpointConfigName": config_name,
+            "Tags": self._tags(),
+        }
 
     def _hyperparameters(self) -> dict[str, Any]:
-        """The launch contract's, with what is a parameter of the pipeline left open, and the script's own."""
+        """The launch contract's, with what is a parameter of the pipeline left open, and the
+        script's own.
+        """
         contract: dict[str, Any] = dict(self.launch.hyperparameters)
         if "sagemaker_instance_type" in contract:
             contract["sagemaker_instance_type"] = self.parameters.instance_type
         if self.launch.needs_model_dir:
             contract["model_dir"] = self._artifacts("training", "model")
         contract["sagemaker_submit_directory"] = self.parameters.code_uri
-        return contract | {name: parameter.as_text() for name, parameter in self.parameters.hyperparameters.items()}
+        return contract | {
+            name: parameter.as_text() for name, parameter in self.parameters.hyperparameters.items()
+        }
 
     def _channel(self, name: str, data: Parameter) -> dict[str, Any]:
-        return {"ChannelName": name, "DataSource": self._source(data), "InputMode": self._input_mode()}
+        return {
+            "ChannelName": name,
+            "DataSource": self._source(data),
+            "InputMode": self._input_mode(),
+        }
 
     def _source(self, data: Parameter) -> dict[str, Any]:
         mounted = self.infrastructure.file_system
         if mounted is None:
-            return {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": data, "S3DataDistributionType": "FullyReplicated"}}
+            return {
+                "S3DataSource": {
+                    "S3DataType": "S3Prefix",
+                    "S3Uri": data,
+                    "S3DataDistributionType": "FullyReplicated",
+                }
+            }
         return {
             "FileSystemDataSource": {
                 "FileSystemId": mounted.file_system_id,
@@ -264,7 +342,9 @@ class Requests:
 
     def _input_mode(self) -> str:
         """As the API knows it: a file system is mounted in the mode File."""
-        return str(InputMode.FILE if self.infrastructure.file_system else self.environment.data.input_mode)
+        return str(
+            InputMode.FILE if self.infrastructure.file_system else self.environment.data.input_mode
+        )
 
     def _artifacts(self, prefix: str, *below: str) -> Join:
         """A folder of this execution's own in the artifact bucket, or what is `below` it."""
@@ -278,7 +358,10 @@ class Requests:
         }
 
     def _serving_environment(self) -> dict[str, str]:
-        """What SDK v2 sets for a model of the framework. TensorFlow Serving's container finds code/inference.py by itself."""
+        """What SDK v2 sets for a model of the framework.
+
+        TensorFlow Serving's container finds code/inference.py by itself.
+        """
         if self.launch.framework is Framework.TENSORFLOW:
             return {"SAGEMAKER_TFS_NGINX_LOGLEVEL": "info"}
         return {
@@ -289,10 +372,14 @@ class Requests:
         }
 
     def _training_vpc(self) -> dict[str, Any]:
-        return _vpc(self.infrastructure.training_subnet_ids, self.infrastructure.training_security_group_ids)
+        return _vpc(
+            self.infrastructure.training_subnet_ids, self.infrastructure.training_security_group_ids
+        )
 
     def _tags(self) -> list[dict[str, Any]]:
-        """On everything an execution creates, so that a left-over can be found, attributed and aged."""
+        """On everything an execution creates, so that a left-over can be found, attributed and
+        aged.
+        """
         tags: dict[str, str | Expression] = {
             PIPELINE_TAG: self.names.pipeline,
             EXECUTION_TAG: EXECUTION_ID,
@@ -310,5 +397,14 @@ def _vpc(subnet_ids: tuple[str, ...], security_group_ids: tuple[str, ...]) -> di
 
 
 def _processing_input(name: str, uri: Expression) -> dict[str, Any]:
-    source = {"S3Uri": uri, "LocalPath": f"{_INPUT}/{name}", "S3DataType": "S3Prefix", "S3InputMode": "File"}
-    return {"InputName": name, "S3Input": source | {"S3DataDistributionType": "FullyReplicated", "S3CompressionType": "None"}}
+    source = {
+        "S3Uri": uri,
+        "LocalPath": f"{_INPUT}/{name}",
+        "S3DataType": "S3Prefix",
+        "S3InputMode": "File",
+    }
+    return {
+        "InputName": name,
+        "S3Input": source
+        | {"S3DataDistributionType": "FullyReplicated", "S3CompressionType": "None"},
+    }

@@ -31,7 +31,9 @@ class RetryOn(StrEnum):
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Try again up to `max_attempts` times, waiting `interval_s` at first and `backoff_rate` times longer each time."""
+    """Try again up to `max_attempts` times, waiting `interval_s` at first and `backoff_rate` times
+    longer each time.
+    """
 
     on: tuple[RetryOn, ...]
     max_attempts: int
@@ -57,5 +59,7 @@ class RetryPolicy:
 
 CREATE_CALL = RetryPolicy((RetryOn.SERVICE_FAULT, RetryOn.THROTTLING), max_attempts=5, interval_s=5)
 """The Create call itself failed on the service's side."""
-JOB = RetryPolicy((RetryOn.CAPACITY_ERROR, RetryOn.JOB_INTERNAL_ERROR), max_attempts=5, interval_s=60)
+JOB = RetryPolicy(
+    (RetryOn.CAPACITY_ERROR, RetryOn.JOB_INTERNAL_ERROR), max_attempts=5, interval_s=60
+)
 """The job found no instances, or the service lost it."""

@@ -1,4 +1,6 @@
-"""What starts executions by itself (`schedules`, `data.on_manifest`) and their definition in; problems and notices, one line each, out."""
+"""What starts executions by itself (`schedules`, `data.on_manifest`) and their definition in;
+problems and notices, one line each, out.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +26,37 @@ _LIMITED: dict[str, tuple[type[Settings], str]] = {
 _CONVERSIONS = {"Integer": int, "Float": float}
 
 
-def problems(environment: Environment, definition: Mapping[str, Any], options: Mapping[str, Option] | None = None) -> Iterator[Problem]:
+def problems(
+    environment: Environment,
+    definition: Mapping[str, Any],
+    options: Mapping[str, Option] | None = None,
+) -> Iterator[Problem]:
     """Parameters that an execution which starts by itself would refuse, every time.
 
-    `options`: parameter -> the training script's option that gets it, as `script_options.parameters_of` finds them.
+    `options`: parameter -> the training script's option that gets it, as
+    `script_options.parameters_of` finds them.
     """
     declared = {parameter["Name"]: parameter for parameter in definition.get("Parameters", [])}
     if environment.data.on_manifest and MANIFEST_PARAMETER not in declared:
-        message = f"needs a pipeline with the parameter {MANIFEST_PARAMETER}, which gets the manifest's URI"
+        message = (
+            f"needs a pipeline with the parameter {MANIFEST_PARAMETER}, which gets the"
+            " manifest's URI"
+        )
         yield Problem("data.on_manifest", message, "declare it, of type String")
     for where, parameters in given_parameters(environment):
         for name, value in parameters.items():
             key = f"{where}.parameters.{name}"
             if name not in declared:
                 known = ", ".join(sorted(declared)) or "none"
-                yield Problem(key, f"is no parameter of the pipeline; it declares: {known}", "name one of them", value)
-            elif mistake := _mistake(as_text(value), declared[name]) or _beyond(as_text(value), name, environment, options or {}):
+                yield Problem(
+                    key,
+                    f"is no parameter of the pipeline; it declares: {known}",
+                    "name one of them",
+                    value,
+                )
+            elif mistake := _mistake(as_text(value), declared[name]) or _beyond(
+                as_text(value), name, environment, options or {}
+            ):
                 yield Problem(key, mistake, "give such a value", value)
 
 
@@ -67,7 +84,14 @@ def _beyond(text: str, name: str, environment: Environment, options: Mapping[str
     if name == "InstanceType":
         training = environment.training
         allowed = (training.instance_type, *training.other_instance_types)
-        return "" if text in allowed else f"is none that the pipeline's role starts: {', '.join(allowed)} (training.other_instance_types)"
+        return (
+            ""
+            if text in allowed
+            else (
+                f"is none that the pipeline's role starts: {', '.join(allowed)}"
+                " (training.other_instance_types)"
+            )
+        )
     if name in options:
         return options[name].mistake_in(text) or ""
     if name not in _LIMITED:
@@ -85,20 +109,28 @@ def notices(environment: Environment) -> Iterator[str]:
             yield f"schedule {schedule.name} is paused"
             continue
         if schedule.expression.startswith("rate("):
-            yield f"schedule {schedule.name}: {schedule.expression} starts its first execution as soon as it is deployed"
+            yield (
+                f"schedule {schedule.name}: {schedule.expression} starts its first execution as"
+                " soon as it is deployed"
+            )
         if silent_hours(schedule) is None:
             yield (
-                f"schedule {schedule.name}: {schedule.expression} names its years, or is rarer than every {MAX_SILENT_DAYS} days, so no "
-                "alarm waits for its signs; a start that fails rings, one that nobody tries does not"
+                f"schedule {schedule.name}: {schedule.expression} names its years, or is rarer than"
+                f" every {MAX_SILENT_DAYS} days, so no alarm waits for its signs; a start that"
+                " fails rings, one that nobody tries does not"
             )
 
 
 def outdated(environment: Environment, today: date) -> Iterator[str]:
-    """Schedules that will never start again. No mistake of the file, which was right once; and a template must not depend on the day."""
+    """Schedules that will never start again.
+
+    No mistake of the file, which was right once; and a template must not depend on the day.
+    """
     for index, schedule in enumerate(environment.schedules):
         last = last_year(schedule.expression)
         if last is not None and last < today.year:
             yield (
-                f"schedules[{index}].expression {schedule.expression}: its last year, {last}, is past, so it starts nothing any more; "
-                "give a later year or *, or remove the schedule"
+                f"schedules[{index}].expression {schedule.expression}: its last year, {last}, is"
+                " past, so it starts nothing any more; give a later year or *, or remove the"
+                " schedule"
             )

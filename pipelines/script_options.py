@@ -1,7 +1,9 @@
-"""A training script's source in; the command line options that its argparse takes out, read without running it.
+"""A training script's source in; the command line options that its argparse takes out, read without
+running it.
 
-So a hyperparameter that the script would refuse is a mistake of the environment file, not of a job that costs money. Only for the
-scripts in `training_code/`, whose argparse is written to be read like this; what another script does with its options is its own.
+So a hyperparameter that the script would refuse is a mistake of the environment file, not of a job
+that costs money. Only for the scripts in `training_code/`, whose argparse is written to be read
+like this; what another script does with its options is its own.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ class Option:
 
     name: str
     kind: str = "str"
-    """The name of what argparse calls with the text: str, int, float, Path, or one of ours, as in `_mistake_of`."""
+    """The name of what argparse calls with the text: str, int, float, Path, or one of ours, as in
+    `_mistake_of`.
+    """
     choices: tuple[str, ...] = ()
 
     def mistake_in(self, text: str) -> str | None:
@@ -55,27 +59,44 @@ def _mistake_of(kind: str, text: str) -> str | None:
 
 
 def options_of(source_dir: str, entry_point: str, root: Path | None) -> Mapping[str, Option]:
-    """The script's options by name, without dashes; none of a script that is not ours, or not there."""
+    """The script's options by name, without dashes; none of a script that is not ours, or not
+    there.
+    """
     source = Path(source_dir)
     if root is None or source.parts[:1] != (FOLDER,):
         return {}
-    return {option.name: option for text in _texts_of(root / source, entry_point) for option in _options_in(text)}
+    return {
+        option.name: option
+        for text in _texts_of(root / source, entry_point)
+        for option in _options_in(text)
+    }
 
 
 def parameters_of(training: Training, entry_point: str, root: Path | None) -> Mapping[str, Option]:
-    """Parameter of Shoal's pipeline -> the script's option that gets its value; only of hyperparameters that the script has."""
+    """Parameter of Shoal's pipeline -> the script's option that gets its value; only of
+    hyperparameters that the script has.
+    """
     options = options_of(training.source_dir, entry_point, root)
-    return {parameter_name(name): options[name] for name in training.hyperparameters if name in options}
+    return {
+        parameter_name(name): options[name] for name in training.hyperparameters if name in options
+    }
 
 
 def problems_of(training: Training, entry_point: str, root: Path | None) -> Iterator[Problem]:
-    """Hyperparameters that the script which is to run does not know, or whose values it would refuse."""
+    """Hyperparameters that the script which is to run does not know, or whose values it would
+    refuse.
+    """
     options = options_of(training.source_dir, entry_point, root)
     known = ", ".join(name for name in options if name not in _OF_JOB)
     for name, value in training.hyperparameters.items() if options else ():
         key = f"training.hyperparameters.{name}"
         if name not in options:
-            yield Problem(key, f"is not an option of {entry_point}, which has: {known}", "correct the name, or remove it", value)
+            yield Problem(
+                key,
+                f"is not an option of {entry_point}, which has: {known}",
+                "correct the name, or remove it",
+                value,
+            )
         elif mistake := options[name].mistake_in(as_text(value)):
             yield Problem(key, mistake, f"give what {entry_point} takes", value)
 
@@ -100,18 +121,29 @@ def _imported_by(text: str) -> tuple[str | None, ...]:
 
 @cache
 def _options_in(text: str) -> tuple[Option, ...]:
-    """By text, not by file: environments share scripts, each is asked twice, and parsing was a third of `shoal check`."""
+    """By text, not by file: environments share scripts, each is asked twice, and parsing was a
+    third of `shoal check`.
+    """
     return tuple(_options(ast.parse(text)))
 
 
 def _options(tree: ast.Module) -> Iterator[Option]:
     for call in ast.walk(tree):
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument" and call.args):
+        if not (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr == "add_argument"
+            and call.args
+        ):
             continue
         name = call.args[0]
         if isinstance(name, ast.Constant) and str(name.value).startswith("--"):
             given = {keyword.arg: keyword.value for keyword in call.keywords}
-            yield Option(str(name.value).removeprefix("--"), _name(given.get("type")), _texts(given.get("choices")))
+            yield Option(
+                str(name.value).removeprefix("--"),
+                _name(given.get("type")),
+                _texts(given.get("choices")),
+            )
 
 
 def _name(node: ast.expr | None) -> str:

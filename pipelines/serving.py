@@ -1,4 +1,6 @@
-"""What an owner should know of the section `serving` although it can be deployed: an environment in, one line each out."""
+"""What an owner should know of the section `serving` although it can be deployed: an environment
+in, one line each out.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,16 @@ def notices(environment: Environment) -> Iterator[str]:
     if release is None:
         yield "serving: nothing is served before a release is pinned; `shoal promote` pins one"
     elif release.weights_sha256 is None:
-        yield "serving: the release pins no hash of its weights, so what the container has loaded is proven by its answers only"
+        yield (
+            "serving: the release pins no hash of its weights, so what the container has loaded is"
+            " proven by its answers only"
+        )
     yield from _of_rollout(serving)
 
 
 def _of_rollout(serving: Serving) -> Iterator[str]:
     if serving.serverless is None and serving.traffic.type is TrafficType.ALL_AT_ONCE:
-        yield "serving.traffic: all traffic moves at once, so a bad release is seen by every caller until the alarms ring"
+        yield (
+            "serving.traffic: all traffic moves at once, so a bad release is seen by every caller"
+            " until the alarms ring"
+        )

@@ -1,7 +1,9 @@
-"""A pipeline definition in; every way in which a step's Arguments differ from the Create request they stand for out.
+"""A pipeline definition in; every way in which a step's Arguments differ from the Create request
+they stand for out.
 
-The rules are botocore's own request shapes, read from its data files without a client, a region or a request. Values that are only
-known later, expressions and CDK tokens, match anything; a parameter is checked with its default.
+The rules are botocore's own request shapes, read from its data files without a client, a region or
+a request. Values that are only known later, expressions and CDK tokens, match anything; a parameter
+is checked with its default.
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ def mistakes_in(definition: Mapping[str, Any]) -> Iterator[str]:
     size = len(json.dumps(definition))
     if size > MAX_DEFINITION:
         yield f"the definition has {size} characters; SageMaker allows {MAX_DEFINITION}"
-    defaults = {parameter["Name"]: parameter.get("DefaultValue") for parameter in definition.get("Parameters", ())}
+    defaults = {
+        parameter["Name"]: parameter.get("DefaultValue")
+        for parameter in definition.get("Parameters", ())
+    }
     for step in _every_step(definition["Steps"]):
         yield from _step_mistakes(step, defaults)
 
@@ -66,26 +71,44 @@ def _step_mistakes(step: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iter
     elif kind == "Lambda":
         yield from _lambda_mistakes(name, arguments)
     elif kind == "Fail":
-        yield from ([] if set(arguments) == {"ErrorMessage"} else [f"{name}: Fail takes ErrorMessage and nothing else"])
+        yield from (
+            []
+            if set(arguments) == {"ErrorMessage"}
+            else [f"{name}: Fail takes ErrorMessage and nothing else"]
+        )
     elif kind != "Condition":
-        yield f"{name}: there is no rule for step type {kind}; known: {', '.join([*CREATE_CALLS, 'Condition', 'Fail', 'Lambda'])}"
+        yield (
+            f"{name}: there is no rule for step type {kind}; known:"
+            f" {', '.join([*CREATE_CALLS, 'Condition', 'Fail', 'Lambda'])}"
+        )
 
 
 def _lambda_mistakes(name: str, arguments: Mapping[str, Any]) -> Iterator[str]:
-    """Lambda inputs are flat: https://docs.aws.amazon.com/sagemaker/latest/dg/build-and-manage-steps-types.html#step-type-lambda"""
+    """Lambda inputs are flat:
+    https://docs.aws.amazon.com/sagemaker/latest/dg/build-and-manage-steps-types.html#step-type-lambda
+    """
     for key, value in arguments.items():
         if not isinstance(value, str | int | float | bool) and not is_expression(value):
-            yield f"{name}.{key}: inputs of a Lambda step are text, numbers, true or false, not {type(value).__name__}"
+            yield (
+                f"{name}.{key}: inputs of a Lambda step are text, numbers, true or false, not"
+                f" {type(value).__name__}"
+            )
 
 
 @cache
 def _service_model() -> ServiceModel:
-    """SageMaker's model from botocore's own data, whatever models the user's account settings add."""
+    """SageMaker's model from botocore's own data, whatever models the user's account settings
+    add.
+    """
     from botocore.loaders import Loader  # 0.2 s, so only where a definition is checked
     from botocore.model import ServiceModel
 
-    loader = Loader(extra_search_paths=[Loader.BUILTIN_DATA_PATH], include_default_search_paths=False)
-    return ServiceModel(loader.load_service_model("sagemaker", "service-2"), service_name="sagemaker")
+    loader = Loader(
+        extra_search_paths=[Loader.BUILTIN_DATA_PATH], include_default_search_paths=False
+    )
+    return ServiceModel(
+        loader.load_service_model("sagemaker", "service-2"), service_name="sagemaker"
+    )
 
 
 def _input_shape(operation: str) -> StructureShape:
@@ -96,7 +119,9 @@ def _input_shape(operation: str) -> StructureShape:
 
 
 def instance_types(shape_name: str) -> tuple[str, ...]:
-    """The instance types that the API knows for TrainingInstanceType, ProcessingInstanceType or ProductionVariantInstanceType."""
+    """The instance types that the API knows for TrainingInstanceType, ProcessingInstanceType or
+    ProductionVariantInstanceType.
+    """
     shape: Any = _service_model().shape_for(shape_name)
     return tuple(shape.enum)
 
@@ -127,16 +152,25 @@ class _Checker:
     def _default_of(self, value: Any) -> Any:
         """The default of a parameter that stands alone."""
         name = value["Get"] if is_expression(value) and isinstance(value.get("Get"), str) else ""
-        default = self.defaults.get(name.removeprefix("Parameters.")) if name.startswith("Parameters.") else None
+        default = (
+            self.defaults.get(name.removeprefix("Parameters."))
+            if name.startswith("Parameters.")
+            else None
+        )
         return value if default is None else default
 
-    def structure(self, shape: Any, value: Any, path: str, *, is_request: bool = False) -> Iterator[str]:
+    def structure(
+        self, shape: Any, value: Any, path: str, *, is_request: bool = False
+    ) -> Iterator[str]:
         if not isinstance(value, Mapping):
             yield f"{path}: must be an object, not {_kind_of(value)}"
             return
         for key in value:
             if key not in shape.members:
-                yield f"{path}.{key}: unknown field of {shape.name}; it has {_some(sorted(shape.members), key)}"
+                yield (
+                    f"{path}.{key}: unknown field of {shape.name}; it has"
+                    f" {_some(sorted(shape.members), key)}"
+                )
             elif is_request and key in self.made_up:
                 yield f"{path}.{key}: the pipeline makes up this name itself"
         for key in shape.required_members:
@@ -228,6 +262,8 @@ def _some(names: Sequence[str], given: str) -> str:
     """The names nearest to `given` first, and how many there are."""
     import difflib
 
-    near = difflib.get_close_matches(given, names, n=_ADVICE_LENGTH, cutoff=0.5) or list(names[:_ADVICE_LENGTH])
+    near = difflib.get_close_matches(given, names, n=_ADVICE_LENGTH, cutoff=0.5) or list(
+        names[:_ADVICE_LENGTH]
+    )
     rest = len(names) - len(near)
     return ", ".join(near) + (f" and {rest} more" if rest else "")

@@ -1,4 +1,7 @@
-"""The step types of a pipeline: frozen dataclasses in, their JSON out. `arguments` is the request of the matching Create call."""
+"""The step types of a pipeline: frozen dataclasses in, their JSON out.
+
+`arguments` is the request of the matching Create call.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from pipelines.retries import RetryPolicy
 
 
 class Trigger(StrEnum):
-    """The end of the step before that lets a step start; only COMPLETED is documented in AWS's guide."""
+    """The end of the step before that lets a step start; only COMPLETED is documented in AWS's
+    guide.
+    """
 
     COMPLETED = "Completed"
     ANY = "Any"
@@ -34,7 +39,11 @@ class After:
     trigger: Trigger = Trigger.COMPLETED
 
     def to_json(self) -> str | dict[str, str]:
-        return self.step if self.trigger is Trigger.COMPLETED else {"Step": self.step, "Trigger": str(self.trigger)}
+        return (
+            self.step
+            if self.trigger is Trigger.COMPLETED
+            else {"Step": self.step, "Trigger": str(self.trigger)}
+        )
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,11 @@ class Step:
         return (self.arguments,)
 
     def to_json(self) -> dict[str, Any]:
-        step: dict[str, Any] = {"Name": self.name, "Type": self.type, "Arguments": self.arguments_json()}
+        step: dict[str, Any] = {
+            "Name": self.name,
+            "Type": self.type,
+            "Arguments": self.arguments_json(),
+        }
         if self.depends_on:
             step["DependsOn"] = [item.to_json() for item in self.dependencies()]
         if self.retries:
@@ -102,7 +115,11 @@ class Processing(Step):
     report_files: tuple[ReportFile, ...] = field(default=(), kw_only=True)
 
     def to_json(self) -> dict[str, Any]:
-        files = {"PropertyFiles": [file.to_json() for file in self.report_files]} if self.report_files else {}
+        files = (
+            {"PropertyFiles": [file.to_json() for file in self.report_files]}
+            if self.report_files
+            else {}
+        )
         return super().to_json() | files
 
 
@@ -131,7 +148,9 @@ class EndpointConfig(Step):
 
 @dataclass(frozen=True)
 class Endpoint(Step):
-    """Creates an endpoint, or updates the one that already has the name, and waits until it is in service."""
+    """Creates an endpoint, or updates the one that already has the name, and waits until it is in
+    service.
+    """
 
     type = "Endpoint"
 
@@ -142,7 +161,9 @@ class Lambda(Step):
 
     type = "Lambda"
     function_arn: str = field(kw_only=True)
-    outputs: Mapping[str, Literal["String", "Integer", "Float", "Boolean"]] = field(default_factory=dict, kw_only=True)
+    outputs: Mapping[str, Literal["String", "Integer", "Float", "Boolean"]] = field(
+        default_factory=dict, kw_only=True
+    )
 
     def to_json(self) -> dict[str, Any]:
         outputs = [{"OutputName": name, "OutputType": kind} for name, kind in self.outputs.items()]
@@ -171,7 +192,11 @@ class GreaterThanOrEqualTo:
     right: Expression | float
 
     def to_json(self) -> dict[str, Any]:
-        return {"Type": "GreaterThanOrEqualTo", "LeftValue": render(self.left), "RightValue": render(self.right)}
+        return {
+            "Type": "GreaterThanOrEqualTo",
+            "LeftValue": render(self.left),
+            "RightValue": render(self.right),
+        }
 
 
 @dataclass(frozen=True)
@@ -187,7 +212,9 @@ class Condition(Step):
         return iter((self.if_true, self.if_false))
 
     def values(self) -> tuple[Any, ...]:
-        return tuple(side for condition in self.conditions for side in (condition.left, condition.right))
+        return tuple(
+            side for condition in self.conditions for side in (condition.left, condition.right)
+        )
 
     def arguments_json(self) -> Any:
         return {

@@ -1,6 +1,8 @@
-"""Environments in, a checked cloud assembly out: every synth runs cdk-nag, the CDK's own CloudFormation validator and our rules.
+"""Environments in, a checked cloud assembly out: every synth runs cdk-nag, the CDK's own
+CloudFormation validator and our rules.
 
-With the context key `shoal:raw-findings` nothing is acknowledged and two further packs of cdk-nag run: for the report, not as a gate.
+With the context key `shoal:raw-findings` nothing is acknowledged and two further packs of cdk-nag
+run: for the report, not as a gate.
 """
 
 from __future__ import annotations
@@ -21,9 +23,12 @@ from stacks.validation.validator import Validator
 
 
 class ShoalApp(cdk.App):
-    """The app with its gates. `checked=False` leaves them out: for unit tests, which look at templates only.
+    """The app with its gates.
 
-    The CDK's own validator runs in the process `validator`, if one was started, instead of the CDK's.
+    `checked=False` leaves them out: for unit tests, which look at templates only.
+
+    The CDK's own validator runs in the process `validator`, if one was started, instead of the
+    CDK's.
     """
 
     def __init__(
@@ -34,25 +39,40 @@ class ShoalApp(cdk.App):
         checked: bool = True,
         validator: Validator | None = None,
     ) -> None:
-        # Without analytics there is no CDK::Metadata resource, which would carry the Python version into every template.
+        # Without analytics there is no CDK::Metadata resource, which would carry the Python version
+        # into every template.
         builtin = checked and validator is None
-        super().__init__(outdir=outdir, context=context, analytics_reporting=False, builtin_cloud_formation_validation=builtin)
+        super().__init__(
+            outdir=outdir,
+            context=context,
+            analytics_reporting=False,
+            builtin_cloud_formation_validation=builtin,
+        )
         if checked:
             from cdk_nag import AwsSolutionsChecks  # Node.js loads all of its rules
 
             beside = CloudFormationRules(validator) if validator else None
-            cdk.Validations.of(self).add_plugins(OwnRules(beside), AwsSolutionsChecks(self), *([beside] if beside else []))
+            cdk.Validations.of(self).add_plugins(
+                OwnRules(beside), AwsSolutionsChecks(self), *([beside] if beside else [])
+            )
         if self.node.try_get_context(RAW_FINDINGS):
             from cdk_nag import NIST80053R5Checks, ServerlessChecks
 
             cdk.Validations.of(self).add_plugins(NIST80053R5Checks(self), ServerlessChecks(self))
 
     def add_environment(
-        self, environment: Environment, *, root: Path, strategy: str | None = None, consumers: Sequence[Consumer] = ()
+        self,
+        environment: Environment,
+        *,
+        root: Path,
+        strategy: str | None = None,
+        consumers: Sequence[Consumer] = (),
     ) -> list[str]:
-        """Add the stacks of one environment of the repository at `root`; returns what its owner should know.
+        """Add the stacks of one environment of the repository at `root`; returns what its owner
+        should know.
 
-        `strategy` is the overlay that the environment was loaded with; `consumers` take its releases.
+        `strategy` is the overlay that the environment was loaded with; `consumers` take its
+        releases.
 
         Raises ConfigError when something in it would fail later.
         """
@@ -61,11 +81,15 @@ class ShoalApp(cdk.App):
         return notices
 
     def add_delivery(self, environments: Iterable[Environment]) -> None:
-        """Add the stack that lets workflows deploy, for each account in which an environment wants one."""
+        """Add the stack that lets workflows deploy, for each account in which an environment wants
+        one.
+        """
         wanted = [environment for environment in environments if environment.delivery]
         if not wanted:
             return
-        from stacks.delivery_stack import DeliveryStack  # imports parts of the CDK that most apps do not need
+        from stacks.delivery_stack import (
+            DeliveryStack,
+        )  # imports parts of the CDK that most apps do not need
 
         for account in sorted({environment.account for environment in wanted}):
             there = [environment for environment in wanted if environment.account == account]
@@ -73,12 +97,17 @@ class ShoalApp(cdk.App):
             DeliveryStack(self, f"delivery-{account}", environments=there, env=place)
 
     def add_release_pipelines(self, environments: Iterable[Environment]) -> None:
-        """Add a pipeline of CodePipeline for each environment that has a connection, with those that take releases from it.
+        """Add a pipeline of CodePipeline for each environment that has a connection, with those
+        that take releases from it.
 
         All of them must have been added before.
         """
         known = {environment.name: environment for environment in environments}
-        wanted = [environment for environment in known.values() if environment.delivery and environment.delivery.connection_arn]
+        wanted = [
+            environment
+            for environment in known.values()
+            if environment.delivery and environment.delivery.connection_arn
+        ]
         if not wanted:
             return
         from stacks.release_pipeline_stack import ReleasePipelineStack  # half a second of imports
@@ -86,7 +115,9 @@ class ShoalApp(cdk.App):
         for environment in wanted:
             place = cdk.Environment(account=environment.account, region=environment.region)
             way = [(each, self._stage(each)) for each in _way_from(environment, known)]
-            ReleasePipelineStack(self, f"release-pipeline-{environment.name}", environments=way, env=place)
+            ReleasePipelineStack(
+                self, f"release-pipeline-{environment.name}", environments=way, env=place
+            )
 
     def _stage(self, environment: Environment) -> cdk.Stage:
         found = self.node.find_child(environment.name)
@@ -99,5 +130,9 @@ def _way_from(first: Environment, known: Mapping[str, Environment]) -> list[Envi
     """It, and those that are promoted from it, in that order."""
     way = [first]
     for environment in way:
-        way += [each for each in known.values() if each.promoted_from == environment.name and each not in way]
+        way += [
+            each
+            for each in known.values()
+            if each.promoted_from == environment.name and each not in way
+        ]
     return way

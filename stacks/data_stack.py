@@ -17,7 +17,10 @@ from stacks.constructs.storage import Storage
 
 
 class DataStack(cdk.Stack):
-    """Key, buckets and model package group, readable as far as `consumers` need it. In a protected environment all outlive the stack."""
+    """Key, buckets and model package group, readable as far as `consumers` need it.
+
+    In a protected environment all outlive the stack.
+    """
 
     def __init__(
         self,
@@ -30,7 +33,13 @@ class DataStack(cdk.Stack):
         consumers: Sequence[Consumer] = (),
     ) -> None:
         protect = names.environment.protect
-        super().__init__(scope, construct_id, stack_name=names.stack("data"), env=env, termination_protection=protect)
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=names.stack("data"),
+            env=env,
+            termination_protection=protect,
+        )
         storage = Storage(self, "Storage", names=names, consumers=consumers)
         self.key = storage.key
         self.data_bucket = storage.data
@@ -42,18 +51,29 @@ class DataStack(cdk.Stack):
             model_package_group_description=f"Models trained by the pipeline {names.pipeline}",
             model_package_group_policy=registry_policy(names, consumers),
         )
-        self.model_package_group.apply_removal_policy(cdk.RemovalPolicy.RETAIN if protect else cdk.RemovalPolicy.DESTROY)
+        self.model_package_group.apply_removal_policy(
+            cdk.RemovalPolicy.RETAIN if protect else cdk.RemovalPolicy.DESTROY
+        )
         if not protect:
             emptier = EmptyOnDelete(self, "EmptyOnDelete", names=names, functions=functions)
-            emptier.buckets({"data": storage.data, "artifacts": storage.artifacts, "logs": storage.logs})
+            emptier.buckets(
+                {"data": storage.data, "artifacts": storage.artifacts, "logs": storage.logs}
+            )
             emptier.registry(self.model_package_group)
         self._add_outputs()
         if consumers:
-            said = "Environments of other accounts that take releases from here, by `promoted_from` in their files, and what they may read"
-            cdk.CfnOutput(self, "Consumers", value=what_is_shared(names, consumers), description=said)
+            said = (
+                "Environments of other accounts that take releases from here, by `promoted_from` in"
+                " their files, and what they may read"
+            )
+            cdk.CfnOutput(
+                self, "Consumers", value=what_is_shared(names, consumers), description=said
+            )
 
     def _add_outputs(self) -> None:
         cdk.CfnOutput(self, "DataBucketName", value=self.data_bucket.bucket_name)
         cdk.CfnOutput(self, "ArtifactBucketName", value=self.artifact_bucket.bucket_name)
         cdk.CfnOutput(self, "KeyArn", value=self.key.key_arn)
-        cdk.CfnOutput(self, "ModelPackageGroupName", value=self.model_package_group.model_package_group_name)
+        cdk.CfnOutput(
+            self, "ModelPackageGroupName", value=self.model_package_group.model_package_group_name
+        )

@@ -1,6 +1,8 @@
-"""What lets GitHub's workflows deploy without a secret: the identity provider of an account, and a role for each of its environments.
+"""What lets GitHub's workflows deploy without a secret: the identity provider of an account, and a
+role for each of its environments.
 
-One stack per account and project, outside the stages: it must be there before any workflow can deploy. A person deploys it once.
+One stack per account and project, outside the stages: it must be there before any workflow can
+deploy. A person deploys it once.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from stacks.constructs.github_role import AUDIENCE, HOST, GitHubRole
 
 DEPLOY, LOOK, PROMOTE = "deliver", "look", "promote"
 _SESSION_HOURS = {DEPLOY: 2, LOOK: 1, PROMOTE: 1}
-"""As long as the actor's job in .github/workflows may run: whoever takes the bootstrap's roles needs the first session to the end."""
+"""As long as the actor's job in .github/workflows may run: whoever takes the bootstrap's roles
+needs the first session to the end.
+"""
 _BOOTSTRAP_ROLES = ("deploy", "file-publishing", "image-publishing", "lookup")
 _QUALIFIER = cdk.DefaultStackSynthesizer.DEFAULT_QUALIFIER
 
@@ -25,10 +29,23 @@ _QUALIFIER = cdk.DefaultStackSynthesizer.DEFAULT_QUALIFIER
 class DeliveryStack(cdk.Stack):
     """`environments` lie in one account and have a section `delivery` each."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, environments: Sequence[Environment], env: cdk.Environment) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        environments: Sequence[Environment],
+        env: cdk.Environment,
+    ) -> None:
         first = environments[0]
         protect = any(environment.protect for environment in environments)
-        super().__init__(scope, construct_id, stack_name=f"shoal-{first.project}-delivery", env=env, termination_protection=protect)
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=f"shoal-{first.project}-delivery",
+            env=env,
+            termination_protection=protect,
+        )
         provider = self._provider(first.account, environments)
         for environment in environments:
             names = Names(environment)
@@ -39,20 +56,36 @@ class DeliveryStack(cdk.Stack):
 
     def _provider(self, account: str, environments: Sequence[Environment]) -> str:
         """ARN of GitHub's identity provider, which an account has at most once."""
-        if not all(environment.delivery and environment.delivery.create_provider for environment in environments):
+        if not all(
+            environment.delivery and environment.delivery.create_provider
+            for environment in environments
+        ):
             return f"arn:aws:iam::{account}:oidc-provider/{HOST}"
-        provider = iam.OidcProviderNative(self, "GitHub", url=f"https://{HOST}", client_ids=[AUDIENCE])
+        provider = iam.OidcProviderNative(
+            self, "GitHub", url=f"https://{HOST}", client_ids=[AUDIENCE]
+        )
         return provider.oidc_provider_arn
 
     def _deploying(self, names: Names, provider: str) -> None:
-        """May assume the roles that `cdk bootstrap` made in this account and region, and do nothing by itself."""
+        """May assume the roles that `cdk bootstrap` made in this account and region, and do nothing
+        by itself.
+        """
         self._assuming(names, provider, DEPLOY, names.environment.name, _BOOTSTRAP_ROLES)
 
     def _looking(self, names: Names, provider: str) -> None:
-        """May assume the bootstrap's role that only reads: for the nightly drift check, which waits for no reviewer."""
+        """May assume the bootstrap's role that only reads: for the nightly drift check, which waits
+        for no reviewer.
+        """
         self._assuming(names, provider, LOOK, f"{names.environment.name}-look", ("lookup",))
 
-    def _assuming(self, names: Names, provider: str, actor: str, workflow_environment: str, kinds: Sequence[str]) -> None:
+    def _assuming(
+        self,
+        names: Names,
+        provider: str,
+        actor: str,
+        workflow_environment: str,
+        kinds: Sequence[str],
+    ) -> None:
         environment = names.environment
         construct_id = f"{'Deploy' if actor == DEPLOY else 'Look'}-{environment.name}"
         role = GitHubRole(
@@ -65,13 +98,18 @@ class DeliveryStack(cdk.Stack):
             session_hours=_SESSION_HOURS[actor],
         )
         place = f"{environment.account}-{environment.region}"
-        roles = [f"arn:aws:iam::{environment.account}:role/cdk-{_QUALIFIER}-{kind}-role-{place}" for kind in kinds]
+        roles = [
+            f"arn:aws:iam::{environment.account}:role/cdk-{_QUALIFIER}-{kind}-role-{place}"
+            for kind in kinds
+        ]
         role.allow("AssumeBootstrapRoles", ["sts:AssumeRole"], roles)
         output = construct_id.partition("-")[0] + "RoleArn" + environment.name.replace("-", "")
         cdk.CfnOutput(self, output, value=role.role_arn)
 
     def _promoting(self, names: Names, provider: str) -> None:
-        """May read what `shoal promote` looks at, where models are trained; it changes nothing in the account."""
+        """May read what `shoal promote` looks at, where models are trained; it changes nothing in
+        the account.
+        """
         environment = names.environment
         role = GitHubRole(
             self,
@@ -88,9 +126,14 @@ class DeliveryStack(cdk.Stack):
             "LookForImages",
             ["ecr:BatchGetImage"],
             [f"arn:aws:ecr:{environment.region}:*:repository/*"],
-            because="Whether an image is still there is asked of the repository that the registry names; this reads only.",
+            because=(
+                "Whether an image is still there is asked of the repository that the registry"
+                " names; this reads only."
+            ),
         )
-        cdk.CfnOutput(self, f"PromoteRoleArn{environment.name.replace('-', '')}", value=role.role_arn)
+        cdk.CfnOutput(
+            self, f"PromoteRoleArn{environment.name.replace('-', '')}", value=role.role_arn
+        )
 
     def _allow_registry(self, role: GitHubRole, names: Names) -> None:
         role.allow(
@@ -113,7 +156,10 @@ class DeliveryStack(cdk.Stack):
             "ReadModelsAndCode",
             ["s3:GetObject", "s3:GetObjectVersion"],
             [f"arn:aws:s3:::{names.bucket('artifacts')}/*", f"arn:aws:s3:::{assets}/*"],
-            because="Models, evaluations and code archives carry the ids of executions and hashes in their names.",
+            because=(
+                "Models, evaluations and code archives carry the ids of executions and hashes in"
+                " their names."
+            ),
         )
         role.allow(
             "DecryptThroughS3",
@@ -122,9 +168,13 @@ class DeliveryStack(cdk.Stack):
             when={
                 "StringEquals": {
                     "kms:ViaService": f"s3.{environment.region}.amazonaws.com",
-                    # S3 names the bucket in the encryption context where bucket keys are on, as they are in ours.
+                    # S3 names the bucket in the encryption context where bucket keys are on, as
+                    # they are in ours.
                     "kms:EncryptionContext:aws:s3:arn": f"arn:aws:s3:::{names.bucket('artifacts')}",
                 }
             },
-            because="The id of the key is known after the first deployment only; the condition names the bucket.",
+            because=(
+                "The id of the key is known after the first deployment only; the condition names"
+                " the bucket."
+            ),
         )

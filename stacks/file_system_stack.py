@@ -1,6 +1,7 @@
 """The file system of one environment, deployed only where `data.input_mode` is FSx.
 
-A stack of its own: it costs money as long as it exists, holds copies only, and can be made and deleted for one campaign.
+A stack of its own: it costs money as long as it exists, holds copies only, and can be made and
+deleted for one campaign.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from stacks.network_stack import NetworkStack
 
 
 class FileSystemStack(cdk.Stack):
-    """FSx for Lustre in the training subnet. The pipeline reads its id and mount name from parameters: many changes replace a file
-    system, and CloudFormation refuses to replace what another stack imports."""
+    """FSx for Lustre in the training subnet.
+
+    The pipeline reads its id and mount name from parameters: many changes replace a file system,
+    and CloudFormation refuses to replace what another stack imports.
+    """
 
     def __init__(
         self,
@@ -51,11 +55,17 @@ class FileSystemStack(cdk.Stack):
         """The file system as `stack` sees it, which is deployed after this one."""
         stack.add_stack_dependency(self)
         return MountedFileSystem(
-            file_system_id=self._read(stack, "FileSystemId", "id"), mount_name=self._read(stack, "MountName", "mount-name")
+            file_system_id=self._read(stack, "FileSystemId", "id"),
+            mount_name=self._read(stack, "MountName", "mount-name"),
         )
 
     def _publish(self, construct_id: str, what: str, value: str) -> None:
-        ssm.StringParameter(self, construct_id, parameter_name=self._names.file_system_parameter(what), string_value=value)
+        ssm.StringParameter(
+            self,
+            construct_id,
+            parameter_name=self._names.file_system_parameter(what),
+            string_value=value,
+        )
 
     def _read(self, stack: cdk.Stack, construct_id: str, what: str) -> str:
         parameter = cdk.CfnParameter(

@@ -1,6 +1,9 @@
-"""The container image of one environment: its repository, and the project that builds it. Deployed only with `training.build_image`.
+"""The container image of one environment: its repository, and the project that builds it.
 
-Nothing is built by a deployment: `shoal image build ENV` starts the project, and the pipeline's stack reads what it published.
+Deployed only with `training.build_image`.
+
+Nothing is built by a deployment: `shoal image build ENV` starts the project, and the pipeline's
+stack reads what it published.
 """
 
 from __future__ import annotations
@@ -19,8 +22,23 @@ from stacks.constructs.image_repository import ImageRepository
 class ImageStack(cdk.Stack):
     """`image` is the name of a recipe, a folder in `images/` of the repository at `root`."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, image: str, root: Path, env: cdk.Environment) -> None:
-        super().__init__(scope, construct_id, stack_name=names.stack("image"), env=env, termination_protection=names.environment.protect)
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        image: str,
+        root: Path,
+        env: cdk.Environment,
+    ) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=names.stack("image"),
+            env=env,
+            termination_protection=names.environment.protect,
+        )
         builder = names.role_arn(image_build.ACTOR)
         repository = ImageRepository(self, "Images", names=names, image=image, builder=builder)
         build = ImageBuild(self, "Build", names=names, image=image, root=root, key=repository.key)

@@ -1,4 +1,6 @@
-"""What looks after one environment once it is deployed: the sweeper, alarms with their topic, a budget, and the dashboard."""
+"""What looks after one environment once it is deployed: the sweeper, alarms with their topic, a
+budget, and the dashboard.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +34,39 @@ class MonitoringStack(cdk.Stack):
         env: cdk.Environment,
     ) -> None:
         environment = names.environment
-        super().__init__(scope, construct_id, stack_name=names.stack("monitoring"), env=env, termination_protection=environment.protect)
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=names.stack("monitoring"),
+            env=env,
+            termination_protection=environment.protect,
+        )
         self.sweeper = Sweeper(self, "Sweeper", names=names, functions=functions)
         self.alarms = Alarms(self, "Alarms", names=names, key=data.key)
         self.alarms.watch_dead_letters(pipeline.dead_letters)
         self.alarms.watch_functions({**pipeline.functions, PURPOSE: self.sweeper.cleaner.function})
         if pipeline.schedules:
-            ScheduleAlarms(self, "Schedules", names=names, functions=functions, schedules=pipeline.schedules, alarms=self.alarms)
+            ScheduleAlarms(
+                self,
+                "Schedules",
+                names=names,
+                functions=functions,
+                schedules=pipeline.schedules,
+                alarms=self.alarms,
+            )
         if environment.observability.monthly_budget_usd is not None:
-            MonthlyBudget(self, "Budget", names=names, amount_usd=environment.observability.monthly_budget_usd, topic=self.alarms.topic)
-        Dashboard(self, "Dashboard", names=names, steps=pipeline.step_names, alarms=self.alarms.alarms)
-        # Kept when nothing is served: CloudFormation refuses to take away what a serving stack that is there, and pinned no more, imports.
+            MonthlyBudget(
+                self,
+                "Budget",
+                names=names,
+                amount_usd=environment.observability.monthly_budget_usd,
+                topic=self.alarms.topic,
+            )
+        Dashboard(
+            self, "Dashboard", names=names, steps=pipeline.step_names, alarms=self.alarms.alarms
+        )
+        # Kept when nothing is served: CloudFormation refuses to take away what a serving stack that
+        # is there, and pinned no more, imports.
         self.export_value(self.alarms.topic.topic_arn)
         cdk.CfnOutput(self, "TopicArn", value=self.alarms.topic.topic_arn)
         cdk.CfnOutput(self, "DashboardName", value=names.dashboard)

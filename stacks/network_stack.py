@@ -14,10 +14,20 @@ from stacks.constructs.security_groups import SecurityGroups
 
 
 class NetworkStack(cdk.Stack):
-    """VPC, subnets, endpoints, flow logs and security groups; or security groups alone, in a VPC that is there already."""
+    """VPC, subnets, endpoints, flow logs and security groups; or security groups alone, in a VPC
+    that is there already.
+    """
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, env: cdk.Environment) -> None:
-        super().__init__(scope, construct_id, stack_name=names.stack("network"), env=env, termination_protection=names.environment.protect)
+    def __init__(
+        self, scope: Construct, construct_id: str, *, names: Names, env: cdk.Environment
+    ) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=names.stack("network"),
+            env=env,
+            termination_protection=names.environment.protect,
+        )
         settings = names.environment.network
         network = _network(self, names)
         self.vpc: ec2.IVpc = network.vpc
@@ -28,24 +38,47 @@ class NetworkStack(cdk.Stack):
         self.hosting_security_group = groups.hosting
         if settings.interface_endpoints:
             callers = [groups.training, groups.hosting]
-            InterfaceEndpoints(self, "Interfaces", names=names, vpc=self.vpc, subnet=self.training_subnet, callers=callers)
+            InterfaceEndpoints(
+                self,
+                "Interfaces",
+                names=names,
+                vpc=self.vpc,
+                subnet=self.training_subnet,
+                callers=callers,
+            )
         self._add_outputs()
 
     @property
     def availability_zones(self) -> list[str]:
-        """Nothing: zones are chosen by id in the settings. The base class would ask AWS for their names during synth."""
+        """Nothing: zones are chosen by id in the settings.
+
+        The base class would ask AWS for their names during synth.
+        """
         return []
 
     def _add_outputs(self) -> None:
         cdk.CfnOutput(self, "VpcId", value=self.vpc.vpc_id)
         cdk.CfnOutput(self, "TrainingSubnetId", value=self.training_subnet.subnet_id)
-        cdk.CfnOutput(self, "HostingSubnetIds", value=",".join(subnet.subnet_id for subnet in self.hosting_subnets))
-        cdk.CfnOutput(self, "TrainingSecurityGroupId", value=self.training_security_group.security_group_id)
-        cdk.CfnOutput(self, "HostingSecurityGroupId", value=self.hosting_security_group.security_group_id)
+        cdk.CfnOutput(
+            self,
+            "HostingSubnetIds",
+            value=",".join(subnet.subnet_id for subnet in self.hosting_subnets),
+        )
+        cdk.CfnOutput(
+            self, "TrainingSecurityGroupId", value=self.training_security_group.security_group_id
+        )
+        cdk.CfnOutput(
+            self, "HostingSecurityGroupId", value=self.hosting_security_group.security_group_id
+        )
 
 
 def _network(stack: NetworkStack, names: Names) -> PrivateNetwork | ExistingNetwork:
     settings = names.environment.network
     if settings.existing is None:
         return PrivateNetwork(stack, "Network", names=names)
-    return ExistingNetwork(stack, "Network", ids=settings.existing, az_ids=[settings.training_az_id, *settings.hosting_az_ids])
+    return ExistingNetwork(
+        stack,
+        "Network",
+        ids=settings.existing,
+        az_ids=[settings.training_az_id, *settings.hosting_az_ids],
+    )

@@ -1,4 +1,6 @@
-"""The Python environment goes in; the Node.js that the CDK's library runs on comes out, and where that library lies unpacked."""
+"""The Python environment goes in; the Node.js that the CDK's library runs on comes out, and where
+that library lies unpacked.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ UNPACKED = Path(__file__).resolve().parent.parent / ".shoal" / "jsii"
 
 
 def use_installed_node() -> None:
-    """Set JSII_NODE and JSII_RUNTIME_PACKAGE_CACHE_ROOT, unless they are set already, to what is installed.
+    """Set JSII_NODE and JSII_RUNTIME_PACKAGE_CACHE_ROOT, unless they are set already, to what is
+    installed.
 
     To be called before the first import of aws_cdk, which starts Node.js.
     """

@@ -1,4 +1,6 @@
-"""What trains, tests and cleans up in one environment: the pipeline, its roles, its functions and the teardown guard."""
+"""What trains, tests and cleans up in one environment: the pipeline, its roles, its functions and
+the teardown guard.
+"""
 
 from __future__ import annotations
 
@@ -48,16 +50,37 @@ class PipelineStack(cdk.Stack):
         env: cdk.Environment,
     ) -> None:
         environment = names.environment
-        super().__init__(scope, construct_id, stack_name=names.stack("pipeline"), env=env, termination_protection=environment.protect)
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=names.stack("pipeline"),
+            env=env,
+            termination_protection=environment.protect,
+        )
         self._names, self._network, self._data = names, network, data
         self._image_uri = self._built_image(image) if image else None
         self._file_system = file_system.mounted_in(self) if file_system else None
         self._code = CodeArchive(self, "Code", source_dir=root / environment.training.source_dir)
-        self._smoke_test = SmokeTest(self, "SmokeTest", names=names, functions=root / "stacks" / "functions")
-        self._guard = TeardownGuard(self, "TeardownGuard", names=names, functions=root / "stacks" / "functions")
-        self._training = Place(network.vpc, [network.training_subnet], [network.training_security_group])
-        self._hosting = Place(network.vpc, network.hosting_subnets, [network.hosting_security_group])
-        self._jobs = JobRoles(self, "JobRoles", names=names, key=data.key, training=self._training, hosting=self._hosting)
+        self._smoke_test = SmokeTest(
+            self, "SmokeTest", names=names, functions=root / "stacks" / "functions"
+        )
+        self._guard = TeardownGuard(
+            self, "TeardownGuard", names=names, functions=root / "stacks" / "functions"
+        )
+        self._training = Place(
+            network.vpc, [network.training_subnet], [network.training_security_group]
+        )
+        self._hosting = Place(
+            network.vpc, network.hosting_subnets, [network.hosting_security_group]
+        )
+        self._jobs = JobRoles(
+            self,
+            "JobRoles",
+            names=names,
+            key=data.key,
+            training=self._training,
+            hosting=self._hosting,
+        )
         definition = definition_of(environment, self._infrastructure(), root)
         self.step_names = step_names(definition)
         self._allow_jobs_what_they_need(definition)
@@ -68,10 +91,14 @@ class PipelineStack(cdk.Stack):
             names=names,
             definition=definition,
             role=role,
-            description=f"Trains, evaluates, registers, deploys and smoke-tests {environment.project}",
+            description=(
+                f"Trains, evaluates, registers, deploys and smoke-tests {environment.project}"
+            ),
         )
         self.pipeline.node.add_dependency(self._jobs, self._smoke_test, self._guard)
-        self.schedules = self._schedules(root) if environment.schedules or environment.data.on_manifest else None
+        self.schedules = (
+            self._schedules(root) if environment.schedules or environment.data.on_manifest else None
+        )
         self._add_outputs()
 
     @property
@@ -89,7 +116,9 @@ class PipelineStack(cdk.Stack):
         return found
 
     def _schedules(self, root: Path) -> Schedules:
-        made = Schedules(self, "Schedules", names=self._names, functions=root / "stacks" / "functions")
+        made = Schedules(
+            self, "Schedules", names=self._names, functions=root / "stacks" / "functions"
+        )
         made.node.add_dependency(self.pipeline)
         return made
 
@@ -111,21 +140,32 @@ class PipelineStack(cdk.Stack):
         )
 
     def _built_image(self, image: ImageStack) -> str:
-        """The URI that the last build of this recipe published; CloudFormation reads it before it changes anything."""
+        """The URI that the last build of this recipe published; CloudFormation reads it before it
+        changes anything.
+        """
         self.add_stack_dependency(image)
         parameter = cdk.CfnParameter(
             self,
             "TrainingImage",
             type="AWS::SSM::Parameter::Value<String>",
             default=image.image_parameter,
-            description=f"Not found? Then this recipe has not been built: shoal image build {self._names.environment.name}",
+            description=(
+                "Not found? Then this recipe has not been built: shoal image build"
+                f" {self._names.environment.name}"
+            ),
         )
         return parameter.value_as_string
 
     def _repository_of(self, image: str) -> str:
-        """The image, or the repository of the one that was built: its digest is known at deployment only."""
+        """The image, or the repository of the one that was built: its digest is known at deployment
+        only.
+        """
         recipe = self._names.environment.training.build_image
-        return f"{self._names.repository_uri(recipe)}:built" if recipe and image == self._image_uri else image
+        return (
+            f"{self._names.repository_uri(recipe)}:built"
+            if recipe and image == self._image_uri
+            else image
+        )
 
     def _allow_jobs_what_they_need(self, definition: dict[str, Any]) -> None:
         for role, type_with_image, type_with_volumes in (
@@ -148,7 +188,12 @@ class PipelineStack(cdk.Stack):
         if asked := limits(definition, "EndpointConfig"):
             role.allow_endpoints(asked)
         role.allow_registered(images(definition, "RegisterModel"))
-        role.allow_functions([self._names.function(purpose) for purpose in (smoke_test.PURPOSE, teardown_guard.PURPOSE)])
+        role.allow_functions(
+            [
+                self._names.function(purpose)
+                for purpose in (smoke_test.PURPOSE, teardown_guard.PURPOSE)
+            ]
+        )
         role.allow_pass([self._jobs.training, self._jobs.evaluation, self._jobs.endpoint])
         role.allow_key(self._data.key)
         return role

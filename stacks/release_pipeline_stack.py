@@ -1,7 +1,9 @@
-"""The other way to deploy what is merged: an AWS CodePipeline that builds itself and then the environments, one after the other.
+"""The other way to deploy what is merged: an AWS CodePipeline that builds itself and then the
+environments, one after the other.
 
-Off unless an environment's file has `delivery.connection_arn`; GitHub's workflows (.github/workflows) are the usual way. What it deploys
-are the stages that `cdk deploy` deploys, so an environment can go from one way to the other.
+Off unless an environment's file has `delivery.connection_arn`; GitHub's workflows
+(.github/workflows) are the usual way. What it deploys are the stages that `cdk deploy` deploys, so
+an environment can go from one way to the other.
 """
 
 from __future__ import annotations
@@ -27,28 +29,48 @@ _OWN = "Logs and reports of the builds of this pipeline, whose names CodeBuild m
 
 
 class ReleasePipelineStack(cdk.Stack):
-    """`environments` in the order in which they take releases from each other; the pipeline lies in the account of the first."""
+    """`environments` in the order in which they take releases from each other; the pipeline lies in
+    the account of the first.
+    """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, environments: Sequence[tuple[Environment, cdk.Stage]], env: cdk.Environment
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        environments: Sequence[tuple[Environment, cdk.Stage]],
+        env: cdk.Environment,
     ) -> None:
         first, _ = environments[0]
-        super().__init__(scope, construct_id, stack_name=f"shoal-{first.project}-release-pipeline", env=env)
+        super().__init__(
+            scope, construct_id, stack_name=f"shoal-{first.project}-release-pipeline", env=env
+        )
         if first.delivery is None or first.delivery.connection_arn is None:
             raise ValueError(f"environment {first.name} has no delivery.connection_arn")
         self._project, self._connection = first.project, first.delivery.connection_arn
         self._bucket = self._artifacts()
-        self._pipeline = self._made(re.sub(r"@\d+", "", first.delivery.repository), first.delivery.branch)
+        self._pipeline = self._made(
+            re.sub(r"@\d+", "", first.delivery.repository), first.delivery.branch
+        )
         for environment, stage in environments:
-            before = [pipelines.ManualApprovalStep(f"Release-{environment.name}")] if environment.promoted_from else []
+            before = (
+                [pipelines.ManualApprovalStep(f"Release-{environment.name}")]
+                if environment.promoted_from
+                else []
+            )
             self._pipeline.add_stage(stage, pre=before)
         self._pipeline.build_pipeline()
         self._use_connection()
         self._trust_this_account()
-        acknowledge(self, {f"AwsSolutions-IAM5[{finding}]": why for finding, why in self._wildcards().items()})
+        acknowledge(
+            self,
+            {f"AwsSolutions-IAM5[{finding}]": why for finding, why in self._wildcards().items()},
+        )
 
     def _made(self, repository: str, branch: str) -> pipelines.CodePipeline:
-        source = pipelines.CodePipelineSource.connection(repository, branch, connection_arn=self._connection, action_name=_SOURCE)
+        source = pipelines.CodePipelineSource.connection(
+            repository, branch, connection_arn=self._connection, action_name=_SOURCE
+        )
         synth = pipelines.ShellStep("Synth", input=source, commands=["make synth"])
         made = codepipeline.Pipeline(
             self,
@@ -65,13 +87,23 @@ class ReleasePipelineStack(cdk.Stack):
             code_pipeline=made,
             cli_version=CLI_VERSION,
             code_build_defaults=pipelines.CodeBuildOptions(
-                build_environment=codebuild.BuildEnvironment(build_image=codebuild.LinuxBuildImage.STANDARD_7_0)
+                build_environment=codebuild.BuildEnvironment(
+                    build_image=codebuild.LinuxBuildImage.STANDARD_7_0
+                )
             ),
         )
 
     def _artifacts(self) -> s3.Bucket:
-        """What travels from one action to the next: read by the deploying roles of every account, and gone after a month."""
-        key = kms.Key(self, "Key", enable_key_rotation=True, removal_policy=cdk.RemovalPolicy.DESTROY, pending_window=cdk.Duration.days(7))
+        """What travels from one action to the next: read by the deploying roles of every account,
+        and gone after a month.
+        """
+        key = kms.Key(
+            self,
+            "Key",
+            enable_key_rotation=True,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+            pending_window=cdk.Duration.days(7),
+        )
         bucket = s3.Bucket(
             self,
             "Artifacts",
@@ -83,20 +115,35 @@ class ReleasePipelineStack(cdk.Stack):
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             lifecycle_rules=[
-                s3.LifecycleRule(expiration=cdk.Duration.days(30), abort_incomplete_multipart_upload_after=cdk.Duration.days(7))
+                s3.LifecycleRule(
+                    expiration=cdk.Duration.days(30),
+                    abort_incomplete_multipart_upload_after=cdk.Duration.days(7),
+                )
             ],
             removal_policy=cdk.RemovalPolicy.RETAIN,
         )
         acknowledge(
-            bucket, {"AwsSolutions-S1": "Source and templates on their way through the pipeline, gone after a month; git has them."}
+            bucket,
+            {
+                "AwsSolutions-S1": (
+                    "Source and templates on their way through the pipeline, gone after a month;"
+                    " git has them."
+                )
+            },
         )
         return bucket
 
     def _use_connection(self) -> None:
-        """aws-cdk-lib 2.275 allows the source `codestar-connections:UseConnection` only; ARNs of today's connections need the new name."""
+        """aws-cdk-lib 2.275 allows the source `codestar-connections:UseConnection` only; ARNs of
+        today's connections need the new name.
+        """
         role = self._role_below("Releases", "Source", _SOURCE, "CodePipelineActionRole")
         role.add_to_principal_policy(
-            iam.PolicyStatement(sid="UseConnection", actions=["codeconnections:UseConnection"], resources=[self._connection])
+            iam.PolicyStatement(
+                sid="UseConnection",
+                actions=["codeconnections:UseConnection"],
+                resources=[self._connection],
+            )
         )
 
     def _role_below(self, *path: str) -> iam.Role:
@@ -109,31 +156,67 @@ class ReleasePipelineStack(cdk.Stack):
         return found
 
     def _trust_this_account(self) -> None:
-        """CDK Pipelines names the service only. CodeBuild documents `aws:SourceAccount` for its roles' trust, CodePipeline does not."""
+        """CDK Pipelines names the service only.
+
+        CodeBuild documents `aws:SourceAccount` for its roles' trust, CodePipeline does not.
+        """
         for role in (each for each in self.node.find_all() if isinstance(each, iam.CfnRole)):
             statements = self.resolve(role.assume_role_policy_document)["Statement"]
             for number, statement in enumerate(statements):
                 if statement["Principal"].get("Service") == "codebuild.amazonaws.com":
                     key = f"AssumeRolePolicyDocument.Statement.{number}.Condition"
-                    role.add_property_override(key, {"StringEquals": {"aws:SourceAccount": self.account}})
+                    role.add_property_override(
+                        key, {"StringEquals": {"aws:SourceAccount": self.account}}
+                    )
         why = (
-            "CodePipeline's pages name no key that says on whose behalf it acts; the role may use this pipeline's bucket and actions only."
+            "CodePipeline's pages name no key that says on whose behalf it acts; the role may use"
+            " this pipeline's bucket and actions only."
         )
         acknowledge(self._role_below("Releases", "Role"), {"Shoal::SHOAL-RoleTrust": why})
 
     def _wildcards(self) -> dict[str, str]:
-        """What CDK Pipelines allows the roles it makes, and our reason; it offers no narrower form."""
+        """What CDK Pipelines allows the roles it makes, and our reason; it offers no narrower
+        form.
+        """
         bucket = self.get_logical_id(self._bucket.node.default_child)  # type: ignore[arg-type]
-        actions = ("s3:Abort*", "s3:DeleteObject*", "s3:GetBucket*", "s3:GetObject*", "s3:List*", "kms:GenerateDataKey*", "kms:ReEncrypt*")
-        found = {f"Action::{action}": "On the pipeline's own bucket and key, as aws-cdk-lib's grants write it." for action in actions}
-        found[f"Resource::<{bucket}.Arn>/*"] = "Every artifact of this one pipeline; CodePipeline makes up their names."
-        found[f"Resource::arn:*:iam::{self.account}:role/*"] = "Only the bootstrap's roles: a condition asks for their tag."
-        found["Resource::*"] = "The assets' role assumes the bootstrap's roles; the self-update asks for its stack and lists buckets."
+        actions = (
+            "s3:Abort*",
+            "s3:DeleteObject*",
+            "s3:GetBucket*",
+            "s3:GetObject*",
+            "s3:List*",
+            "kms:GenerateDataKey*",
+            "kms:ReEncrypt*",
+        )
+        found = {
+            f"Action::{action}": (
+                "On the pipeline's own bucket and key, as aws-cdk-lib's grants write it."
+            )
+            for action in actions
+        }
+        found[f"Resource::<{bucket}.Arn>/*"] = (
+            "Every artifact of this one pipeline; CodePipeline makes up their names."
+        )
+        found[f"Resource::arn:*:iam::{self.account}:role/*"] = (
+            "Only the bootstrap's roles: a condition asks for their tag."
+        )
+        found["Resource::*"] = (
+            "The assets' role assumes the bootstrap's roles; the self-update asks for its stack and"
+            " lists buckets."
+        )
         for kind, name in (("report-group", "*"), ("log-group", "/aws/codebuild/*")):
             service = "codebuild" if kind == "report-group" else "logs"
-            found[f"Resource::arn:aws:{service}:{self.region}:{self.account}:{kind}{'/' if kind == 'report-group' else ':'}{name}"] = _OWN
-        for project in (each for each in self.node.find_all() if isinstance(each, codebuild.CfnProject)):
+            found[
+                f"Resource::arn:aws:{service}:{self.region}:{self.account}:{kind}{'/' if kind == 'report-group' else ':'}{name}"  # noqa: E501
+            ] = _OWN
+        for project in (
+            each for each in self.node.find_all() if isinstance(each, codebuild.CfnProject)
+        ):
             identity = self.get_logical_id(project)
-            found[f"Resource::arn:aws:logs:{self.region}:{self.account}:log-group:/aws/codebuild/<{identity}>:*"] = _OWN
-            found[f"Resource::arn:aws:codebuild:{self.region}:{self.account}:report-group/<{identity}>-*"] = _OWN
+            found[
+                f"Resource::arn:aws:logs:{self.region}:{self.account}:log-group:/aws/codebuild/<{identity}>:*"
+            ] = _OWN
+            found[
+                f"Resource::arn:aws:codebuild:{self.region}:{self.account}:report-group/<{identity}>-*"
+            ] = _OWN
         return found

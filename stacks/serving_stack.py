@@ -1,4 +1,6 @@
-"""A pinned release goes in; the endpoint that serves it, deployed blue/green and proven, comes out."""
+"""A pinned release goes in; the endpoint that serves it, deployed blue/green and proven, comes
+out.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ from stacks.network_stack import NetworkStack
 
 
 class ServingStack(cdk.Stack):
-    """Role -> model -> configuration -> alarms -> endpoint -> proof. A new release is an update of it; `git revert` is another."""
+    """Role -> model -> configuration -> alarms -> endpoint -> proof.
+
+    A new release is an update of it; `git revert` is another.
+    """
 
     def __init__(
         self,
@@ -39,21 +44,55 @@ class ServingStack(cdk.Stack):
         env: cdk.Environment,
     ) -> None:
         protect = names.environment.protect
-        super().__init__(scope, construct_id, stack_name=names.stack("serving"), env=env, termination_protection=protect)
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=names.stack("serving"),
+            env=env,
+            termination_protection=protect,
+        )
         place = Place(network.vpc, network.hosting_subnets, [network.hosting_security_group])
         self._role = ServingRole(self, "Role", names=names, release=release, key=data.key)
         self.served = ServedModel(
-            self, "Served", names=names, settings=settings, release=release, role=self._role, place=place, key=data.key
+            self,
+            "Served",
+            names=names,
+            settings=settings,
+            release=release,
+            role=self._role,
+            place=place,
+            key=data.key,
         )
         config_name = self.served.config.attr_endpoint_config_name
         self.alarms = ServingAlarms(
-            self, "Alarms", names=names, limits=settings.alarms, variant=VARIANT, config_name=config_name, topic=topic
+            self,
+            "Alarms",
+            names=names,
+            limits=settings.alarms,
+            variant=VARIANT,
+            config_name=config_name,
+            topic=topic,
         )
         self._allow(names, settings, place, data)
-        self.serving = ServingEndpoint(self, "Serving", names=names, settings=settings, config_name=config_name, alarms=self.alarms.names)
+        self.serving = ServingEndpoint(
+            self,
+            "Serving",
+            names=names,
+            settings=settings,
+            config_name=config_name,
+            alarms=self.alarms.names,
+        )
         # UpdateEndpoint refuses a deployment whose alarms do not exist.
         self.serving.endpoint.node.add_dependency(self.alarms, self._role)
-        self.proof = ServingProof(self, "Proof", names=names, functions=functions, release=release, served=self.served, key=data.key)
+        self.proof = ServingProof(
+            self,
+            "Proof",
+            names=names,
+            functions=functions,
+            release=release,
+            served=self.served,
+            key=data.key,
+        )
         self.proof.resource.node.add_dependency(self.serving.endpoint)
         for made in (self.served.model, self.served.config, self.serving.endpoint):
             cdk.Tags.of(made).add("shoal:release", release.version)

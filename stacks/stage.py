@@ -1,8 +1,8 @@
 """One environment's settings go in; its stacks come out.
 
-They are deployed in the order of their dependencies, which is not that of the lines below: data (the key of the network's flow logs),
-network, file-system and image where there are any, pipeline, monitoring,
-serving where a release is pinned. `pipelines/costs/plan.py` shows that order.
+They are deployed in the order of their dependencies, which is not that of the lines below: data
+(the key of the network's flow logs), network, file-system and image where there are any, pipeline,
+monitoring, serving where a release is pinned. `pipelines/costs/plan.py` shows that order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from stacks.monitoring_stack import MonitoringStack
 from stacks.network_stack import NetworkStack
 from stacks.pipeline_stack import PipelineStack
 
-if TYPE_CHECKING:  # what few environments have is imported where it is made: each brings parts of the CDK that take long to import
+# what few environments have is imported where it is made: each brings parts of the CDK that take
+# long to import
+if TYPE_CHECKING:
     from stacks.file_system_stack import FileSystemStack
     from stacks.image_stack import ImageStack
     from stacks.serving_stack import ServingStack
@@ -35,13 +37,31 @@ class EnvironmentStage(cdk.Stage):
     `root` is the repository; `consumers` serve what is trained here.
     """
 
-    def __init__(self, scope: Construct, *, environment: Environment, root: Path, consumers: Sequence[Consumer] = ()) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        *,
+        environment: Environment,
+        root: Path,
+        consumers: Sequence[Consumer] = (),
+    ) -> None:
         boundary = environment.permissions_boundary
-        super().__init__(scope, environment.name, permissions_boundary=cdk.PermissionsBoundary.from_name(boundary) if boundary else None)
+        super().__init__(
+            scope,
+            environment.name,
+            permissions_boundary=cdk.PermissionsBoundary.from_name(boundary) if boundary else None,
+        )
         names = Names(environment)
         env = cdk.Environment(account=environment.account, region=environment.region)
         self.network = NetworkStack(self, "network", names=names, env=env)
-        self.data = DataStack(self, "data", names=names, functions=root / "stacks" / "functions", env=env, consumers=consumers)
+        self.data = DataStack(
+            self,
+            "data",
+            names=names,
+            functions=root / "stacks" / "functions",
+            env=env,
+            consumers=consumers,
+        )
         self.file_system = self._file_system(names, env)
         self.image = self._image(names, root, env)
         self.pipeline = PipelineStack(
@@ -57,7 +77,13 @@ class EnvironmentStage(cdk.Stage):
         )
         functions = root / "stacks" / "functions"
         self.monitoring = MonitoringStack(
-            self, "monitoring", names=names, functions=functions, data=self.data, pipeline=self.pipeline, env=env
+            self,
+            "monitoring",
+            names=names,
+            functions=functions,
+            data=self.data,
+            pipeline=self.pipeline,
+            env=env,
         )
         self.serving = self._serving(names, functions, env)
         keep_logs(self, names=names, key=self.data.key)
@@ -70,7 +96,15 @@ class EnvironmentStage(cdk.Stage):
             return None
         from stacks.file_system_stack import FileSystemStack
 
-        return FileSystemStack(self, "file-system", names=names, settings=settings, network=self.network, data=self.data, env=env)
+        return FileSystemStack(
+            self,
+            "file-system",
+            names=names,
+            settings=settings,
+            network=self.network,
+            data=self.data,
+            env=env,
+        )
 
     def _image(self, names: Names, root: Path, env: cdk.Environment) -> ImageStack | None:
         recipe = names.environment.training.build_image

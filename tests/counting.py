@@ -1,4 +1,6 @@
-"""Counts what code does instead of how long it takes: the same on a busy machine and on an idle one."""
+"""Counts what code does instead of how long it takes: the same on a busy machine and on an idle
+one.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ from typing import Any
 
 
 def calls_of(work: Callable[[], Any]) -> Counter[str]:
-    """Calls of Python functions while `work` runs, by `file name:function`. Generators count each time they go on."""
+    """Calls of Python functions while `work` runs, by `file name:function`.
+
+    Generators count each time they go on.
+    """
     counted: Counter[str] = Counter()
 
     def count(frame: FrameType, event: str, _argument: object) -> None:

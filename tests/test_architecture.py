@@ -46,7 +46,10 @@ def test_code_that_runs_elsewhere_imports_only_what_is_there(folder: str) -> Non
         f"{path.relative_to(ROOT)} imports {module}"
         for path in files
         for module in _imports(path)
-        if module.split(".")[0] not in ALONE[folder] | sys.stdlib_module_names | {file.stem for file in path.parent.glob("*.py")}
+        if module.split(".")[0]
+        not in ALONE[folder]
+        | sys.stdlib_module_names
+        | {file.stem for file in path.parent.glob("*.py")}
     ]
     assert wrong == []
 

@@ -23,7 +23,9 @@ def test_readme_has_the_two_commands() -> None:
 
 @pytest.mark.parametrize("target", [command[0] for command in MAKE])
 def test_make_knows_the_target(target: str) -> None:
-    result = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        ["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert result.returncode == 0, result.stderr
 
 
@@ -33,11 +35,19 @@ def test_shoal_accepts_the_arguments(arguments: list[str]) -> None:
     words = ["no-such-environment" if word == "dev" else word for word in arguments]
     if words == arguments:
         words.append("--help")
-    result = subprocess.run([ROOT / ".venv" / "bin" / "shoal", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        [ROOT / ".venv" / "bin" / "shoal", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert "Usage:" not in result.stderr, result.stderr
     assert "--help" in words or "no-such-environment" in result.stderr
 
 
-@pytest.mark.parametrize("path", re.findall(r"`(docs/[\w.-]+/?|environments/[\w.-]+|training_code/[\w/.]+)`", README))
+@pytest.mark.parametrize(
+    "path", re.findall(r"`(docs/[\w.-]+/?|environments/[\w.-]+|training_code/[\w/.]+)`", README)
+)
 def test_file_named_in_readme_exists(path: str) -> None:
     assert (ROOT / path).exists()

@@ -1,6 +1,8 @@
-"""`python -m dev.bench quick|full [--only PART] [--rounds N] [--despite-noise] [--out FOLDER]`; reports and exit code out.
+"""`python -m dev.bench quick|full [--only PART] [--rounds N] [--despite-noise] [--out FOLDER]`;
+reports and exit code out.
 
-0: measured; 1: a contender failed; 2: wrong usage; 3: the machine is too noisy, and there is no report.
+0: measured; 1: a contender failed; 2: wrong usage; 3: the machine is too noisy, and there is no
+report.
 """
 
 from __future__ import annotations
@@ -52,12 +54,18 @@ def main(arguments: Sequence[str]) -> int:
     """Run what was asked for; returns the exit code."""
     options = _parse(arguments)
     if len(cores()) < training.RANKS:
-        print(f"bench: needs {training.RANKS} cores, this process may use {len(cores())}", file=sys.stderr)
+        print(
+            f"bench: needs {training.RANKS} cores, this process may use {len(cores())}",
+            file=sys.stderr,
+        )
         return 2
     end_on_sigterm()
     try:
         plan = QUICK if options.plan == "quick" else FULL
-        _run(replace(plan, rounds=options.rounds or plan.rounds, jobs=options.rounds or plan.jobs), options)
+        _run(
+            replace(plan, rounds=options.rounds or plan.rounds, jobs=options.rounds or plan.jobs),
+            options,
+        )
     except TooNoisyError as noisy:
         print(f"bench: no report: {noisy}", file=sys.stderr)
         return 3
@@ -68,12 +76,24 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m dev.bench", description="Measure Shoal beside its peers.")
+    parser = argparse.ArgumentParser(
+        prog="python -m dev.bench", description="Measure Shoal beside its peers."
+    )
     parser.add_argument("plan", choices=("quick", "full"))
-    parser.add_argument("--only", choices=PARTS, action="append", help="part of the bench (default: all)")
-    parser.add_argument("--rounds", type=int, help="of training, scaling and bandwidth; default: the plan's")
-    parser.add_argument("--despite-noise", action="store_true", help="report although the machine is busy; the report says so")
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "bench-out", help="folder of the reports")
+    parser.add_argument(
+        "--only", choices=PARTS, action="append", help="part of the bench (default: all)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, help="of training, scaling and bandwidth; default: the plan's"
+    )
+    parser.add_argument(
+        "--despite-noise",
+        action="store_true",
+        help="report although the machine is busy; the report says so",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=REPOSITORY / "bench-out", help="folder of the reports"
+    )
     options = parser.parse_args(arguments)
     if options.rounds is not None and options.rounds < 1:
         parser.error("--rounds takes a number from 1")
@@ -83,7 +103,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 def _run(plan: Plan, options: argparse.Namespace) -> None:
     parts, began_at = options.only or PARTS, time.monotonic()
     gauge, warm = Gauge(), set[str]()
-    for part, compare in (("bandwidth", _bandwidth), ("accuracy", _accuracy), ("scaling", _scaling), ("training", _training)):
+    for part, compare in (
+        ("bandwidth", _bandwidth),
+        ("accuracy", _accuracy),
+        ("scaling", _scaling),
+        ("training", _training),
+    ):
         if part in parts:
             comparison = compare(plan, gauge, warm, options.despite_noise)
             comparison.write(options.out)
@@ -93,7 +118,9 @@ def _run(plan: Plan, options: argparse.Namespace) -> None:
 
 def _training(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> Comparison:
     taking_part = training.contenders(plan.contenders, plan.length)
-    result = interleave(taking_part, plan.rounds, gauge, warm=warm, despite_noise=despite_noise, say=_say)
+    result = interleave(
+        taking_part, plan.rounds, gauge, warm=warm, despite_noise=despite_noise, say=_say
+    )
     _add_efficiency(result)
     columns = [
         Column("images/s", "images_per_s"),
@@ -102,13 +129,18 @@ def _training(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> 
     ]
     if any("efficiency" in sample.metrics for sample in result.samples):
         columns.append(Column("efficiency at 2, separate processes", "efficiency", digits=3))
-    title = f"Training MNIST with conv 32 - conv 64 - pool - fc 128 - fc 10, batch 64 per rank, {plan.length.steps} steps"
+    title = (
+        "Training MNIST with conv 32 - conv 64 - pool - fc 128 - fc 10, batch 64 per rank,"
+        f" {plan.length.steps} steps"
+    )
     return Comparison("training", title, result, [one.name for one in taking_part], columns)
 
 
 def _scaling(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> Comparison:
     taking_part = training.scaling(plan.scaling, plan.phases)
-    result = interleave(taking_part, plan.jobs, gauge, warm_up=0, warm=warm, despite_noise=despite_noise, say=_say)
+    result = interleave(
+        taking_part, plan.jobs, gauge, warm_up=0, warm=warm, despite_noise=despite_noise, say=_say
+    )
     columns = [
         Column("efficiency at 2", "efficiency", digits=3),
         Column("of two that do not communicate", "efficiency_apart", digits=3),
@@ -116,14 +148,22 @@ def _scaling(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> C
         Column("apart, ms", "apart_ms", digits=1),
         Column("alone, ms", "alone_ms", digits=1),
     ]
-    title = f"Two ranks against each of them alone, phases of {plan.phases.steps} steps in turn within one job, {plan.phases.cycles} cycles"
+    title = (
+        f"Two ranks against each of them alone, phases of {plan.phases.steps} steps in turn within"
+        f" one job, {plan.phases.cycles} cycles"
+    )
     return Comparison("scaling", title, result, [one.name for one in taking_part], columns)
 
 
 def _add_efficiency(result: Result) -> None:
-    """What TensorFlow's strategies reach at 2 over twice what one process does, in each round; `_scaling` has the others'."""
+    """What TensorFlow's strategies reach at 2 over twice what one process does, in each round;
+    `_scaling` has the others'.
+    """
     pairs = dict.fromkeys((training.TF_MIRRORED, training.TF_WORKERS), training.TF_PLAIN)
-    alone = {(sample.contender, sample.round): float(sample.metrics["images_per_s"]) for sample in result.samples}
+    alone = {
+        (sample.contender, sample.round): float(sample.metrics["images_per_s"])
+        for sample in result.samples
+    }
     for sample in result.samples:
         base = alone.get((pairs.get(sample.contender, ""), sample.round))
         if base:
@@ -131,10 +171,22 @@ def _add_efficiency(result: Result) -> None:
 
 
 def _accuracy(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> Comparison:
-    result = interleave([time_to_accuracy.shipped()], plan.seeds, gauge, warm_up=0, warm=warm, despite_noise=despite_noise, say=_say)
+    result = interleave(
+        [time_to_accuracy.shipped()],
+        plan.seeds,
+        gauge,
+        warm_up=0,
+        warm=warm,
+        despite_noise=despite_noise,
+        say=_say,
+    )
     ten_times = 10 * result.figure(time_to_accuracy.NAME, "process_s").median
-    alone = [time_to_accuracy.example(ten_times)]  # each run is a round, and most of a minute: it is not repeated within one
-    example = interleave(alone, 1, gauge, warm_up=0, warm=warm, tries=1, despite_noise=despite_noise, say=_say)
+    alone = [
+        time_to_accuracy.example(ten_times)
+    ]  # each run is a round, and most of a minute: it is not repeated within one
+    example = interleave(
+        alone, 1, gauge, warm_up=0, warm=warm, tries=1, despite_noise=despite_noise, say=_say
+    )
     result.samples += example.samples
     columns = [
         Column("seconds from start to end of the processes", "process_s", digits=2),
@@ -146,11 +198,25 @@ def _accuracy(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> 
 
 
 def _bandwidth(plan: Plan, gauge: Gauge, warm: set[str], despite_noise: bool) -> Comparison:
-    result = interleave(bandwidth.contenders(), plan.rounds, gauge, warm_up=0, warm=warm, despite_noise=despite_noise, say=_say)
+    result = interleave(
+        bandwidth.contenders(),
+        plan.rounds,
+        gauge,
+        warm_up=0,
+        warm=warm,
+        despite_noise=despite_noise,
+        say=_say,
+    )
     sizes = bandwidth.MEGABYTES
     columns = [Column(f"{size} MB, ms", f"all_reduce_{size}_mb_ms", digits=2) for size in sizes]
     columns += [Column(f"memcpy {size} MB, ms", f"memcpy_{size}_mb_ms", digits=2) for size in sizes]
-    return Comparison("bandwidth", "AllReduce between two ranks of one host", result, [bandwidth.MPI, bandwidth.GLOO], columns)
+    return Comparison(
+        "bandwidth",
+        "AllReduce between two ranks of one host",
+        result,
+        [bandwidth.MPI, bandwidth.GLOO],
+        columns,
+    )
 
 
 def _say(line: str) -> None:

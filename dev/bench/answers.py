@@ -1,8 +1,11 @@
-"""How soon `cdk synth` and the `shoal` command answer: `python -m dev.bench.answers [--rounds 5] [--output FOLDER] [--despite-noise]`.
+"""How soon `cdk synth` and the `shoal` command answer:
 
-`cdk synth` of the environment dev stands beside the same command on an app that has as many stacks and next to nothing in them (the
-CDK's validator refuses a stack without resources): in Python, with the same Node.js, the CDK's library unpacked in the same place, the
-same feature flags and therefore the CDK's validator; without stages, assets, cdk-nag and rules of its own.
+`python -m dev.bench.answers [--rounds 5] [--output FOLDER] [--despite-noise]`.
+
+`cdk synth` of the environment dev stands beside the same command on an app that has as many stacks
+and next to nothing in them (the CDK's validator refuses a stack without resources): in Python, with
+the same Node.js, the CDK's library unpacked in the same place, the same feature flags and therefore
+the CDK's validator; without stages, assets, cdk-nag and rules of its own.
 """
 
 from __future__ import annotations
@@ -46,13 +49,19 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m dev.bench.answers", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--output", type=Path, default=ROOT / "bench-out")
-    parser.add_argument("--despite-noise", action="store_true", help="measure on a busy machine too; the table says so")
+    parser.add_argument(
+        "--despite-noise",
+        action="store_true",
+        help="measure on a busy machine too; the table says so",
+    )
     options = parser.parse_args(arguments)
     end_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
         contenders = contenders_in(Path(folder))
         try:
-            result = interleave(contenders, options.rounds, Gauge(), despite_noise=options.despite_noise)
+            result = interleave(
+                contenders, options.rounds, Gauge(), despite_noise=options.despite_noise
+            )
         except TooNoisyError as noisy:
             print(f"bench: no report: {noisy}", file=sys.stderr)
             return 3
@@ -62,9 +71,14 @@ def main(arguments: Sequence[str]) -> int:
         Column("CPU, s", CPU, digits=2),
         Column("to an empty app", CPU, peer=EMPTY, digits=2),
     )
-    comparison = Comparison("answers", "How soon commands answer", result, [each.name for each in contenders], columns)
+    comparison = Comparison(
+        "answers", "How soon commands answer", result, [each.name for each in contenders], columns
+    )
     comparison.write(options.output, {"definition_ms": definition_ms()})
-    print(f"{comparison.table()}\n\nbuilding the definition of dev's pipeline: {definition_ms():.2f} ms")
+    print(
+        f"{comparison.table()}\n\nbuilding the definition of dev's pipeline:"
+        f" {definition_ms():.2f} ms"
+    )
     return 0
 
 
@@ -93,12 +107,30 @@ def definition_ms() -> float:
 
 def _stacks_of_dev(folder: Path) -> int:
     _synth([sys.executable, "app.py"], folder, "-c", "environment=dev")()
-    manifests = [json.loads(path.read_text()) for path in (folder / "cdk.out").glob("assembly-*/manifest.json")]
-    return sum(each["type"] == "aws:cloudformation:stack" for manifest in manifests for each in manifest["artifacts"].values())
+    manifests = [
+        json.loads(path.read_text())
+        for path in (folder / "cdk.out").glob("assembly-*/manifest.json")
+    ]
+    return sum(
+        each["type"] == "aws:cloudformation:stack"
+        for manifest in manifests
+        for each in manifest["artifacts"].values()
+    )
 
 
 def _synth(app: list[str], folder: Path, *more: str) -> Callable[[], Metrics]:
-    command = [node(), cli(ROOT), "synth", "--app", shlex.join(app), "--output", folder / "cdk.out", "--quiet", "--no-notices", *more]
+    command = [
+        node(),
+        cli(ROOT),
+        "synth",
+        "--app",
+        shlex.join(app),
+        "--output",
+        folder / "cdk.out",
+        "--quiet",
+        "--no-notices",
+        *more,
+    ]
     installed = {"JSII_NODE": str(node()), "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(UNPACKED)}
     return _timed([*map(str, command)], **installed, CDK_DISABLE_CLI_TELEMETRY="true")
 
@@ -110,7 +142,9 @@ def _command(verb: str) -> Callable[[], Metrics]:
 def _timed(command: list[str], **environ: str) -> Callable[[], Metrics]:
     def measure() -> Metrics:
         before = _children_s()
-        wall_s = run(command, on=frozenset({0, 1}), environ=plain_environment(**environ), folder=ROOT).wall_s
+        wall_s = run(
+            command, on=frozenset({0, 1}), environ=plain_environment(**environ), folder=ROOT
+        ).wall_s
         return {WALL: wall_s, CPU: _children_s() - before}
 
     return measure

@@ -1,4 +1,6 @@
-"""AllReduce between two ranks on this host, through smddp_local over MPI and over gloo, beside the time memcpy needs."""
+"""AllReduce between two ranks on this host, through smddp_local over MPI and over gloo, beside the
+time memcpy needs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The environment dev, deployed to an emulator of the bench's own, with MNIST in its bucket; everything is gone at the end."""
+"""The environment dev, deployed to an emulator of the bench's own, with MNIST in its bucket;
+everything is gone at the end.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ class Deployed:
         return Pipeline(self.target, Names(self.environment).pipeline)
 
     def execute(self, parameters: Mapping[str, str] | None = None) -> Execution:
-        """One execution, to its end, looked at as often as the CLI does: each look takes time from what runs.
+        """One execution, to its end, looked at as often as the CLI does: each look takes time from
+        what runs.
 
         Raises RunFailedError if it did not succeed.
         """
@@ -48,12 +51,16 @@ class Deployed:
         while not (look := pipeline.look(arn)).has_ended:
             time.sleep(LOCAL_POLL_S)
         if look.status != "Succeeded":
-            raise RunFailedError(f"execution {look.id} ended as {look.status}: {look.failure_reason}")
+            raise RunFailedError(
+                f"execution {look.id} ended as {look.status}: {look.failure_reason}"
+            )
         return look
 
     def step(self, name: str) -> dict[str, Any]:
         """One step of the deployed definition."""
-        return next(step for step in _steps(self.pipeline.definition()["Steps"]) if step["Name"] == name)
+        return next(
+            step for step in _steps(self.pipeline.definition()["Steps"]) if step["Name"] == name
+        )
 
 
 @contextmanager
@@ -62,14 +69,21 @@ def deployed() -> Iterator[Deployed]:
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
         place, workspace = Path(folder), Workspace(REPOSITORY, dict(os.environ))
         environment = load_environment(NAME, REPOSITORY)
-        emulator = EmulatorProcess(REPOSITORY, place / "emulator", place / "emulator.log", workspace.environ)
+        emulator = EmulatorProcess(
+            REPOSITORY, place / "emulator", place / "emulator.log", workspace.environ
+        )
         running = emulator.start(environment.account, environment.region)
         try:
             cdk = workspace.cdk(place / "cdk.out", place, place / "tmp", lambda _event: None)
             cdk.bootstrap(running.target)
             cdk.synth(NAME)
             cdk.deploy(running.target, NAME)
-            dataset.upload(running.target, REPOSITORY / dataset.FOLDER, Names(environment).dataset_uri, lambda _event: None)
+            dataset.upload(
+                running.target,
+                REPOSITORY / dataset.FOLDER,
+                Names(environment).dataset_uri,
+                lambda _event: None,
+            )
             yield Deployed(environment, running.target, running.pid)
         finally:
             emulator.shut_down()

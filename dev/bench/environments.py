@@ -1,7 +1,8 @@
-"""The Python environments that contenders run in: the shipped local runtimes, and one of the bench's own for the peers.
+"""The Python environments that contenders run in: the shipped local runtimes, and one of the
+bench's own for the peers.
 
-The peers' packages are locked in dev/bench/requirements-peers.txt (`make lock`) and installed into .shoal/bench-peers, apart from
-what the tests use.
+The peers' packages are locked in dev/bench/requirements-peers.txt (`make lock`) and installed into
+.shoal/bench-peers, apart from what the tests use.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from shoal_local.runtimes.catalog import runtimes
 LOCK = REPOSITORY / "bench" / "requirements-peers.txt"
 PEERS = REPOSITORY / ".shoal" / "bench-peers"
 HOROVOD = REPOSITORY / ".shoal" / "bench-horovod" / "bin" / "python"
-"""Of an environment with the real Horovod. Nothing here makes it: the row for Horovod appears only where somebody built one by hand."""
+"""Of an environment with the real Horovod.
+
+Nothing here makes it: the row for Horovod appears only where somebody built one by hand.
+"""
 
 
 def shipped(name: str) -> Path:
@@ -33,6 +37,9 @@ def peers() -> Path:
     if not stamp.exists() or stamp.read_text() != identity:
         print(f"installing {LOCK.name} into {PEERS.relative_to(REPOSITORY)} ...", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", PEERS], check=True)
-        subprocess.run([python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-r", LOCK], check=True)
+        subprocess.run(
+            [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-r", LOCK],
+            check=True,
+        )
         stamp.write_text(identity)
     return python

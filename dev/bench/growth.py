@@ -1,7 +1,11 @@
-"""How cost grows: `python -m dev.bench.growth [--quick] [--only AXIS] [--output FOLDER]`; growth.json, growth.md and growth.png come out.
+"""How cost grows:
 
-CPU seconds of the emulator and of the client, and the emulator's memory, against the number of executions, steps in a definition, objects
-in a channel and the size of a model. Processor time changes little on a busy machine; an exponent of 1 means in proportion.
+`python -m dev.bench.growth [--quick] [--only AXIS] [--output FOLDER]`; growth.json, growth.md and
+growth.png come out.
+
+CPU seconds of the emulator and of the client, and the emulator's memory, against the number of
+executions, steps in a definition, objects in a channel and the size of a model. Processor time
+changes little on a busy machine; an exponent of 1 means in proportion.
 """
 
 from __future__ import annotations
@@ -61,7 +65,8 @@ class Axis:
     run: Callable[[Account, int], None]
     prepare: Callable[[Account, int], None] = lambda _account, _size: None
     adds_up: bool = False
-    """Sizes are one after the other in the same emulator, and costs are those since the beginning."""
+    """Sizes are one after the other in the same emulator, and costs are those since the beginning.
+    """
 
 
 class Emulated:
@@ -93,7 +98,9 @@ def emulator() -> Iterator[Emulated]:
     """Of the bench's own, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
         place = Path(folder)
-        process = EmulatorProcess(REPOSITORY, place / "state", place / "emulator.log", dict(os.environ))
+        process = EmulatorProcess(
+            REPOSITORY, place / "state", place / "emulator.log", dict(os.environ)
+        )
         running = process.start(ACCOUNT_ID, "us-east-1")
         try:
             yield Emulated(Account.at(running.endpoint, place / "state"), running.pid)
@@ -119,7 +126,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def measured(axis: Axis, sizes: Sequence[int]) -> list[Point]:
-    """A point for each size, in an emulator of the axis's own; a first use that does not count warms it up."""
+    """A point for each size, in an emulator of the axis's own; a first use that does not count
+    warms it up.
+    """
     with emulator() as there:
         axis.prepare(there.account, 1)
         axis.run(there.account, 1)
@@ -136,25 +145,44 @@ def measured(axis: Axis, sizes: Sequence[int]) -> list[Point]:
 
 
 def exponent(points: Sequence[Point], cost: Callable[[Point], float]) -> float:
-    """Of the growth between the last two sizes, where what each use costs anyway matters least: log of the costs over log of the sizes."""
+    """Of the growth between the last two sizes, where what each use costs anyway matters least: log
+    of the costs over log of the sizes.
+    """
     first, last = points[-2:]
-    return math.log(max(cost(last), 1e-9) / max(cost(first), 1e-9)) / math.log(last.size / first.size)
+    return math.log(max(cost(last), 1e-9) / max(cost(first), 1e-9)) / math.log(
+        last.size / first.size
+    )
 
 
 def table(axis: Axis, points: Sequence[Point]) -> str:
     """Markdown."""
-    head = f"| {axis.unit} | emulator, CPU s | client, CPU s | emulator's memory, MiB | its peak, MiB |\n| --- | --- | --- | --- | --- |"
-    rows = [f"| {p.size:,} | {p.emulator_s:.2f} | {p.client_s:.2f} | {p.memory_mib:.0f} | {p.peak_mib:.0f} |" for p in points]
-    grown = f"| exponent | {exponent(points, lambda p: p.emulator_s):.2f} | {exponent(points, lambda p: p.client_s):.2f} | | |"
+    head = (
+        f"| {axis.unit} | emulator, CPU s | client, CPU s | emulator's memory, MiB | its peak, MiB"
+        " |\n| --- | --- | --- | --- | --- |"
+    )
+    rows = [
+        f"| {p.size:,} | {p.emulator_s:.2f} | {p.client_s:.2f} | {p.memory_mib:.0f} |"
+        f" {p.peak_mib:.0f} |"
+        for p in points
+    ]
+    grown = (
+        f"| exponent | {exponent(points, lambda p: p.emulator_s):.2f} |"
+        f" {exponent(points, lambda p: p.client_s):.2f} | | |"
+    )
     return "\n".join((f"\n### {axis.name}\n", head, *rows, grown))
 
 
 def write(found: dict[Axis, list[Point]], folder: Path) -> None:
     """All three files."""
     folder.mkdir(parents=True, exist_ok=True)
-    content = {"machine": describe(), "axes": {axis.name: [asdict(point) for point in points] for axis, points in found.items()}}
+    content = {
+        "machine": describe(),
+        "axes": {axis.name: [asdict(point) for point in points] for axis, points in found.items()},
+    }
     (folder / "growth.json").write_text(json.dumps(content, indent=1) + "\n")
-    (folder / "growth.md").write_text("\n".join(table(axis, points) for axis, points in found.items()) + "\n")
+    (folder / "growth.md").write_text(
+        "\n".join(table(axis, points) for axis, points in found.items()) + "\n"
+    )
     _plot(found, folder / "growth.png")
     print(f"\nreports are in {folder}")
 
@@ -165,15 +193,32 @@ def _plot(found: dict[Axis, list[Point]], path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    chart, panels = plt.subplots(2, len(found), figsize=(3.6 * len(found), 5.6), layout="constrained", squeeze=False, sharex="col")
+    chart, panels = plt.subplots(
+        2,
+        len(found),
+        figsize=(3.6 * len(found), 5.6),
+        layout="constrained",
+        squeeze=False,
+        sharex="col",
+    )
     for (axis, points), above, below in zip(found.items(), *panels, strict=True):
         sizes = [point.size for point in points]
-        above.loglog(sizes, [point.emulator_s for point in points], "o-", color="#2f6f8f", label="emulator")
-        above.loglog(sizes, [point.client_s for point in points], "s-", color="#c26a2d", label="client")
+        above.loglog(
+            sizes, [point.emulator_s for point in points], "o-", color="#2f6f8f", label="emulator"
+        )
+        above.loglog(
+            sizes, [point.client_s for point in points], "s-", color="#c26a2d", label="client"
+        )
         start = points[0].emulator_s / points[0].size
-        above.loglog(sizes, [start * size for size in sizes], ":", color="#888888", label="in proportion")
-        below.semilogx(sizes, [point.memory_mib for point in points], "o-", color="#2f6f8f", label="afterwards")
-        below.semilogx(sizes, [point.peak_mib for point in points], "^--", color="#7a9e3f", label="peak")
+        above.loglog(
+            sizes, [start * size for size in sizes], ":", color="#888888", label="in proportion"
+        )
+        below.semilogx(
+            sizes, [point.memory_mib for point in points], "o-", color="#2f6f8f", label="afterwards"
+        )
+        below.semilogx(
+            sizes, [point.peak_mib for point in points], "^--", color="#7a9e3f", label="peak"
+        )
         above.set_title(axis.name, fontsize=10)
         below.set_xlabel(axis.unit)
         below.set_ylim(0, 1.15 * max(point.peak_mib for point in points))
@@ -190,8 +235,15 @@ def _plot(found: dict[Axis, list[Point]], path: Path) -> None:
 
 def _steps(count: int) -> list[dict[str, Any]]:
     """Steps that run nothing: what is measured is the pipeline around them."""
-    arguments = {"Conditions": [{"Type": "Equals", "LeftValue": 1, "RightValue": 1}], "IfSteps": [], "ElseSteps": []}
-    return [{"Name": f"Step{number}", "Type": "Condition", "Arguments": arguments} for number in range(count)]
+    arguments = {
+        "Conditions": [{"Type": "Equals", "LeftValue": 1, "RightValue": 1}],
+        "IfSteps": [],
+        "ElseSteps": [],
+    }
+    return [
+        {"Name": f"Step{number}", "Type": "Condition", "Arguments": arguments}
+        for number in range(count)
+    ]
 
 
 def _deploy(account: Account, name: str, steps: int) -> None:
@@ -231,7 +283,11 @@ def _put_program(account: Account, _size: int) -> None:
 
 
 def _train(account: Account, megabytes: int) -> None:
-    job = account.train(f"model-{megabytes}-{time.monotonic_ns()}", "model.py", hyperparameters={"megabytes": str(megabytes)})
+    job = account.train(
+        f"model-{megabytes}-{time.monotonic_ns()}",
+        "model.py",
+        hyperparameters={"megabytes": str(megabytes)},
+    )
     if job["TrainingJobStatus"] != "Completed":
         raise RunFailedError(f"a training job ended as {job}")
 
@@ -252,7 +308,9 @@ AXES = (
         lambda account, size: _execute(account, f"steps-{size}"),
         lambda account, size: _deploy(account, f"steps-{size}", size),
     ),
-    Axis("objects in a channel", "objects", (1, 10, 100, 1_000, 10_000), _fetch_objects, _put_objects),
+    Axis(
+        "objects in a channel", "objects", (1, 10, 100, 1_000, 10_000), _fetch_objects, _put_objects
+    ),
     Axis("size of a model", "MB", (1, 16, 64, 256, 1_024), _train, _put_program),
 )
 

@@ -1,4 +1,6 @@
-"""What the numbers were measured on: processor, cores, memory, system, Python and commit, for the head of every report."""
+"""What the numbers were measured on: processor, cores, memory, system, Python and commit, for the
+head of every report.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ def describe() -> dict[str, Any]:
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "commit": _git("rev-parse", "--short", "HEAD") + (" with changes" if _git("status", "--porcelain") else ""),
+        "commit": _git("rev-parse", "--short", "HEAD")
+        + (" with changes" if _git("status", "--porcelain") else ""),
     }
 
 
@@ -31,9 +34,14 @@ def _cpu_info() -> dict[str, str]:
     if not path.exists():
         return {}
     first = path.read_text().split("\n\n")[0]
-    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+    return {
+        key.strip(): value.strip()
+        for key, _, value in (line.partition(":") for line in first.splitlines())
+    }
 
 
 def _git(*arguments: str) -> str:
-    answer = subprocess.run(["git", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    answer = subprocess.run(
+        ["git", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
     return answer.stdout.strip()

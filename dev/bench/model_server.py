@@ -1,4 +1,6 @@
-"""The shipped model server by hand: a folder with a model in; a process that answers at a port of loopback, gone at the end, out."""
+"""The shipped model server by hand: a folder with a model in; a process that answers at a port of
+loopback, gone at the end, out.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class Server:
             connection.close()
 
 
-def post(connection: http.client.HTTPConnection, path: str, body: bytes, headers: dict[str, str]) -> bytes:
+def post(
+    connection: http.client.HTTPConnection, path: str, body: bytes, headers: dict[str, str]
+) -> bytes:
     """One request on an open connection. Raises RunFailedError unless the answer is 200."""
     connection.request("POST", path, body, headers)
     response = connection.getresponse()
@@ -60,20 +64,34 @@ def post(connection: http.client.HTTPConnection, path: str, body: bytes, headers
 
 @contextmanager
 def model_server(python: Path, folder: Path) -> Iterator[Server]:
-    """Serves `folder`/model with the interpreter of the runtime, in the environment that the emulator gives its container."""
+    """Serves `folder`/model with the interpreter of the runtime, in the environment that the
+    emulator gives its container.
+    """
     port = _free_port()
-    environ = plain_environment(SAGEMAKER_BASE_DIR=str(folder), SAGEMAKER_BIND_TO_PORT=str(port), OMP_NUM_THREADS=str(len(cores())))
+    environ = plain_environment(
+        SAGEMAKER_BASE_DIR=str(folder),
+        SAGEMAKER_BIND_TO_PORT=str(port),
+        OMP_NUM_THREADS=str(len(cores())),
+    )
     log = folder / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [python, "-P", PROGRAM], env=environ, cwd=folder, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
+            [python, "-P", PROGRAM],
+            env=environ,
+            cwd=folder,
+            stdout=output,
+            stderr=output,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
         )
     try:
         server = Server(port)
         deadline = time.monotonic() + START_S
         while not server.answers_ping():
             if process.poll() is not None or time.monotonic() > deadline:
-                raise RunFailedError(f"the model server does not answer:\n{log.read_text()[-2000:]}")
+                raise RunFailedError(
+                    f"the model server does not answer:\n{log.read_text()[-2000:]}"
+                )
             time.sleep(LOOK_EVERY_S)
         yield server
     finally:

@@ -1,6 +1,8 @@
-"""How busy the machine is with other things: a calibration kernel, other processes' CPU time and the load average come out.
+"""How busy the machine is with other things: a calibration kernel, other processes' CPU time and
+the load average come out.
 
-A measurement counts only if the kernel before and after it ran as fast as it mostly does here, and nobody else computed meanwhile.
+A measurement counts only if the kernel before and after it ran as fast as it mostly does here, and
+nobody else computed meanwhile.
 """
 
 from __future__ import annotations
@@ -18,14 +20,20 @@ from pathlib import Path
 
 KERNEL_BYTES = 24 * 1024 * 1024
 KERNEL_TRIES = 5
-"""The best of so many is taken: a machine that shares its cores is slow in all of them, one interrupt slows only one."""
+"""The best of so many is taken: a machine that shares its cores is slow in all of them, one
+interrupt slows only one.
+"""
 CALIBRATIONS = 15
-"""The last readings that counted, of which the usual time of a kernel is the median; some 100 ms each."""
+"""The last readings that counted, of which the usual time of a kernel is the median; some 100 ms
+each.
+"""
 LARGEST_CHANGE = 1.10
-"""A kernel that takes a tenth longer or shorter than usual means that cores, caches or clocks have changed.
+"""A kernel that takes a tenth longer or shorter than usual means that cores, caches or clocks have
+changed.
 
-Slower than the fastest one ever seen it may be: a machine whose neighbours always compute is slow for every contender alike, and
-a round's ratios do not see it; a sudden change within a round they do.
+Slower than the fastest one ever seen it may be: a machine whose neighbours always compute is slow
+for every contender alike, and a round's ratios do not see it; a sudden change within a round they
+do.
 """
 LARGEST_FOREIGN_SHARE = 0.05
 """CPU time of other processes, as a share of all cores' time."""
@@ -77,8 +85,10 @@ class Gauge:
     """Reads the noise; one per benchmark, because it remembers how long kernels took."""
 
     def __init__(self, also: frozenset[int] = frozenset(), unseen_share: float = 0.0) -> None:
-        """`also`: processes that are ours without being our descendants (a daemon we started); `unseen_share`: how much of the cores'
-        time is ours and looks like others', because its processes end where nobody waits for them."""
+        """`also`: processes that are ours without being our descendants (a daemon we started);
+        `unseen_share`: how much of the cores' time is ours and looks like others', because its
+        processes end where nobody waits for them.
+        """
         self._also = also
         self._unseen_share = unseen_share
         self._was_quiet = False
@@ -90,12 +100,20 @@ class Gauge:
         self._kernels.extend(best_kernel_s() for _ in range(CALIBRATIONS))
 
     def accept(self, *readings: Reading) -> None:
-        """Let these be usual: those around a run that counts. A disturbed run's would let its disturbance pass when it is repeated."""
+        """Let these be usual: those around a run that counts.
+
+        A disturbed run's would let its disturbance pass when it is repeated.
+        """
         self._kernels.extend(reading.kernel_s for reading in readings)
 
     def read(self) -> Reading:
-        """The state now; takes as long as the kernels, some 100 ms. Their own time is not in `busy_s` of the run after them."""
-        return Reading(best_kernel_s(), busy_s(), own_s(self._also), time.monotonic(), os.getloadavg()[0])
+        """The state now; takes as long as the kernels, some 100 ms.
+
+        Their own time is not in `busy_s` of the run after them.
+        """
+        return Reading(
+            best_kernel_s(), busy_s(), own_s(self._also), time.monotonic(), os.getloadavg()[0]
+        )
 
     def between(self, before: Reading, after: Reading) -> Noise:
         """What disturbed the run between two readings."""
@@ -112,9 +130,11 @@ class Gauge:
         return statistics.median(self._kernels)
 
     def wait_until_quiet(self, patience_s: float = PATIENCE_S) -> None:
-        """Return once nobody else computes and, the first time, the load average has sunk below half of the cores.
+        """Return once nobody else computes and, the first time, the load average has sunk below
+        half of the cores.
 
-        Later our own runs are in the load average, which takes a minute to forget them. Raises TooNoisyError.
+        Later our own runs are in the load average, which takes a minute to forget them. Raises
+        TooNoisyError.
         """
         deadline = time.monotonic() + patience_s
         before = self.read()
@@ -128,7 +148,9 @@ class Gauge:
             if noise.change > LARGEST_CHANGE:  # nothing has to be compared with what came before
                 self.calibrate()
             before = after
-        raise TooNoisyError(f"this machine does not become quiet: {noise}, the load average is {after.load:.1f}")
+        raise TooNoisyError(
+            f"this machine does not become quiet: {noise}, the load average is {after.load:.1f}"
+        )
 
 
 def best_kernel_s() -> float:
@@ -137,7 +159,9 @@ def best_kernel_s() -> float:
 
 
 def kernel_s() -> float:
-    """Seconds that a fixed piece of work takes, the slowest of all cores that we may use, each with a thread of its own."""
+    """Seconds that a fixed piece of work takes, the slowest of all cores that we may use, each with
+    a thread of its own.
+    """
     block = bytes(KERNEL_BYTES)
     times: list[float] = []
 
@@ -157,12 +181,18 @@ def kernel_s() -> float:
 
 def cores() -> list[int]:
     """The cores that this process may run on."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    return (
+        sorted(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else list(range(os.cpu_count() or 1))
+    )
 
 
 @contextmanager
 def pinned(to: frozenset[int]) -> Iterator[None]:
-    """Keep the calling thread, and processes that it starts, on these cores; where the system cannot, do nothing."""
+    """Keep the calling thread, and processes that it starts, on these cores; where the system
+    cannot, do nothing.
+    """
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -175,16 +205,22 @@ def pinned(to: frozenset[int]) -> Iterator[None]:
 
 
 def busy_s() -> float:
-    """CPU seconds of everybody since the machine started; 0 where there is no /proc (only the kernel tells then)."""
+    """CPU seconds of everybody since the machine started; 0 where there is no /proc (only the
+    kernel tells then).
+    """
     path = Path("/proc/stat")
     if not path.exists():
         return 0.0
-    user, nice, system, _idle, _wait, interrupts, soft, steal = map(int, path.read_text().splitlines()[0].split()[1:9])
+    user, nice, system, _idle, _wait, interrupts, soft, steal = map(
+        int, path.read_text().splitlines()[0].split()[1:9]
+    )
     return (user + nice + system + interrupts + soft + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def own_s(also: frozenset[int]) -> float:
-    """CPU seconds of this process, its descendants, and the descendants that they have waited for."""
+    """CPU seconds of this process, its descendants, and the descendants that they have waited
+    for.
+    """
     table = _processes()
     ours = {os.getpid(), *also}
     grew = True

@@ -1,7 +1,10 @@
-"""What the emulator costs above bare processes: `python -m dev.bench.overhead [--only pipeline|endpoint] [--epochs N] [--despite-noise]`
+"""What the emulator costs above bare processes:
 
-The deployed pipeline of dev stands beside the same training, evaluation and serving by hand: the same interpreter, scripts, data and
-hyperparameters, two ranks under mpirun, no emulator, no container. Then the model is asked at its own port and through InvokeEndpoint.
+`python -m dev.bench.overhead [--only pipeline|endpoint] [--epochs N] [--despite-noise]`
+
+The deployed pipeline of dev stands beside the same training, evaluation and serving by hand: the
+same interpreter, scripts, data and hyperparameters, two ranks under mpirun, no emulator, no
+container. Then the model is asked at its own port and through InvokeEndpoint.
 """
 
 from __future__ import annotations
@@ -30,26 +33,49 @@ from shoal.verbs.execution import Execution
 from shoal_local.runtimes.catalog import image
 
 PIPELINE, BARE = "the pipeline in the emulator", "its processes by hand"
-STEPS = {"train_s": ("Train",), "evaluate_s": ("Evaluate",), "serve_s": ("CreateEndpoint", "SmokeTest")}
+STEPS = {
+    "train_s": ("Train",),
+    "evaluate_s": ("Evaluate",),
+    "serve_s": ("CreateEndpoint", "SmokeTest"),
+}
 """Steps of the pipeline that run what the bare processes run; all others are overhead."""
 CONTAINERS_SHARE = 0.05
-"""Of the cores' time during an execution on an idle machine, in four: 0.05 to 0.06, of processes that end with their container."""
+"""Of the cores' time during an execution on an idle machine, in four: 0.05 to 0.06, of processes
+that end with their container.
+"""
 ASKED = 10
 """Digits that the smoke test asks about."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure both, and print and write both tables; 3 when the machine is too noisy, which leaves the table out that was begun."""
+    """Measure both, and print and write both tables; 3 when the machine is too noisy, which leaves
+    the table out that was begun.
+    """
     parser = argparse.ArgumentParser(prog="python -m dev.bench.overhead", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, help="of both trainings, for the first table; default: the environment's")
-    parser.add_argument("--requests", type=int, default=400, help="to the endpoint, for each way, number of clients and round")
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        help="of both trainings, for the first table; default: the environment's",
+    )
+    parser.add_argument(
+        "--requests",
+        type=int,
+        default=400,
+        help="to the endpoint, for each way, number of clients and round",
+    )
     parser.add_argument("--only", choices=tuple(PARTS), help="one of the two tables")
     parser.add_argument("--output", type=Path, default=REPOSITORY / "bench-out")
-    parser.add_argument("--despite-noise", action="store_true", help="measure on a busy machine too; the tables say so")
+    parser.add_argument(
+        "--despite-noise",
+        action="store_true",
+        help="measure on a busy machine too; the tables say so",
+    )
     options = parser.parse_args(arguments)
     if options.epochs is not None and (options.epochs < 1 or options.only == "endpoint"):
-        parser.error("--epochs takes a number from 1, and is not for --only endpoint, which trains one epoch")
+        parser.error(
+            "--epochs takes a number from 1, and is not for --only endpoint, which trains one epoch"
+        )
     end_on_sigterm()
     try:
         with deployed() as there, tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
@@ -67,7 +93,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def _pipeline(there: Deployed, options: argparse.Namespace, _folder: Path) -> Comparison:
     gauge = Gauge(frozenset({there.pid}), CONTAINERS_SHARE)
-    result = interleave(contenders(there, options.epochs), options.rounds, gauge, despite_noise=options.despite_noise)
+    result = interleave(
+        contenders(there, options.epochs),
+        options.rounds,
+        gauge,
+        despite_noise=options.despite_noise,
+    )
     add_overhead(result)
     columns = [
         Column("seconds", "process_s", digits=1),
@@ -78,18 +109,37 @@ def _pipeline(there: Deployed, options: argparse.Namespace, _folder: Path) -> Co
         Column("more than by hand, s", "overhead_s", digits=1),
         Column("more than by hand, %", "overhead_percent", digits=0),
     ]
-    title = "One execution of dev's pipeline, and its processes by hand" + (f", {options.epochs} epochs" if options.epochs else "")
-    return Comparison(f"overhead-{options.epochs}-epochs" if options.epochs else "overhead", title, result, [PIPELINE, BARE], columns)
+    title = "One execution of dev's pipeline, and its processes by hand" + (
+        f", {options.epochs} epochs" if options.epochs else ""
+    )
+    return Comparison(
+        f"overhead-{options.epochs}-epochs" if options.epochs else "overhead",
+        title,
+        result,
+        [PIPELINE, BARE],
+        columns,
+    )
 
 
 def _endpoint(there: Deployed, options: argparse.Namespace, folder: Path) -> Comparison:
     with invocations.serving(there, there.execute({"Epochs": "1"}), folder) as (endpoint, server):
         taking_part = invocations.contenders(there, endpoint, server, options.requests)
-        result = interleave(taking_part, options.rounds, Gauge(frozenset({there.pid})), despite_noise=options.despite_noise)
+        result = interleave(
+            taking_part,
+            options.rounds,
+            Gauge(frozenset({there.pid})),
+            despite_noise=options.despite_noise,
+        )
     columns = [
-        Column(f"{title}, {count} client{'s' if count > 1 else ''}", f"{metric}_{count}", digits=digits)
+        Column(
+            f"{title}, {count} client{'s' if count > 1 else ''}", f"{metric}_{count}", digits=digits
+        )
         for count in invocations.CLIENTS
-        for title, metric, digits in (("requests/s", "per_s", 0), ("p50, ms", "p50_ms", 2), ("p99, ms", "p99_ms", 2))
+        for title, metric, digits in (
+            ("requests/s", "per_s", 0),
+            ("p50, ms", "p50_ms", 2),
+            ("p99, ms", "p99_ms", 2),
+        )
     ]
     title = "One digit at a time to the shipped model"
     return Comparison("invocations", title, result, [each.name for each in taking_part], columns)
@@ -108,11 +158,17 @@ def contenders(deployed: Deployed, epochs: int | None) -> list[Contender]:
 
 def add_overhead(result: Result) -> None:
     """Seconds and per cent that the pipeline took longer, within each round."""
-    bare = {sample.round: sample.metrics["process_s"] for sample in result.samples if sample.contender == BARE}
+    bare = {
+        sample.round: sample.metrics["process_s"]
+        for sample in result.samples
+        if sample.contender == BARE
+    }
     for sample in result.samples:
         if sample.contender == PIPELINE:
             more_s = sample.metrics["process_s"] - bare[sample.round]
-            sample.metrics.update(overhead_s=more_s, overhead_percent=100 * more_s / bare[sample.round])
+            sample.metrics.update(
+                overhead_s=more_s, overhead_percent=100 * more_s / bare[sample.round]
+            )
 
 
 def _timed(execution: Execution) -> Metrics:
@@ -134,20 +190,47 @@ def _by_hand(deployed: Deployed, python: Path, changed: Mapping[str, str]) -> Me
             archive.add(folder / "model", arcname=".")
         evaluate_s = _evaluate(deployed, python, folder)
         serve_s = _serve(python, folder)
-    return {"process_s": train_s + evaluate_s + serve_s, "train_s": train_s, "evaluate_s": evaluate_s, "serve_s": serve_s}
+    return {
+        "process_s": train_s + evaluate_s + serve_s,
+        "train_s": train_s,
+        "evaluate_s": evaluate_s,
+        "serve_s": serve_s,
+    }
 
 
 def _train(deployed: Deployed, python: Path, folder: Path, changed: Mapping[str, str]) -> float:
     given = {**deployed.environment.training.hyperparameters, **changed}
     options = [word for name, value in given.items() for word in (f"--{name}", str(value))]
-    folders = ["--train-dir", str(DATA), "--test-dir", str(DATA), "--model-dir", str(folder / "model")]
-    own = _of_image(deployed.step("Train")["Arguments"]["AlgorithmSpecification"]["TrainingImage"], "training")
-    return _run([*mpirun(python), CODE / "train.py", *folders, *options], folder, own | _threads(python, RANKS))
+    folders = [
+        "--train-dir",
+        str(DATA),
+        "--test-dir",
+        str(DATA),
+        "--model-dir",
+        str(folder / "model"),
+    ]
+    own = _of_image(
+        deployed.step("Train")["Arguments"]["AlgorithmSpecification"]["TrainingImage"], "training"
+    )
+    return _run(
+        [*mpirun(python), CODE / "train.py", *folders, *options],
+        folder,
+        own | _threads(python, RANKS),
+    )
 
 
 def _evaluate(deployed: Deployed, python: Path, folder: Path) -> float:
-    folders = ["--model-dir", str(folder), "--test-dir", str(DATA), "--output-dir", str(folder / "evaluation")]
-    own = _of_image(deployed.step("Evaluate")["Arguments"]["AppSpecification"]["ImageUri"], "processing")
+    folders = [
+        "--model-dir",
+        str(folder),
+        "--test-dir",
+        str(DATA),
+        "--output-dir",
+        str(folder / "evaluation"),
+    ]
+    own = _of_image(
+        deployed.step("Evaluate")["Arguments"]["AppSpecification"]["ImageUri"], "processing"
+    )
     return _run([python, CODE / "evaluate.py", *folders], folder, own | _threads(python, 1))
 
 
@@ -161,11 +244,16 @@ def _of_image(uri: str, use: str) -> dict[str, str]:
 
 def _threads(python: Path, ranks: int) -> dict[str, str]:
     """The cores, which the ranks share as the emulator's do, and the runtime's programs."""
-    return {"OMP_NUM_THREADS": str(max(1, len(cores()) // ranks)), "PATH": f"{python.parent}:{os.environ.get('PATH', os.defpath)}"}
+    return {
+        "OMP_NUM_THREADS": str(max(1, len(cores()) // ranks)),
+        "PATH": f"{python.parent}:{os.environ.get('PATH', os.defpath)}",
+    }
 
 
 def _run(command: list[str | Path], folder: Path, variables: dict[str, str]) -> float:
-    return run(command, on=frozenset(cores()), environ=plain_environment() | variables, folder=folder).wall_s
+    return run(
+        command, on=frozenset(cores()), environ=plain_environment() | variables, folder=folder
+    ).wall_s
 
 
 def _serve(python: Path, folder: Path) -> float:

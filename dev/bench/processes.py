@@ -1,4 +1,6 @@
-"""Starting what is measured: a command in a process group of its own, on chosen cores, with a deadline; its time and output come out."""
+"""Starting what is measured: a command in a process group of its own, on chosen cores, with a
+deadline; its time and output come out.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Finished:
     """From the start of the process to its end."""
     stdout: str
     result: dict[str, Any]
-    """The last line of stdout that is a JSON object, which is how contenders report; empty without one."""
+    """The last line of stdout that is a JSON object, which is how contenders report; empty without
+    one.
+    """
 
 
 def run(
@@ -62,7 +66,9 @@ def run(
         _kill_group(process)
     if process.returncode:
         last = "\n".join((stdout + stderr).strip().splitlines()[-TAIL_LINES:])
-        raise RunFailedError(f"{_words(command)} ended with exit code {process.returncode}:\n{last}")
+        raise RunFailedError(
+            f"{_words(command)} ended with exit code {process.returncode}:\n{last}"
+        )
     return Finished(wall_s, stdout, _last_json(stdout))
 
 
@@ -72,8 +78,14 @@ def end_on_sigterm() -> None:
 
 
 def plain_environment(**more: str) -> dict[str, str]:
-    """What a contender sees of ours: where programs and temporary files are, and nothing that tunes one and not the other."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG", "SHOAL_RUNTIMES") if name in os.environ}
+    """What a contender sees of ours: where programs and temporary files are, and nothing that tunes
+    one and not the other.
+    """
+    kept = {
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "TMPDIR", "LANG", "SHOAL_RUNTIMES")
+        if name in os.environ
+    }
     return {**kept, "PYTHONDONTWRITEBYTECODE": "1", **more}
 
 

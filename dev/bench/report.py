@@ -1,4 +1,6 @@
-"""Results come in; a JSON file with every single run, a Markdown table and a picture go out, all in one folder."""
+"""Results come in; a JSON file with every single run, a Markdown table and a picture go out, all in
+one folder.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,19 @@ class Comparison:
         head = ["", *(column.head for column in self.columns)]
         lines = [_line(head), _line(["---"] * len(head))]
         for row in self.rows:
-            lines.append(_line([row, *(_text(self.cell(row, column), column.digits) for column in self.columns)]))
-        note = "" if self.result.is_quiet else "\n\n**Measured on a busy machine: not for publication.**"
+            lines.append(
+                _line(
+                    [
+                        row,
+                        *(_text(self.cell(row, column), column.digits) for column in self.columns),
+                    ]
+                )
+            )
+        note = (
+            ""
+            if self.result.is_quiet
+            else "\n\n**Measured on a busy machine: not for publication.**"
+        )
         return f"### {self.title}\n\n" + "\n".join(lines) + note
 
     def write(self, folder: Path, more: Mapping[str, Any] | None = None) -> None:
@@ -77,11 +90,23 @@ class Comparison:
         figures = [(row, cell) for row in self.rows if (cell := self.cell(row, column))]
         chart, axes = plt.subplots(figsize=(8, 0.45 * len(figures) + 1.2), layout="constrained")
         values = [cell.median for _, cell in figures]
-        errors = [[cell.median - cell.low for _, cell in figures], [cell.high - cell.median for _, cell in figures]]
-        axes.barh([row for row, _ in figures], values, xerr=errors, color="#2f6f8f", ecolor="#333333", capsize=3)
+        errors = [
+            [cell.median - cell.low for _, cell in figures],
+            [cell.high - cell.median for _, cell in figures],
+        ]
+        axes.barh(
+            [row for row, _ in figures],
+            values,
+            xerr=errors,
+            color="#2f6f8f",
+            ecolor="#333333",
+            capsize=3,
+        )
         axes.invert_yaxis()
         axes.set_xlabel(column.head)
-        chart.suptitle(self.title, fontsize=10, wrap=True)  # of the figure: the bars begin far to the right of its middle
+        chart.suptitle(
+            self.title, fontsize=10, wrap=True
+        )  # of the figure: the bars begin far to the right of its middle
         axes.spines[["top", "right"]].set_visible(False)
         chart.savefig(path, dpi=120)
         plt.close(chart)

@@ -1,4 +1,6 @@
-"""How long until 99 % of MNIST's test images are known, from the start of mpirun to its end, and how far the example is by then."""
+"""How long until 99 % of MNIST's test images are known, from the start of mpirun to its end, and
+how far the example is by then.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _TESTED = re.compile(r"test_accuracy=(\d\.\d+)")
 
 
 def shipped() -> Contender:
-    """The shipped script as it is, with its defaults; each run takes the next seed from 1, one that is repeated another one."""
+    """The shipped script as it is, with its defaults; each run takes the next seed from 1, one that
+    is repeated another one.
+    """
     python, seeds = environments.shipped("pytorch"), itertools.count(1)
 
     def measure() -> Metrics:
@@ -32,18 +36,41 @@ def shipped() -> Contender:
 def run_shipped(python: Path, seed: int) -> Metrics:
     """One run with two ranks under mpirun."""
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
-        folders: list[str | Path] = ["--train-dir", DATA, "--test-dir", DATA, "--model-dir", f"{folder}/model"]
+        folders: list[str | Path] = [
+            "--train-dir",
+            DATA,
+            "--test-dir",
+            DATA,
+            "--model-dir",
+            f"{folder}/model",
+        ]
         settings = ["--seed", str(seed), "--epochs", EPOCHS, "--log-every", "1000"]
         finished = start([*mpirun(python), CODE / "train.py", *folders, *settings], RANKS, {})
         found = json.loads(Path(folder, "model", "model.json").read_text())
     accuracy = float(_TESTED.findall(finished.stdout)[-1])
-    return {"process_s": finished.wall_s, "accuracy": accuracy, "reached": float(accuracy >= TARGET), "world_size": found["world_size"]}
+    return {
+        "process_s": finished.wall_s,
+        "accuracy": accuracy,
+        "reached": float(accuracy >= TARGET),
+        "world_size": found["world_size"],
+    }
 
 
 def example(seconds: float) -> Contender:
-    """pytorch/examples with DDP over gloo, stopped after that many seconds of training: its accuracy then."""
+    """pytorch/examples with DDP over gloo, stopped after that many seconds of training: its
+    accuracy then.
+    """
     peers = environments.peers()
-    command = [*torchrun(peers), SCRIPTS / "ddp.py", "--data", DATA, "--tested", "10000", "--seconds", str(seconds)]
+    command = [
+        *torchrun(peers),
+        SCRIPTS / "ddp.py",
+        "--data",
+        DATA,
+        "--tested",
+        "10000",
+        "--seconds",
+        str(seconds),
+    ]
 
     def measure() -> Metrics:
         finished = start(command, RANKS, {}, timeout_s=seconds + 120)

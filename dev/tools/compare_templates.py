@@ -1,4 +1,5 @@
-"""Two cloud assemblies go in; what a deployment of the second instead of the first would change comes out as Markdown, stack by stack.
+"""Two cloud assemblies go in; what a deployment of the second instead of the first would change
+comes out as Markdown, stack by stack.
 
 .venv/bin/python dev/tools/compare_templates.py BASE/cdk.out HEAD/cdk.out
 
@@ -23,8 +24,13 @@ LONGEST = 60_000
 
 def main(arguments: list[str]) -> int:
     """Prints the comparison; 2 for wrong usage."""
-    if len(arguments) != 2 or not all(Path(folder, "manifest.json").is_file() for folder in arguments):
-        print("usage: compare_templates.py BASE HEAD, two folders that `cdk synth` wrote", file=sys.stderr)
+    if len(arguments) != 2 or not all(
+        Path(folder, "manifest.json").is_file() for folder in arguments
+    ):
+        print(
+            "usage: compare_templates.py BASE HEAD, two folders that `cdk synth` wrote",
+            file=sys.stderr,
+        )
         return 2
     print(compare(Path(arguments[0]).resolve(), Path(arguments[1]).resolve()))
     return 0
@@ -33,16 +39,28 @@ def main(arguments: list[str]) -> int:
 def compare(base: Path, head: Path, longest: int = LONGEST) -> str:
     """The whole comparison, cut after `longest` characters, because GitHub would not take it."""
     before, after = dict(templates(base)), dict(templates(head))
-    parts = [part for name in sorted(before.keys() | after.keys()) if (part := _of_stack(name, before, after, head))]
-    text = "\n\n".join(["### What a deployment would change", *(parts or ["Nothing: every template is the same."])])
+    parts = [
+        part
+        for name in sorted(before.keys() | after.keys())
+        if (part := _of_stack(name, before, after, head))
+    ]
+    text = "\n\n".join(
+        ["### What a deployment would change", *(parts or ["Nothing: every template is the same."])]
+    )
     if len(text) <= longest:
         return text
     kept = text[:longest].rpartition("\n")[0]
-    return kept + ("\n```" if kept.count("```") % 2 else "") + "\n\nCut here: compare the folders that `make synth` writes."
+    return (
+        kept
+        + ("\n```" if kept.count("```") % 2 else "")
+        + "\n\nCut here: compare the folders that `make synth` writes."
+    )
 
 
 def templates(assembly: Path) -> Iterator[tuple[str, Path]]:
-    """Every stack of an assembly, with those of its stages, by the name that `cdk` knows it by; and its template."""
+    """Every stack of an assembly, with those of its stages, by the name that `cdk` knows it by; and
+    its template.
+    """
     for artifact in json.loads((assembly / "manifest.json").read_text())["artifacts"].values():
         if artifact["type"] == "cdk:cloud-assembly":
             yield from templates(assembly / artifact["properties"]["directoryName"])
@@ -54,7 +72,10 @@ def _of_stack(name: str, before: dict[str, Path], after: dict[str, Path], head: 
     if name not in after:
         return f"**{name}** is gone from the app; deploying does not delete it."
     if name not in before:
-        return f"**{name}** is new, with {len(json.loads(after[name].read_text())['Resources'])} resources."
+        return (
+            f"**{name}** is new, with {len(json.loads(after[name].read_text())['Resources'])}"
+            " resources."
+        )
     if before[name].read_bytes() == after[name].read_bytes():
         return ""
     return f"**{name}**\n\n```\n{_diff(name, before[name], head)}\n```"
@@ -77,9 +98,14 @@ def _diff(name: str, template: Path, head: Path) -> str:
         "--no-color",
         "--no-notices",
     ]
-    variables = {"PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}", "AWS_EC2_METADATA_DISABLED": "true"}
+    variables = {
+        "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
     home = {name: os.environ[name] for name in ("HOME", "TMPDIR") if name in os.environ}
-    result = subprocess.run(command, env=variables | home, capture_output=True, text=True, timeout=300, check=False)
+    result = subprocess.run(
+        command, env=variables | home, capture_output=True, text=True, timeout=300, check=False
+    )
     if result.returncode:
         raise SystemExit(f"cdk diff of {name} failed: {result.stderr.strip()}")
     return (result.stdout or result.stderr).strip()

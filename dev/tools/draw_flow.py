@@ -1,4 +1,5 @@
-"""Draws docs/flow.png, the one picture in the README: from an environment file to a torn-down endpoint, on two targets.
+"""Draws docs/flow.png, the one picture in the README: from an environment file to a torn-down
+endpoint, on two targets.
 
 .venv/bin/python dev/tools/draw_flow.py
 """
@@ -17,7 +18,12 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 OUTPUT = Path(__file__).resolve().parents[2] / "docs" / "flow.png"
 INK, LINE = "#1f2933", "#52606d"
 SOURCE, TARGET, STEP, GATE, END = "#e0f2f1", "#fff3e0", "#e3f2fd", "#fce4ec", "#ede7f6"
-SOURCES = ("environments/dev.yaml", "config\ntyped, checked", "pipelines\ndefinition", "stacks\ntemplates, archives")
+SOURCES = (
+    "environments/dev.yaml",
+    "config\ntyped, checked",
+    "pipelines\ndefinition",
+    "stacks\ntemplates, archives",
+)
 STEPS = (
     ("Train", "smddp, N ranks", STEP),
     ("Evaluate", "10,000 images", STEP),
@@ -53,12 +59,31 @@ def _sources(axes: Axes) -> None:
 
 
 def _targets(axes: Axes) -> None:
-    box(axes, 0.2, 2.75, 6.5, 0.85, "AWS\nSageMaker, S3, Lambda, EventBridge, CloudFormation ...", TARGET)
-    local = "this machine: the emulator on loopback\nreal processes, AWS's training toolkit, no account, no Docker"
+    box(
+        axes,
+        0.2,
+        2.75,
+        6.5,
+        0.85,
+        "AWS\nSageMaker, S3, Lambda, EventBridge, CloudFormation ...",
+        TARGET,
+    )
+    local = (
+        "this machine: the emulator on loopback\nreal processes, AWS's training toolkit, no"
+        " account, no Docker"
+    )
     box(axes, 7.3, 2.75, 6.5, 0.85, local, TARGET)
     arrow(axes, (11.4, 4.3), (10.6, 3.6))
     arrow(axes, (11.4, 4.3), (3.8, 3.6))
-    axes.text(6.15, 4.06, "AWS_ENDPOINT_URL is the only difference", ha="center", fontsize=9.5, color=LINE, style="italic")
+    axes.text(
+        6.15,
+        4.06,
+        "AWS_ENDPOINT_URL is the only difference",
+        ha="center",
+        fontsize=9.5,
+        color=LINE,
+        style="italic",
+    )
 
 
 def _steps(axes: Axes) -> None:
@@ -79,14 +104,38 @@ def _steps(axes: Axes) -> None:
     arrow(axes, (12.1, 0.4), (last + width / 2, 1.15))
 
 
-def box(axes: Axes, x: float, y: float, width: float, height: float, text: str, colour: str, size: float = 10) -> None:
+def box(
+    axes: Axes,
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    text: str,
+    colour: str,
+    size: float = 10,
+) -> None:
     shape = "round,pad=0,rounding_size=0.1"
-    axes.add_patch(FancyBboxPatch((x, y), width, height, boxstyle=shape, facecolor=colour, edgecolor=LINE, linewidth=1))
-    axes.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=size, color=INK, linespacing=1.35)
+    axes.add_patch(
+        FancyBboxPatch(
+            (x, y), width, height, boxstyle=shape, facecolor=colour, edgecolor=LINE, linewidth=1
+        )
+    )
+    axes.text(
+        x + width / 2,
+        y + height / 2,
+        text,
+        ha="center",
+        va="center",
+        fontsize=size,
+        color=INK,
+        linespacing=1.35,
+    )
 
 
 def arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
-    axes.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=11, color=LINE, linewidth=1.2))
+    axes.add_patch(
+        FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=11, color=LINE, linewidth=1.2)
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Draws docs/gitops.png: how a trained model becomes a commit, the commit a deployment, and a bad one is taken back.
+"""Draws docs/gitops.png: how a trained model becomes a commit, the commit a deployment, and a bad
+one is taken back.
 
 .venv/bin/python -m dev.tools.draw_gitops
 """
@@ -37,18 +38,28 @@ def main() -> None:
     _dev(axes)
     _git(axes)
     _deployments(axes)
-    figure.savefig(OUTPUT.with_name("gitops.png"), bbox_inches="tight", pad_inches=0.1, facecolor="white")
+    figure.savefig(
+        OUTPUT.with_name("gitops.png"), bbox_inches="tight", pad_inches=0.1, facecolor="white"
+    )
 
 
 def _dev(axes: Axes) -> None:
     """The account in which models are made and judged."""
     box(axes, 0.1, 4.75, 13.7, 1.45, "", "#f7f9fb")
-    axes.text(0.3, 6.0, "dev: its own account", fontsize=9.5, color=LINE, style="italic", va="center")
+    axes.text(
+        0.3, 6.0, "dev: its own account", fontsize=9.5, color=LINE, style="italic", va="center"
+    )
     steps = (
         ("shoal run\ntrain, evaluate", SOURCE),
         ("registry\nversion 2, pending", SOURCE),
         ("shoal approve\na person", END),
-        ("shoal promote: reads and hashes archive, image,\ndefinition, code; refuses what does not hold", GATE),
+        (
+            (
+                "shoal promote: reads and hashes archive, image,\ndefinition, code; refuses what"
+                " does not hold"
+            ),
+            GATE,
+        ),
     )
     x = 0.5
     for index, (text, colour) in enumerate(steps):
@@ -64,11 +75,23 @@ def _git(axes: Axes) -> None:
     axes.text(0.3, 3.6, "git: main", fontsize=9.5, color=LINE, style="italic", va="center")
     arrow(axes, (0.3, 3.2), (13.8, 3.2))
     for x, text, colour in COMMITS:
-        axes.add_patch(Circle((x, 3.2), 0.13, facecolor=colour, edgecolor=LINE, linewidth=1.2, zorder=3))
-        axes.text(x + 0.22, 3.55, text, ha="left", va="center", fontsize=9, color=INK, linespacing=1.3)
+        axes.add_patch(
+            Circle((x, 3.2), 0.13, facecolor=colour, edgecolor=LINE, linewidth=1.2, zorder=3)
+        )
+        axes.text(
+            x + 0.22, 3.55, text, ha="left", va="center", fontsize=9, color=INK, linespacing=1.3
+        )
     for x in (1.6, 5.0, 8.4):
         arrow(axes, (x, 4.75), (x, 3.35))
-    axes.text(5.2, 4.25, "branch, pull request, review, merge", fontsize=9, color=LINE, style="italic", va="center")
+    axes.text(
+        5.2,
+        4.25,
+        "branch, pull request, review, merge",
+        fontsize=9,
+        color=LINE,
+        style="italic",
+        va="center",
+    )
 
 
 def _deployments(axes: Axes) -> None:
@@ -83,7 +106,8 @@ def _deployments(axes: Axes) -> None:
         0.1,
         13.6,
         0.6,
-        "every deployment proves that it took: live package, configuration and the weights' hash as pinned",
+        "every deployment proves that it took: live package, configuration and the weights' hash as"
+        " pinned",
         END,
         size=9,
     )

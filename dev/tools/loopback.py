@@ -1,7 +1,10 @@
-"""Runs a command where there is no network but loopback: `python -m dev.tools.loopback COMMAND ...`; its exit code comes out.
+"""Runs a command where there is no network but loopback:
 
-The tests run like this, for two reasons: what reaches out by mistake fails, and servers of libraries that listen on every
-interface (TensorFlow's, Open MPI's, torchrun's) are not reachable from outside. Where Linux does not let us, the command runs plainly.
+`python -m dev.tools.loopback COMMAND ...`; its exit code comes out.
+
+The tests run like this, for two reasons: what reaches out by mistake fails, and servers of
+libraries that listen on every interface (TensorFlow's, Open MPI's, torchrun's) are not reachable
+from outside. Where Linux does not let us, the command runs plainly.
 """
 
 from __future__ import annotations
@@ -21,7 +24,10 @@ def main(command: list[str]) -> None:
 
 
 def enter_own_network() -> None:
-    """A new network namespace, with its loopback interface up. Raises OSError where that is refused."""
+    """A new network namespace, with its loopback interface up.
+
+    Raises OSError where that is refused.
+    """
     uid, gid = os.geteuid(), os.getegid()
     namespaces.unshare(namespaces.NEW_NETWORK | (namespaces.NEW_USERS if uid else 0))
     if uid:

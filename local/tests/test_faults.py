@@ -1,4 +1,6 @@
-"""Faults for tests: none without the option, exactly those of the file with it, and written down."""
+"""Faults for tests: none without the option, exactly those of the file with it, and written
+down.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def test_without_a_file_nothing_ever_goes_wrong() -> None:
 
 
 def test_a_rule_hits_after_those_it_spares_and_as_often_as_it_says(tmp_path: Path) -> None:
-    found = faults(tmp_path, {"seam": "operation", "do": "refuse", "name": "Create*", "skip": 1, "times": 2})
+    found = faults(
+        tmp_path, {"seam": "operation", "do": "refuse", "name": "Create*", "skip": 1, "times": 2}
+    )
     hit = [found.take("operation", "CreateModel", {}) is not None for _ in range(5)]
     assert hit == [False, True, True, False, False]
     assert found.take("operation", "DescribeModel", {}) is None
@@ -60,7 +64,12 @@ def test_what_happened_is_written_down(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"seam": "event", "do": "kill"}, {"seam": "nowhere", "do": "lose"}, {"seam": "event", "do": "lose", "x": 1}]
+    "wrong",
+    [
+        {"seam": "event", "do": "kill"},
+        {"seam": "nowhere", "do": "lose"},
+        {"seam": "event", "do": "lose", "x": 1},
+    ],
 )
 def test_what_is_no_fault_is_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(EmulatorError, match="--faults: "):

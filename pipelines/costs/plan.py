@@ -1,4 +1,6 @@
-"""An environment in; the stacks it would have and what they cost, at rest and while an execution runs, out."""
+"""An environment in; the stacks it would have and what they cost, at rest and while an execution
+runs, out.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from pipelines.costs import prices
 from pipelines.costs.prices import Price
 
 NOT_COUNTED = (
-    "storage in S3 and ECR, volumes of jobs, requests, logs and metrics, alarms and dashboards, data through endpoints and NAT, transfer, "
-    "builds of images, discounts and taxes"
+    "storage in S3 and ECR, volumes of jobs, requests, logs and metrics, alarms and dashboards,"
+    " data through endpoints and NAT, transfer, builds of images, discounts and taxes"
 )
 """What costs money too, by how much there is of it, and is in no sum."""
 
@@ -97,11 +99,28 @@ class Plan:
 
 def plan(environment: Environment, notices: Sequence[str] = ()) -> Plan:
     """The plan of an environment that was found right, with `notices`."""
-    training, evaluation, endpoint, region = environment.training, environment.evaluation, environment.endpoint, environment.region
-    nodes = Line(f"training on {training.instance_type}", training.instance_count, prices.instance(training.instance_type, region))
+    training, evaluation, endpoint, region = (
+        environment.training,
+        environment.evaluation,
+        environment.endpoint,
+        environment.region,
+    )
+    nodes = Line(
+        f"training on {training.instance_type}",
+        training.instance_count,
+        prices.instance(training.instance_type, region),
+    )
     testing = (
-        Line(f"evaluation on {evaluation.instance_type}", 1, prices.instance(evaluation.instance_type, region)),
-        Line(f"endpoint on {endpoint.instance_type}", endpoint.instance_count, prices.instance(endpoint.instance_type, region)),
+        Line(
+            f"evaluation on {evaluation.instance_type}",
+            1,
+            prices.instance(evaluation.instance_type, region),
+        ),
+        Line(
+            f"endpoint on {endpoint.instance_type}",
+            endpoint.instance_count,
+            prices.instance(endpoint.instance_type, region),
+        ),
     )
     return Plan(
         environment,
@@ -109,7 +128,9 @@ def plan(environment: Environment, notices: Sequence[str] = ()) -> Plan:
         at_rest=Bill(tuple(_at_rest(environment))),
         training=Bill((nodes,)),
         testing=Bill(testing),
-        training_subnet=None if environment.network.existing else capacity.subnets(environment).training,
+        training_subnet=(
+            None if environment.network.existing else capacity.subnets(environment).training
+        ),
         addresses=capacity.needed(environment),
         notes=(*notices, *_notes(environment)),
     )
@@ -118,26 +139,49 @@ def plan(environment: Environment, notices: Sequence[str] = ()) -> Plan:
 def _stacks(environment: Environment) -> Iterator[Stack]:
     """Each after those it needs: the network's flow logs are encrypted with the key in data."""
     names, network = Names(environment), environment.network
-    extras = [name for name, wanted in (("NAT gateway", network.nat), ("interface endpoints", network.interface_endpoints)) if wanted]
+    extras = [
+        name
+        for name, wanted in (
+            ("NAT gateway", network.nat),
+            ("interface endpoints", network.interface_endpoints),
+        )
+        if wanted
+    ]
     made = ["VPC", "subnets", "S3 gateway endpoint", "security groups", "flow logs", *extras]
     yield Stack(names.stack("data"), "key, buckets, model registry")
-    yield Stack(names.stack("network"), "security groups in an existing VPC" if network.existing else ", ".join(made))
+    yield Stack(
+        names.stack("network"),
+        "security groups in an existing VPC" if network.existing else ", ".join(made),
+    )
     if environment.file_system:
         yield Stack(names.stack("file-system"), "FSx for Lustre, linked to the data bucket")
     if environment.training.build_image:
-        yield Stack(names.stack("image"), f"repository and build of the image {environment.training.build_image}")
+        yield Stack(
+            names.stack("image"),
+            f"repository and build of the image {environment.training.build_image}",
+        )
     yield Stack(names.stack("pipeline"), "roles, pipeline, functions, teardown guard")
     yield Stack(names.stack("monitoring"), "alarms, dashboard, sweeper")
     if environment.serving and environment.release:
-        yield Stack(names.stack("serving"), f"endpoint of {environment.release.version}, rollback alarms, proof")
+        yield Stack(
+            names.stack("serving"),
+            f"endpoint of {environment.release.version}, rollback alarms, proof",
+        )
 
 
 def _at_rest(environment: Environment) -> Iterator[Line]:
     network, settings, region = environment.network, environment.file_system, environment.region
     yield Line("KMS key", 2 if environment.training.build_image else 1, prices.kms_key(region))
     if settings:
-        throughput = f", {settings.throughput_mbps_per_tib} MB/s per TiB" if settings.throughput_mbps_per_tib else ""
-        what = f"FSx for Lustre {settings.deployment_type}, {settings.storage_capacity_gib} GiB{throughput}"
+        throughput = (
+            f", {settings.throughput_mbps_per_tib} MB/s per TiB"
+            if settings.throughput_mbps_per_tib
+            else ""
+        )
+        what = (
+            f"FSx for Lustre {settings.deployment_type}, {settings.storage_capacity_gib}"
+            f" GiB{throughput}"
+        )
         yield Line(what, 1, prices.file_system(settings, region))
     for service in network.interface_endpoints:
         yield Line(f"interface endpoint {service}, one zone", 1, prices.interface_endpoint(region))
@@ -148,28 +192,50 @@ def _at_rest(environment: Environment) -> Iterator[Line]:
 
 
 def _served(environment: Environment) -> Iterator[Line]:
-    """The instances behind the serving endpoint, at least; serverless inference costs nothing while nobody asks."""
+    """The instances behind the serving endpoint, at least; serverless inference costs nothing while
+    nobody asks.
+    """
     serving = environment.serving
     if serving and environment.release and serving.serverless is None:
         least = serving.autoscaling.min if serving.autoscaling else serving.instance_count
         what = f"serving on {serving.instance_type}"
-        yield Line(f"{what}, at least" if serving.autoscaling else what, least, prices.instance(serving.instance_type, environment.region))
+        yield Line(
+            f"{what}, at least" if serving.autoscaling else what,
+            least,
+            prices.instance(serving.instance_type, environment.region),
+        )
 
 
 def _notes(environment: Environment) -> Iterator[str]:
     network, region = environment.network, environment.region
-    ways = (("nat_gateway", "the NAT gateway", network.nat), ("interface_endpoint", "an interface endpoint", network.interface_endpoints))
+    ways = (
+        ("nat_gateway", "the NAT gateway", network.nat),
+        ("interface_endpoint", "an interface endpoint", network.interface_endpoints),
+    )
     for name, what, wanted in ways:
         if wanted:
             usd = prices.usd_per_gb(name, region)
-            yield f"each GB through {what} costs {'an unknown amount' if usd is None else f'~{usd} USD'} besides; S3 is reached past it"
+            yield (
+                f"each GB through {what} costs"
+                f" {'an unknown amount' if usd is None else f'~{usd} USD'} besides; S3 is reached"
+                " past it"
+            )
     yield from _serving_notes(environment)
     if environment.training.spot:
-        yield "training is on spot capacity, which costs less than the on-demand price shown; its price moves"
+        yield (
+            "training is on spot capacity, which costs less than the on-demand price shown; its"
+            " price moves"
+        )
     if environment.pipeline:
-        yield f"the pipeline is your own ({environment.pipeline}); the instances shown are those of the settings, not of its steps"
+        yield (
+            f"the pipeline is your own ({environment.pipeline}); the instances shown are those of"
+            " the settings, not of its steps"
+        )
     if environment.network.existing:
-        yield "what the existing VPC costs, and whether it has enough free addresses, is not known here"
+        yield (
+            "what the existing VPC costs, and whether it has enough free addresses, is not known"
+            " here"
+        )
     yield f"in no sum: {NOT_COUNTED}"
 
 
@@ -180,9 +246,18 @@ def _serving_notes(environment: Environment) -> Iterator[str]:
     if environment.release is None:
         yield "nothing is served, and paid for, before a release is pinned"
     elif serving.serverless:
-        yield "serverless inference is paid by the time that requests take and by the data they move; nothing while nobody asks"
+        yield (
+            "serverless inference is paid by the time that requests take and by the data they move;"
+            " nothing while nobody asks"
+        )
     else:
         minutes = math.ceil(waits_s(serving) / 60)
-        yield f"while a release is rolled out, at least {minutes} min, the instances of the old and the new fleet are paid for"
+        yield (
+            f"while a release is rolled out, at least {minutes} min, the instances of the old and"
+            " the new fleet are paid for"
+        )
         if serving.autoscaling:
-            yield f"autoscaling may start up to {serving.autoscaling.max} instances of {serving.instance_type}"
+            yield (
+                f"autoscaling may start up to {serving.autoscaling.max} instances of"
+                f" {serving.instance_type}"
+            )

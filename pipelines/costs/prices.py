@@ -1,4 +1,6 @@
-"""A thing and a region in, its list price with source and date out, or None where the table beside this file has none."""
+"""A thing and a region in, its list price with source and date out, or None where the table beside
+this file has none.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,13 @@ def instance(instance_type: str, region: str) -> Price | None:
 def file_system(settings: FileSystem, region: str) -> Price | None:
     """Of an FSx for Lustre file system of this kind and size."""
     throughput = settings.throughput_mbps_per_tib
-    price = _by_month("file_systems", f"{settings.deployment_type}-{throughput}" if throughput else settings.deployment_type.value, region)
+    price = _by_month(
+        "file_systems",
+        f"{settings.deployment_type}-{throughput}"
+        if throughput
+        else settings.deployment_type.value,
+        region,
+    )
     return price.times(settings.storage_capacity_gib) if price else None
 
 
@@ -69,7 +77,9 @@ def nat_gateway(region: str) -> Price | None:
 
 
 def usd_per_gb(name: str, region: str) -> float | None:
-    """What each GB through an `interface_endpoint` or a `nat_gateway` costs besides; for all regions in the table an estimate."""
+    """What each GB through an `interface_endpoint` or a `nat_gateway` costs besides; for all
+    regions in the table an estimate.
+    """
     price = _find("per_gb", name, region)
     return price.usd_per_hour if price else None
 

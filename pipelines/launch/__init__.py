@@ -1,4 +1,6 @@
-"""The launch contract: how the training section of an environment becomes images and hyperparameters, checked against AWS's tables."""
+"""The launch contract: how the training section of an environment becomes images and
+hyperparameters, checked against AWS's tables.
+"""
 
 from pipelines.launch.contract import (
     Contract,

@@ -1,8 +1,9 @@
-"""How a distributed training starts, one value per strategy: settings in, the toolkit's hyperparameters out.
+"""How a distributed training starts, one value per strategy: settings in, the toolkit's
+hyperparameters out.
 
-SageMaker's API has no field for it. The training toolkit inside the image reads hyperparameters that start with `sagemaker_`;
-these are the ones that SDK v2's `PyTorch(distribution=...)` and `TensorFlow(distribution=...)` emit; `tests/goldens/make_sdk_v2.py`
-asks it.
+SageMaker's API has no field for it. The training toolkit inside the image reads hyperparameters
+that start with `sagemaker_`; these are the ones that SDK v2's `PyTorch(distribution=...)` and
+`TensorFlow(distribution=...)` emit; `tests/goldens/make_sdk_v2.py` asks it.
 """
 
 from __future__ import annotations
@@ -23,16 +24,26 @@ class Contract(Protocol):
     launcher: ClassVar[str]
     """The program that starts the ranks."""
     names_instance_type: ClassVar[bool]
-    """Whether `sagemaker_instance_type` goes with it, by which the toolkit chooses settings for the network."""
+    """Whether `sagemaker_instance_type` goes with it, by which the toolkit chooses settings for the
+    network.
+    """
 
     def hyperparameters(self) -> dict[str, str]:
-        """The toolkit's hyperparameters except `sagemaker_instance_type`, values encoded as JSON."""
+        """The toolkit's hyperparameters except `sagemaker_instance_type`, values encoded as
+        JSON.
+        """
         ...
 
 
 def _ranks(processes_per_host: int | None) -> dict[str, str]:
-    """The toolkit reads this key for every launcher that starts several ranks (runner.py); SDK v2 writes it for `mpi` only."""
-    return {"sagemaker_mpi_num_of_processes_per_host": str(processes_per_host)} if processes_per_host else {}
+    """The toolkit reads this key for every launcher that starts several ranks (runner.py); SDK v2
+    writes it for `mpi` only.
+    """
+    return (
+        {"sagemaker_mpi_num_of_processes_per_host": str(processes_per_host)}
+        if processes_per_host
+        else {}
+    )
 
 
 @dataclass(frozen=True)
@@ -49,7 +60,9 @@ class SmddpAllReduce:
         return {
             "sagemaker_distributed_dataparallel_enabled": "true",
             **_ranks(self.processes_per_host),
-            "sagemaker_distributed_dataparallel_custom_mpi_options": json.dumps(self._mpi_options()),
+            "sagemaker_distributed_dataparallel_custom_mpi_options": json.dumps(
+                self._mpi_options()
+            ),
         }
 
     def _mpi_options(self) -> str:
@@ -58,14 +71,20 @@ class SmddpAllReduce:
 
 @dataclass(frozen=True)
 class PytorchDdp(SmddpAllReduce):
-    """The same under another name. SDK v2: `pytorchddp`, which it rewrites to `smdistributed.dataparallel`."""
+    """The same under another name.
+
+    SDK v2: `pytorchddp`, which it rewrites to `smdistributed.dataparallel`.
+    """
 
     label: ClassVar[str] = "pytorchddp"
 
 
 @dataclass(frozen=True)
 class SmddpAllGatherByMpirun(SmddpAllReduce):
-    """smddp under mpirun with its AllGather instead, by a variable on every rank. SDK v2: the variable as custom_mpi_options."""
+    """smddp under mpirun with its AllGather instead, by a variable on every rank.
+
+    SDK v2: the variable as custom_mpi_options.
+    """
 
     label: ClassVar[str] = "smddp with AllGather by mpirun"
 
@@ -88,14 +107,20 @@ class Torchrun:
 
 @dataclass(frozen=True)
 class SmddpAllGather(Torchrun):
-    """smddp under torchrun: its AllGather (for FSDP and the like), NCCL's AllReduce. Only the script chooses the backend."""
+    """smddp under torchrun: its AllGather (for FSDP and the like), NCCL's AllReduce.
+
+    Only the script chooses the backend.
+    """
 
     label: ClassVar[str] = "smddp with AllGather"
 
 
 @dataclass(frozen=True)
 class Horovod:
-    """Horovod under plain mpirun. SDK v2: `mpi`. Without `processes_per_host` the toolkit starts one rank per GPU, or one."""
+    """Horovod under plain mpirun.
+
+    SDK v2: `mpi`. Without `processes_per_host` the toolkit starts one rank per GPU, or one.
+    """
 
     label: ClassVar[str] = "horovod"
     launcher: ClassVar[str] = "mpirun"
@@ -110,7 +135,10 @@ class Horovod:
 
 @dataclass(frozen=True)
 class ParameterServer:
-    """Asynchronous, TensorFlow only: a parameter server on every host. SDK v2: `parameter_server`."""
+    """Asynchronous, TensorFlow only: a parameter server on every host.
+
+    SDK v2: `parameter_server`.
+    """
 
     label: ClassVar[str] = "parameter_server"
     launcher: ClassVar[str] = "python"
@@ -122,7 +150,10 @@ class ParameterServer:
 
 @dataclass(frozen=True)
 class MultiWorkerMirrored:
-    """Synchronous, TensorFlow only: TensorFlow's own collectives between hosts. SDK v2: `multi_worker_mirrored_strategy`."""
+    """Synchronous, TensorFlow only:
+
+    TensorFlow's own collectives between hosts. SDK v2: `multi_worker_mirrored_strategy`.
+    """
 
     label: ClassVar[str] = "multi_worker_mirrored"
     launcher: ClassVar[str] = "python"
@@ -134,7 +165,10 @@ class MultiWorkerMirrored:
 
 @dataclass(frozen=True)
 class Mirrored:
-    """One process whose script copies the model to every GPU of the host. The toolkit needs to know nothing of it."""
+    """One process whose script copies the model to every GPU of the host.
+
+    The toolkit needs to know nothing of it.
+    """
 
     label: ClassVar[str] = "mirrored"
     launcher: ClassVar[str] = "python"

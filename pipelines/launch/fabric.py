@@ -1,4 +1,6 @@
-"""What EFA needs: an instance type in, its addresses in the training subnet and the container's environment variables out (fabric.yaml)."""
+"""What EFA needs: an instance type in, its addresses in the training subnet and the container's
+environment variables out (fabric.yaml).
+"""
 
 from __future__ import annotations
 
@@ -43,15 +45,23 @@ def addresses_per_node(instance_type: str) -> int:
 
 
 def variables(instance_type: str) -> dict[str, str]:
-    """The environment variables that EFA needs in the training container; none where there is no EFA."""
+    """The environment variables that EFA needs in the training container; none where there is no
+    EFA.
+    """
     if not has_efa(instance_type):
         return {}
     family = instance_type.split(".")[1]
-    return {row["name"]: row["value"] for row in _table()["variables"] if re.match(row["families"], family)}
+    return {
+        row["name"]: row["value"]
+        for row in _table()["variables"]
+        if re.match(row["families"], family)
+    }
 
 
 def environment(training: Training) -> dict[str, str]:
-    """The training container's environment: what EFA needs, over it what the environment file says, and last what is required."""
+    """The training container's environment: what EFA needs, over it what the environment file says,
+    and last what is required.
+    """
     required = {REQUIRE: "1"} if training.require_efa else {}
     return variables(training.instance_type) | training.environment | required
 
@@ -62,19 +72,39 @@ def problems(training: Training) -> Iterator[Problem]:
         return
     if not has_efa(training.instance_type):
         some = ", ".join(efa_instance_types()[:3])
-        message = f"{training.instance_type} has no EFA; instance types with EFA are {some} and {len(efa_instance_types()) - 3} others"
+        message = (
+            f"{training.instance_type} has no EFA; instance types with EFA are {some} and"
+            f" {len(efa_instance_types()) - 3} others"
+        )
         related = ("training.instance_type",)
-        yield Problem("training.require_efa", message, "choose one of them, or leave require_efa out", True, related)
+        yield Problem(
+            "training.require_efa",
+            message,
+            "choose one of them, or leave require_efa out",
+            True,
+            related,
+        )
     elif training.framework is Framework.TENSORFLOW:
-        message = "the TensorFlow scripts do not look which network they use, so nothing would be required"
-        yield Problem("training.require_efa", message, "leave it out, or train with PyTorch", True, ("training.framework",))
+        message = (
+            "the TensorFlow scripts do not look which network they use, so nothing would be"
+            " required"
+        )
+        yield Problem(
+            "training.require_efa",
+            message,
+            "leave it out, or train with PyTorch",
+            True,
+            ("training.framework",),
+        )
     else:
         for key, given in _asked(training):
             yield from _opposed(key, given)
 
 
 def _asked(training: Training) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Where the environment file sets variables of the training container: how a message names the place, and the variables."""
+    """Where the environment file sets variables of the training container: how a message names the
+    place, and the variables.
+    """
     yield "training.environment.", training.environment
     yield "training.custom_mpi_options -x ", variables_in(training.custom_mpi_options)
 
@@ -84,7 +114,11 @@ def _opposed(place: str, given: Mapping[str, str]) -> Iterator[Problem]:
     off = "keeps the traffic off EFA, so the job would always fail"
     reasons = {
         PROVIDER: (given.get(PROVIDER, "efa") != "efa", off, f"remove {PROVIDER}"),
-        _NETWORK: (given.get(_NETWORK, "OFI").lower() not in map(str.lower, _NETWORKS), off, f"remove {_NETWORK}"),
+        _NETWORK: (
+            given.get(_NETWORK, "OFI").lower() not in map(str.lower, _NETWORKS),
+            off,
+            f"remove {_NETWORK}",
+        ),
         LOG: (
             "%p" not in given.get(LOG, "%p"),
             "is the same for all processes, and each must read what its own NCCL says",
@@ -93,22 +127,41 @@ def _opposed(place: str, given: Mapping[str, str]) -> Iterator[Problem]:
     }
     for name, (is_wrong, why, advice) in reasons.items():
         if is_wrong:
-            shown = f"{place}{name} = {given[name]}" if place.endswith(".") else f"{place}{name}={given[name]}"
+            shown = (
+                f"{place}{name} = {given[name]}"
+                if place.endswith(".")
+                else f"{place}{name}={given[name]}"
+            )
             key = f"{place}{name}" if place.endswith(".") else place.split()[0]
-            yield Problem("training.require_efa", f"{shown} {why}", f"{advice}, or leave require_efa out", True, (key,))
+            yield Problem(
+                "training.require_efa",
+                f"{shown} {why}",
+                f"{advice}, or leave require_efa out",
+                True,
+                (key,),
+            )
 
 
 def notices(training: Training) -> Iterator[str]:
     """Where the environment file says otherwise than EFA needs."""
     for name, value in _overruled(variables(training.instance_type), training.environment):
         given = training.environment[name]
-        yield f"training.environment.{name} = {given} replaces {value}, which {training.instance_type} needs for its traffic to go over EFA"
-    if training.environment.get(PROVIDER) == "efa" and not has_efa(training.instance_type):
-        yield f"training.environment.{PROVIDER} = efa: {training.instance_type} has no EFA, so libfabric would find no provider"
-    if training.require_efa and training.source_dir != defaults(training.framework, training.strategy).source_dir:
         yield (
-            f"training.require_efa: nothing is required unless the script in {training.source_dir} calls fabric.prove, as "
-            "training_code/pytorch/train.py does"
+            f"training.environment.{name} = {given} replaces {value}, which"
+            f" {training.instance_type} needs for its traffic to go over EFA"
+        )
+    if training.environment.get(PROVIDER) == "efa" and not has_efa(training.instance_type):
+        yield (
+            f"training.environment.{PROVIDER} = efa: {training.instance_type} has no EFA, so"
+            " libfabric would find no provider"
+        )
+    if (
+        training.require_efa
+        and training.source_dir != defaults(training.framework, training.strategy).source_dir
+    ):
+        yield (
+            f"training.require_efa: nothing is required unless the script in {training.source_dir}"
+            " calls fabric.prove, as training_code/pytorch/train.py does"
         )
 
 

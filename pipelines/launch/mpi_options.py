@@ -1,8 +1,10 @@
-"""The traps of `custom_mpi_options`, found before a job pays for them: the string in, what would not do what it looks like out.
+"""The traps of `custom_mpi_options`, found before a job pays for them: the string in, what would
+not do what it looks like out.
 
-The training toolkit splits the string at white space (no quoting), then lets Python's argparse take `--NCCL_DEBUG VALUE` out
-(`parse_known_args`), which also takes every prefix of it and everything that looks like a call for help. The rest stands in the middle
-of the toolkit's own mpirun line, before the program; so a word that no option takes becomes the program. Sources: mpirun.yaml.
+The training toolkit splits the string at white space (no quoting), then lets Python's argparse take
+`--NCCL_DEBUG VALUE` out (`parse_known_args`), which also takes every prefix of it and everything
+that looks like a call for help. The rest stands in the middle of the toolkit's own mpirun line,
+before the program; so a word that no option takes becomes the program. Sources: mpirun.yaml.
 """
 
 from __future__ import annotations
@@ -24,19 +26,32 @@ _LEVELS = ("VERSION", "WARN", "INFO", "ABORT", "TRACE")  # NCCL user guide, envi
 _ENV_LIST = ("mca_base_env_list", "mca_base_env_list_delimiter")
 _SHELL = re.compile(r"^(\d?[<>]|[|&;])|\$[A-Za-z_({]")
 _SINGLE_DASH = re.compile(r"^-[A-Za-z]*[A-Z]")
-"""Open MPI's options of several letters are in small letters, so with one dash this is none, whatever follows."""
+"""Open MPI's options of several letters are in small letters, so with one dash this is none,
+whatever follows.
+"""
 _UNKNOWN = 1  # of an option that is not in the table, one word may be its value
 
 
 def mistakes_in(options: str, passed: Collection[str]) -> Iterator[Mistake]:
-    """What would not do what it looks like, each with what to write instead; `passed` are patterns of variables that are there already."""
+    """What would not do what it looks like, each with what to write instead; `passed` are patterns
+    of variables that are there already.
+    """
     if any(character in options for character in "\"'\\`"):
-        yield "quotes and backslashes are passed on as they are: the toolkit only splits at white space", "write values without white space"
+        yield (
+            (
+                "quotes and backslashes are passed on as they are: the toolkit only splits at white"
+                " space"
+            ),
+            "write values without white space",
+        )
         return  # where the words end is then not what was meant
     if any(character in options for character in "\n\r\t"):
         yield "contains a line break or a tab", "write it on one line, with spaces"
     if shell := next((word for word in options.split() if _SHELL.search(word)), None):
-        yield f"`{shell}` is passed on as it is: no shell reads the line", "write plain options and values"
+        yield (
+            f"`{shell}` is passed on as it is: no shell reads the line",
+            "write plain options and values",
+        )
         return
     for option, values, count in _split(options):
         yield from _mistakes_of(option, values, count, passed)
@@ -46,7 +61,11 @@ def mistakes_in(options: str, passed: Collection[str]) -> Iterator[Mistake]:
 
 def variables_in(options: str) -> dict[str, str]:
     """The variables that `-x NAME=value` sets."""
-    pairs = (" ".join(values).partition("=") for option, values, _ in _split(options) if _bare(option) == "x")
+    pairs = (
+        " ".join(values).partition("=")
+        for option, values, _ in _split(options)
+        if _bare(option) == "x"
+    )
     return {name: value for name, equals, value in pairs if equals}
 
 
@@ -56,7 +75,9 @@ def _split(options: str) -> Iterator[tuple[str, list[str], int]]:
     while words:
         option = words.pop(0)
         count = _words_of(option)
-        values = [words.pop(0) for _ in range(min(count, len(words))) if not words[0].startswith("-")]
+        values = [
+            words.pop(0) for _ in range(min(count, len(words))) if not words[0].startswith("-")
+        ]
         yield option, values, count
 
 
@@ -65,10 +86,16 @@ def _words_of(option: str) -> int:
     name, given, _ = option.partition("=")
     if name == _TOOLKIT_OPTION:
         return 0 if given else 1
-    return tables.mpirun().words.get(_bare(option), 0 if given else _UNKNOWN) if option.startswith("-") else 0
+    return (
+        tables.mpirun().words.get(_bare(option), 0 if given else _UNKNOWN)
+        if option.startswith("-")
+        else 0
+    )
 
 
-def _mistakes_of(option: str, values: list[str], count: int, passed: Collection[str]) -> Iterator[Mistake]:
+def _mistakes_of(
+    option: str, values: list[str], count: int, passed: Collection[str]
+) -> Iterator[Mistake]:
     name, _, value = option.partition("=")
     if _is_program(option):
         what = f"`{option}` belongs to no option before it: mpirun would run it as the program"
@@ -76,53 +103,101 @@ def _mistakes_of(option: str, values: list[str], count: int, passed: Collection[
     elif name == _TOOLKIT_OPTION:
         yield from _level_mistakes(value or " ".join(values))
     elif _is_prefix(name, _TOOLKIT_OPTION):
-        yield f"`{name}` is taken for {_TOOLKIT_OPTION}, of which it is a prefix, and never reaches mpirun", "spell the option out"
+        yield (
+            (
+                f"`{name}` is taken for {_TOOLKIT_OPTION}, of which it is a prefix, and never"
+                " reaches mpirun"
+            ),
+            "spell the option out",
+        )
     elif _is_prefix(name, _HELP) or name == _HELP or option.startswith("-h"):
-        yield f"`{name}` is taken for a call for the toolkit's own help, and the job ends without training", "leave it out"
+        yield (
+            (
+                f"`{name}` is taken for a call for the toolkit's own help, and the job ends without"
+                " training"
+            ),
+            "leave it out",
+        )
     elif _is_no_option(name):
-        instead = f"write {_TOOLKIT_OPTION} LEVEL, with two dashes" if _bare(name) == _bare(_TOOLKIT_OPTION) else "write `-x NAME=value`"
+        instead = (
+            f"write {_TOOLKIT_OPTION} LEVEL, with two dashes"
+            if _bare(name) == _bare(_TOOLKIT_OPTION)
+            else "write `-x NAME=value`"
+        )
         yield f"mpirun has no option `{name}`", instead
     elif refusal := tables.mpirun().refused.get(_bare(option)):
         yield f"`{name}` {refusal[0]}", refusal[1]
     elif _bare(option) == "x":
         yield from _variable_mistakes(option, values, passed)
     elif len(values) < count and _bare(option) in tables.mpirun().words:
-        yield f"`{option}` needs {count} words after it and has {len(values)}", "write them, without white space in them"
+        yield (
+            f"`{option}` needs {count} words after it and has {len(values)}",
+            "write them, without white space in them",
+        )
     elif _bare(option) in ("mca", "gmca"):
         yield from _parameter_mistakes(*values)
 
 
 def _level_mistakes(level: str) -> Iterator[Mistake]:
     if level not in _LEVELS:
-        yield f"--NCCL_DEBUG needs a level, not {level or 'nothing'}", f"use one of {', '.join(_LEVELS)}"
+        yield (
+            f"--NCCL_DEBUG needs a level, not {level or 'nothing'}",
+            f"use one of {', '.join(_LEVELS)}",
+        )
 
 
-def _variable_mistakes(option: str, values: list[str], passed: Collection[str]) -> Iterator[Mistake]:
+def _variable_mistakes(
+    option: str, values: list[str], passed: Collection[str]
+) -> Iterator[Mistake]:
     """`-x NAME` passes a variable on, `-x NAME=value` sets one."""
     name, _, value = " ".join(values).partition("=")
     if not name:
         yield f"`{option}` needs a variable", "write `-x NAME=value`"
     elif name == "NCCL_DEBUG":
-        what = "`-x NCCL_DEBUG=...` is the second one: the toolkit has already passed NCCL_DEBUG=INFO, and with Open MPI 5 the first counts"
+        what = (
+            "`-x NCCL_DEBUG=...` is the second one: the toolkit has already passed NCCL_DEBUG=INFO,"
+            " and with Open MPI 5 the first counts"
+        )
         yield what, f"write `--NCCL_DEBUG {value or 'LEVEL'}`, which the toolkit reads itself"
     elif name == OPTIMIZE_SDP and name in passed:
-        yield f"`{option} {name}` is the second one: collective: allgather with launcher: mpirun passes it already", "remove it"
+        yield (
+            (
+                f"`{option} {name}` is the second one: collective: allgather with launcher: mpirun"
+                " passes it already"
+            ),
+            "remove it",
+        )
     elif name == OPTIMIZE_SDP:
         yield (
             f"{OPTIMIZE_SDP} makes it smddp with AllGather, which is checked differently",
             "set collective: allgather and launcher: mpirun",
         )
     elif any(fnmatchcase(name, pattern) for pattern in passed):
-        yield f"`{option} {name}` is the second one: the toolkit passes {name} itself", "leave it out"
+        yield (
+            f"`{option} {name}` is the second one: the toolkit passes {name} itself",
+            "leave it out",
+        )
 
 
 def _parameter_mistakes(name: str, value: str) -> Iterator[Mistake]:
     own = tables.mpirun().parameters
     if name in _ENV_LIST:
-        yield f"{name} sets variables a second way, beside the toolkit's `-x`, which no check here sees", "write `-x NAME=value`"
+        yield (
+            (
+                f"{name} sets variables a second way, beside the toolkit's `-x`, which no check"
+                " here sees"
+            ),
+            "write `-x NAME=value`",
+        )
     elif name in own and own[name] != value:
         whose = f"{name} {own[name]}" if own[name] else name
-        yield f"the toolkit passes `-mca {whose}` itself, and mpirun does not take two values of one parameter", "leave it out"
+        yield (
+            (
+                f"the toolkit passes `-mca {whose}` itself, and mpirun does not take two values of"
+                " one parameter"
+            ),
+            "leave it out",
+        )
 
 
 def _is_program(option: str) -> bool:
@@ -131,7 +206,9 @@ def _is_program(option: str) -> bool:
 
 def _is_no_option(name: str) -> bool:
     known = (*tables.mpirun().words, *tables.mpirun().refused)
-    return _SINGLE_DASH.match(name) is not None and _bare(name) not in known and len(_bare(name)) > 1
+    return (
+        _SINGLE_DASH.match(name) is not None and _bare(name) not in known and len(_bare(name)) > 1
+    )
 
 
 def _bare(option: str) -> str:

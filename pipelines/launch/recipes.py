@@ -1,6 +1,8 @@
-"""What the images in `images/` are built from: a recipe's name and a region in; its build arguments and the tag of its content out.
+"""What the images in `images/` are built from: a recipe's name and a region in; its build arguments
+and the tag of its content out.
 
-The tag is a hash of everything that goes into a build (the recipe's files, its build arguments), so that a checkout means one image.
+The tag is a hash of everything that goes into a build (the recipe's files, its build arguments), so
+that a checkout means one image.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ class Recipe:
     name: str
     framework: str
     version: str | None = None
-    """Version of the framework in AWS's image that the recipe extends; None for an image of one's own."""
+    """Version of the framework in AWS's image that the recipe extends; None for an image of one's
+    own.
+    """
     arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -70,12 +74,21 @@ def build_arguments(name: str, region: str) -> dict[str, str]:
         return own
     account = tables.registry(region)
     if account is None:
-        raise UnknownRecipeError(f"AWS has no registry in {region!r} that pipelines/launch/registries.yaml knows")
-    return own | {"ACCOUNT": account, "REGION": region, "TAG": tables.image_tags(found.framework)[found.version].training_gpu}
+        raise UnknownRecipeError(
+            f"AWS has no registry in {region!r} that pipelines/launch/registries.yaml knows"
+        )
+    return own | {
+        "ACCOUNT": account,
+        "REGION": region,
+        "TAG": tables.image_tags(found.framework)[found.version].training_gpu,
+    }
 
 
 def content_tag(name: str, region: str, root: Path) -> str:
-    """Tag of the image that the recipe of the repository at `root` gives in `region`. Raises UnknownRecipeError."""
+    """Tag of the image that the recipe of the repository at `root` gives in `region`.
+
+    Raises UnknownRecipeError.
+    """
     digest = hashlib.sha256()
     for key, value in sorted(build_arguments(name, region).items()):
         digest.update(f"{key}={value}\n".encode())
@@ -83,5 +96,7 @@ def content_tag(name: str, region: str, root: Path) -> str:
     for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).as_posix()):
         if path.is_file() and "__pycache__" not in path.parts:
             content = path.read_bytes()
-            digest.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode() + content)
+            digest.update(
+                f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode() + content
+            )
     return digest.hexdigest()[:TAG_LENGTH]

@@ -1,4 +1,6 @@
-"""The training section and the region in, one `Launch` out: images, hyperparameters and notices, or every reason why it cannot run."""
+"""The training section and the region in, one `Launch` out: images, hyperparameters and notices, or
+every reason why it cannot run.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +43,14 @@ class Launch:
     backend: str | None = None
     """What the script's own `backend: smddp` becomes, where the fallback runs without smddp."""
 
-    def script_arguments(self, own: Mapping[str, HyperparameterValue]) -> dict[str, HyperparameterValue]:
+    def script_arguments(
+        self, own: Mapping[str, HyperparameterValue]
+    ) -> dict[str, HyperparameterValue]:
         """The script's hyperparameters as they fit the strategy that runs."""
-        return {name: self.backend if self.backend and (name, value) == ("backend", "smddp") else value for name, value in own.items()}
+        return {
+            name: self.backend if self.backend and (name, value) == ("backend", "smddp") else value
+            for name, value in own.items()
+        }
 
     @property
     def images(self) -> tuple[str, ...]:
@@ -52,58 +59,103 @@ class Launch:
 
     @property
     def needs_model_dir(self) -> bool:
-        """Whether the job's `model_dir` (TensorFlow) is a folder in S3 that belongs to the job; see `for_job`."""
+        """Whether the job's `model_dir` (TensorFlow) is a folder in S3 that belongs to the job; see
+        `for_job`.
+        """
         return self.framework is Framework.TENSORFLOW and "model_dir" not in self.hyperparameters
 
     def for_job(
-        self, submit_directory: str, job_name: str, own: Mapping[str, HyperparameterValue], output_path: str = ""
+        self,
+        submit_directory: str,
+        job_name: str,
+        own: Mapping[str, HyperparameterValue],
+        output_path: str = "",
     ) -> dict[str, str]:
-        """All of one job outside a pipeline (a notebook, boto3), the script's `own` included, as SDK v2 sends them.
+        """All of one job outside a pipeline (a notebook, boto3), the script's `own` included, as
+        SDK v2 sends them.
 
-        `output_path` is the job's S3OutputPath; TensorFlow's `model_dir` lies below it. Raises ValueError if it is missing there, and if
-        there are more hyperparameters than SageMaker takes.
+        `output_path` is the job's S3OutputPath; TensorFlow's `model_dir` lies below it. Raises
+        ValueError if it is missing there, and if there are more hyperparameters than SageMaker
+        takes.
         """
-        values = {**self.script_arguments(own), "sagemaker_submit_directory": submit_directory, "sagemaker_job_name": job_name}
+        values = {
+            **self.script_arguments(own),
+            "sagemaker_submit_directory": submit_directory,
+            "sagemaker_job_name": job_name,
+        }
         if self.needs_model_dir:
             if not output_path:
-                raise ValueError("a TensorFlow job needs output_path, for its hyperparameter model_dir")
+                raise ValueError(
+                    "a TensorFlow job needs output_path, for its hyperparameter model_dir"
+                )
             values["model_dir"] = f"{output_path.rstrip('/')}/{job_name}/model"
-        sent = {**self.hyperparameters, **{name: json.dumps(value) for name, value in values.items()}}
+        sent = {
+            **self.hyperparameters,
+            **{name: json.dumps(value) for name, value in values.items()},
+        }
         if len(sent) > MAX_HYPERPARAMETERS:
-            raise ValueError(f"a job takes {MAX_HYPERPARAMETERS} hyperparameters, and this one has {len(sent)}, the toolkit's included")
+            raise ValueError(
+                f"a job takes {MAX_HYPERPARAMETERS} hyperparameters, and this one has {len(sent)},"
+                " the toolkit's included"
+            )
         return sent
 
 
 def resolve(training: Training, region: str, file: str = "", root: Path | None = None) -> Launch:
-    """What `training` starts in `region`. Raises LaunchError with every reason why it cannot run; `file` opens its lines.
+    """What `training` starts in `region`.
 
-    `root` is the repository, in which `source_dir` may have a requirements.txt that mends what an image lacks.
+    Raises LaunchError with every reason why it cannot run; `file` opens its lines.
+
+    `root` is the repository, in which `source_dir` may have a requirements.txt that mends what an
+    image lacks.
     """
     code = source_code.read(root, training)
     strategy, why = chosen(training, code)
     problems = problems_of(training, region, code)
-    notices = [f"{training.strategy} -> {strategy}: {problem.key} = {problem.given}: {problem.message}" for problem in why]
+    notices = [
+        f"{training.strategy} -> {strategy}: {problem.key} = {problem.given}: {problem.message}"
+        for problem in why
+    ]
     contract, swapped = contract_of(training, strategy), strategy is not training.strategy
     if problems:
         raise LaunchError(file, problems)
     backend = _backend(training) if swapped else None
     if backend:
-        notices.append(f"training.hyperparameters.backend: smddp -> {backend}, because {contract.label} runs without smddp")
+        notices.append(
+            f"training.hyperparameters.backend: smddp -> {backend}, because {contract.label} runs"
+            " without smddp"
+        )
     notices += _image_notices(training)
     notices += notices_of(training, region, contract, swapped)
     script = source_code.script_of(training, strategy)
     keys = _hyperparameters(training, region, contract, script)
-    return Launch(contract, training.framework, script, *_images(training, region), keys, tuple(notices), backend)
+    return Launch(
+        contract,
+        training.framework,
+        script,
+        *_images(training, region),
+        keys,
+        tuple(notices),
+        backend,
+    )
 
 
 def _backend(training: Training) -> str | None:
-    """torch.distributed's own backend for these instances, where the script was told to use smddp."""
-    if training.framework is not Framework.PYTORCH or training.strategy not in SMDDP or training.hyperparameters.get("backend") != "smddp":
+    """torch.distributed's own backend for these instances, where the script was told to use
+    smddp.
+    """
+    if (
+        training.framework is not Framework.PYTORCH
+        or training.strategy not in SMDDP
+        or training.hyperparameters.get("backend") != "smddp"
+    ):
         return None
     return "nccl" if tables.has_gpus(training.instance_type) else "gloo"
 
 
-def _hyperparameters(training: Training, region: str, contract: Contract, script: str) -> dict[str, str]:
+def _hyperparameters(
+    training: Training, region: str, contract: Contract, script: str
+) -> dict[str, str]:
     """As SDK v2 writes them: every value is JSON, so a text has quotes in it."""
     texts = {"sagemaker_program": script, "sagemaker_region": region}
     if contract.names_instance_type:
@@ -115,7 +167,9 @@ def _hyperparameters(training: Training, region: str, contract: Contract, script
 
 
 def _rows(training: Training) -> tuple[str, tables.ImageTags]:
-    """The version whose images evaluate and serve: the one asked for, or where only `image_uri` has it, the nearest one."""
+    """The version whose images evaluate and serve: the one asked for, or where only `image_uri` has
+    it, the nearest one.
+    """
     rows, version = tables.image_tags(training.framework), training.framework_version
     if version in rows:
         return version, rows[version]
@@ -138,4 +192,7 @@ def _image_notices(training: Training) -> list[str]:
     given = training.framework_version
     if version == given:
         return []
-    return [f"training.framework_version {given} is not in the table of images: evaluation and endpoint run in those of {version}"]
+    return [
+        f"training.framework_version {given} is not in the table of images: evaluation and endpoint"
+        f" run in those of {version}"
+    ]

@@ -1,4 +1,6 @@
-"""A training section and the repository in; what its source folder and its recipe say beyond their scripts out, and which script runs."""
+"""A training section and the repository in; what its source folder and its recipe say beyond their
+scripts out, and which script runs.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,14 @@ class SourceCode:
     """Whether setup.py is in it: the toolkit then installs it and starts a module."""
 
     recipe: str | None = None
-    """Every line of the recipe of `training.build_image` that is no comment; None where there is none at hand."""
+    """Every line of the recipe of `training.build_image` that is no comment; None where there is
+    none at hand.
+    """
 
     def installs(self, requirement: str) -> bool:
-        """Whether the package that `requirement` (`tf_keras~=2.21.0`) names is in requirements.txt."""
+        """Whether the package that `requirement` (`tf_keras~=2.21.0`) names is in
+        requirements.txt.
+        """
         return bool(_names(requirement) & self.requirements)
 
 
@@ -38,32 +44,54 @@ def read(root: Path | None, training: Training) -> SourceCode:
         return SourceCode()
     folder = root / training.source_dir
     requirements = folder / REQUIREMENTS
-    text = requirements.read_text(encoding="utf-8", errors="replace") if requirements.is_file() else ""
+    text = (
+        requirements.read_text(encoding="utf-8", errors="replace") if requirements.is_file() else ""
+    )
     return SourceCode(_names(text), (folder / SETUP).is_file(), _recipe(root, training))
 
 
 def script_of(training: Training, strategy: Strategy) -> str:
-    """The script of the strategy that runs, unless the environment names another than ours for the strategy that was chosen."""
+    """The script of the strategy that runs, unless the environment names another than ours for the
+    strategy that was chosen.
+    """
     own = defaults(training.framework, training.strategy).entry_point
-    named = "entry_point" in training.model_fields_set and not (is_ours(training) and training.entry_point == own)
-    return training.entry_point if named or strategy is training.strategy else defaults(training.framework, strategy).entry_point
+    named = "entry_point" in training.model_fields_set and not (
+        is_ours(training) and training.entry_point == own
+    )
+    return (
+        training.entry_point
+        if named or strategy is training.strategy
+        else defaults(training.framework, strategy).entry_point
+    )
 
 
 def is_ours(training: Training) -> bool:
     """Whether `source_dir` is this project's own, whose needs are known."""
-    return PurePosixPath(training.source_dir) == PurePosixPath(defaults(training.framework, training.strategy).source_dir)
+    return PurePosixPath(training.source_dir) == PurePosixPath(
+        defaults(training.framework, training.strategy).source_dir
+    )
 
 
 def _recipe(root: Path, training: Training) -> str | None:
-    """A recipe that is in the table is a folder of the repository; any other is refused elsewhere."""
+    """A recipe that is in the table is a folder of the repository; any other is refused
+    elsewhere.
+    """
     folder = root / recipes.FOLDER / (training.build_image or "")
     if training.build_image not in recipes.names() or not folder.is_dir():
         return None
-    texts = (path.read_text(encoding="utf-8", errors="replace") for path in sorted(folder.rglob("*")) if path.is_file())
-    return "\n".join(line for text in texts for line in text.splitlines() if not line.lstrip().startswith("#"))
+    texts = (
+        path.read_text(encoding="utf-8", errors="replace")
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    )
+    return "\n".join(
+        line for text in texts for line in text.splitlines() if not line.lstrip().startswith("#")
+    )
 
 
 def _names(text: str) -> frozenset[str]:
-    """The packages that the lines of a requirements file name; options, such as `-r other.txt`, name none."""
+    """The packages that the lines of a requirements file name; options, such as `-r other.txt`,
+    name none.
+    """
     found = (_NAME.match(line.strip()) for line in text.splitlines())
     return frozenset(re.sub(r"[-_.]+", "-", match[1]).lower() for match in found if match)

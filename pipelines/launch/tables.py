@@ -88,7 +88,9 @@ class Mpirun:
     refused: Mapping[str, tuple[str, str]]
     """Option that cannot be given to what it would do, and what to do instead."""
     variables: Mapping[str, str | None]
-    """Environment variables that the toolkit passes, with their values; None where only the job knows."""
+    """Environment variables that the toolkit passes, with their values; None where only the job
+    knows.
+    """
     runner_variables: Mapping[str, tuple[str, ...]]
     """Those that one of its runners (smddp, horovod) passes alone, as shell patterns."""
     instance_variables: Mapping[str, tuple[str, ...]]
@@ -110,7 +112,9 @@ def smddp_releases(framework: str) -> dict[str, SmddpRelease]:
 
 
 def former_smddp_releases(framework: str) -> dict[str, str]:
-    """Framework version, older than those of `smddp_releases`, to which page of AWS's last named which smddp for it."""
+    """Framework version, older than those of `smddp_releases`, to which page of AWS's last named
+    which smddp for it.
+    """
     rows = _table("smddp")["former_releases"][framework].items()
     return {version: f"{row['until']}: version {row['smddp_version']}" for version, row in rows}
 
@@ -123,14 +127,27 @@ def smddp_allgather_since() -> str:
 @cache
 def smddp_instance_types() -> dict[str, tuple[str, ...]]:
     """Instance type to the collectives that smddp accelerates there."""
-    return {name: tuple(row["collectives"]) for name, row in _table("smddp")["instance_types"].items()}
+    return {
+        name: tuple(row["collectives"]) for name, row in _table("smddp")["instance_types"].items()
+    }
 
 
 @cache
 def smddp_regions(instance_type: str | None = None) -> tuple[str, ...]:
-    """Regions in which AWS's price list has the instance type, or any that smddp runs on; sorted."""
+    """Regions in which AWS's price list has the instance type, or any that smddp runs on;
+    sorted.
+    """
     rows = _table("smddp")["regions"]
-    return tuple(sorted({region for name, regions in rows.items() if instance_type in (None, name) for region in regions}))
+    return tuple(
+        sorted(
+            {
+                region
+                for name, regions in rows.items()
+                if instance_type in (None, name)
+                for region in regions
+            }
+        )
+    )
 
 
 def former_smddp_instance_type(name: str) -> str | None:
@@ -153,7 +170,9 @@ def python_of(framework: str, version: str) -> str | None:
 
 
 def first_with_least_python(framework: str) -> str:
-    """The first version of the framework that exists for the Python that the training code needs, in whatever image."""
+    """The first version of the framework that exists for the Python that the training code needs,
+    in whatever image.
+    """
     return str(_table("images")["first_with_least_python"][framework])
 
 
@@ -182,8 +201,14 @@ def image_tags(framework: str) -> dict[str, ImageTags]:
 
 
 def nearest_images(framework: str, version: str, least_python: str) -> tuple[str, ImageTags]:
-    """The version, with its images, nearest to `version` of those whose Python is new enough: its minor version, or the last before it."""
-    rows = {name: tags for name, tags in image_tags(framework).items() if ordered(tags.python) >= ordered(least_python)}
+    """The version, with its images, nearest to `version` of those whose Python is new enough: its
+    minor version, or the last before it.
+    """
+    rows = {
+        name: tags
+        for name, tags in image_tags(framework).items()
+        if ordered(tags.python) >= ordered(least_python)
+    }
     same = [name for name in rows if ordered(name)[:2] == ordered(version)[:2]]
     before = [name for name in rows if ordered(name) < ordered(version)]
     found = (same or before or list(rows)[:1])[-1]
@@ -206,17 +231,32 @@ def horovod_images(framework: str) -> HorovodImages:
 def mpirun() -> Mpirun:
     table = _table("mpirun")
     words = {name: count for count, names in table["words"].items() for name in names.split()}
-    refused = {name: (row["what"], row["instead"]) for row in table["refused"] for name in row["names"].split()}
+    refused = {
+        name: (row["what"], row["instead"])
+        for row in table["refused"]
+        for name in row["names"].split()
+    }
     runners = {name: tuple(names) for name, names in table["runner_variables"].items()}
-    rows = [(each, name) for row in table["instance_variables"] for each in row["types"].split() for name in row["names"]]
+    rows = [
+        (each, name)
+        for row in table["instance_variables"]
+        for each in row["types"].split()
+        for name in row["names"]
+    ]
     instances = {each: tuple(name for other, name in rows if other == each) for each, _ in rows}
     return Mpirun(words, refused, table["variables"], runners, instances, table["parameters"])
 
 
 def passed_by_toolkit(runner: str, instance_type: str) -> tuple[str, ...]:
-    """Environment variables, as shell patterns, that the toolkit's `runner` (smddp, horovod) gives mpirun on this instance type."""
+    """Environment variables, as shell patterns, that the toolkit's `runner` (smddp, horovod) gives
+    mpirun on this instance type.
+    """
     table = mpirun()
-    return (*table.variables, *table.runner_variables[runner], *table.instance_variables.get(instance_type, ()))
+    return (
+        *table.variables,
+        *table.runner_variables[runner],
+        *table.instance_variables.get(instance_type, ()),
+    )
 
 
 @cache
@@ -226,7 +266,9 @@ def ordered(version: str) -> tuple[int, ...]:
 
 
 def registry(region: str) -> str | None:
-    """The account that holds AWS's Deep Learning Containers in `region`, or None where there is none."""
+    """The account that holds AWS's Deep Learning Containers in `region`, or None where there is
+    none.
+    """
     account: str | None = _table("registries")["registries"].get(region)
     return account
 
@@ -237,8 +279,12 @@ def repository(framework: str, purpose: str) -> str:
 
 
 def image_uri(region: str, framework: str, purpose: str, tag: str) -> str:
-    """URI of AWS's image for `purpose` (training, inference) in `region`, which must have a registry."""
-    return f"{registry(region)}.dkr.ecr.{region}.amazonaws.com/{repository(framework, purpose)}:{tag}"
+    """URI of AWS's image for `purpose` (training, inference) in `region`, which must have a
+    registry.
+    """
+    return (
+        f"{registry(region)}.dkr.ecr.{region}.amazonaws.com/{repository(framework, purpose)}:{tag}"
+    )
 
 
 def _is_in(families: str, instance_type: str) -> bool:
@@ -259,7 +305,14 @@ def gpus(instance_type: str) -> Gpus | None:
 @cache
 def gpu_count(instance_type: str) -> int | None:
     """How many GPUs a node of this type has; None where it has none or nobody says."""
-    return next((count for count, names in _table("instances")["gpu_counts"].items() if instance_type in names.split()), None)
+    return next(
+        (
+            count
+            for count, names in _table("instances")["gpu_counts"].items()
+            if instance_type in names.split()
+        ),
+        None,
+    )
 
 
 def has_other_accelerators(instance_type: str) -> bool:

@@ -36,7 +36,10 @@ def _is_valid(workspace: Workspace, name: str) -> bool:
         click.echo(str(error), err=True)
         return False
     training = environment.training
-    click.echo(f"{environment_file(name)}: ok ({training.strategy} on {training.instance_count} x {training.instance_type})")
+    click.echo(
+        f"{environment_file(name)}: ok ({training.strategy} on {training.instance_count} x"
+        f" {training.instance_type})"
+    )
     for notice in notices:
         click.echo(f"{environment_file(name)}: notice: {notice}")
     today = datetime.datetime.now(tz=datetime.UTC).date()

@@ -1,4 +1,6 @@
-"""`shoal dashboard`: an environment's CloudWatch dashboard as a picture, for reports and for emulators, which have no console."""
+"""`shoal dashboard`: an environment's CloudWatch dashboard as a picture, for reports and for
+emulators, which have no console.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,27 @@ from shoal.verbs.workspace import Workspace
 
 @click.command()
 @click.argument("environment", metavar="ENV")
-@click.option("--local", is_flag=True, help="Use the emulator on this machine, whatever the environment's `target` says.")
-@click.option("--hours", type=click.FloatRange(min=0, min_open=True, max=24 * 14), default=3.0, show_default=True, help="How far back.")
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="The PNG file (ENV-dashboard.png).")
+@click.option(
+    "--local",
+    is_flag=True,
+    help="Use the emulator on this machine, whatever the environment's `target` says.",
+)
+@click.option(
+    "--hours",
+    type=click.FloatRange(min=0, min_open=True, max=24 * 14),
+    default=3.0,
+    show_default=True,
+    help="How far back.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The PNG file (ENV-dashboard.png).",
+)
 @click.pass_obj
-def dashboard(workspace: Workspace, environment: str, local: bool, hours: float, output: Path | None) -> None:
+def dashboard(
+    workspace: Workspace, environment: str, local: bool, hours: float, output: Path | None
+) -> None:
     """Draw what the CloudWatch dashboard of ENV shows."""
     from shoal.cli.dashboard_picture import draw  # matplotlib takes half a second to import
 

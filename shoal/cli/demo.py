@@ -20,11 +20,34 @@ from shoal.verbs.workspace import Workspace
 
 @click.command()
 @click.argument("environment", metavar="[ENV]", default="dev")
-@click.option("--strategy", metavar="NAME", help="Another way to distribute the training; `shoal strategies` lists them.")
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False), help="Where the report goes (demo-out).")
-@click.option("--parameter", "-p", "parameters", multiple=True, metavar="KEY=VALUE", help="A pipeline parameter; may be repeated.")
-@click.option("--enforce-iam", is_flag=True, help="Refuse what the policies of a caller's role do not allow, as AWS does.")
-@click.option("--gitops", is_flag=True, help="Three releases from commit to prod in three accounts: canary, rollback, revert.")
+@click.option(
+    "--strategy",
+    metavar="NAME",
+    help="Another way to distribute the training; `shoal strategies` lists them.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the report goes (demo-out).",
+)
+@click.option(
+    "--parameter",
+    "-p",
+    "parameters",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A pipeline parameter; may be repeated.",
+)
+@click.option(
+    "--enforce-iam",
+    is_flag=True,
+    help="Refuse what the policies of a caller's role do not allow, as AWS does.",
+)
+@click.option(
+    "--gitops",
+    is_flag=True,
+    help="Three releases from commit to prod in three accounts: canary, rollback, revert.",
+)
 @click.pass_obj
 def demo(
     workspace: Workspace,
@@ -35,7 +58,9 @@ def demo(
     enforce_iam: bool,
     gitops: bool,
 ) -> None:
-    """Run the whole of it on this machine: deploy ENV (dev), train on MNIST, evaluate, register, serve, and tear down."""
+    """Run the whole of it on this machine: deploy ENV (dev), train on MNIST, evaluate, register,
+    serve, and tear down.
+    """
     if gitops:
         _demo_gitops(workspace, output, environment, strategy, parameters, enforce_iam=enforce_iam)
         return
@@ -52,10 +77,18 @@ def demo(
 
 
 def _demo_gitops(
-    workspace: Workspace, output: Path | None, environment: str, strategy: str | None, parameters: tuple[str, ...], *, enforce_iam: bool
+    workspace: Workspace,
+    output: Path | None,
+    environment: str,
+    strategy: str | None,
+    parameters: tuple[str, ...],
+    *,
+    enforce_iam: bool,
 ) -> None:
     if environment != "dev" or strategy or parameters:
-        raise click.UsageError("--gitops goes from dev to staging to prod; it takes no ENV, --strategy or --parameter")
+        raise click.UsageError(
+            "--gitops goes from dev to staging to prod; it takes no ENV, --strategy or --parameter"
+        )
     folder = (output or workspace.root / "demo-out" / "gitops").resolve()
     with open_view() as view, interrupted_once() as shield:
         outcome = run_gitops(workspace, folder, view, shield, enforce_iam=enforce_iam)

@@ -1,4 +1,6 @@
-"""The verbs that deploy one environment and take it down: a name and a checkout in, stacks at a target out, with the cdk CLI."""
+"""The verbs that deploy one environment and take it down: a name and a checkout in, stacks at a
+target out, with the cdk CLI.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,21 @@ from shoal.verbs.teardown import refuse_if_protected
 from shoal.verbs.workspace import Session, Workspace
 
 _environment = click.argument("environment", metavar="ENV")
-_local = click.option("--local", is_flag=True, help="Use the emulator on this machine, whatever the environment's `target` says.")
+_local = click.option(
+    "--local",
+    is_flag=True,
+    help="Use the emulator on this machine, whatever the environment's `target` says.",
+)
 
 
 @click.command()
 @_environment
-@click.option("--data", "only_data", is_flag=True, help="Deploy only the stack that has ENV's data and registry, and who may read there.")
+@click.option(
+    "--data",
+    "only_data",
+    is_flag=True,
+    help="Deploy only the stack that has ENV's data and registry, and who may read there.",
+)
 @_local
 @click.pass_obj
 def deploy(workspace: Workspace, environment: str, only_data: bool, local: bool) -> None:
@@ -44,11 +55,16 @@ def deploy(workspace: Workspace, environment: str, only_data: bool, local: bool)
         click.echo(notice, err=True)
     if wanted := built_image(session.environment, session.target, session.workspace.root):
         wanted.require(session.arguments)
-    if notice := require_fit(session.target, session.environment, places(environment, workspace.root)):
+    if notice := require_fit(
+        session.target, session.environment, places(environment, workspace.root)
+    ):
         click.echo(notice, err=True)
     with open_view() as view:
         cdk = session.prepared(view)
-        with phase(f"deploy {environment} to {session.target.description}", view), told_what_goes_on(session):
+        with (
+            phase(f"deploy {environment} to {session.target.description}", view),
+            told_what_goes_on(session),
+        ):
             session.stacks(view).settle()
             cdk.deploy(session.target, environment, patience_s=_rollout_s(session))
     click.echo(f"deployed: pipeline {session.names.pipeline}")
@@ -56,31 +72,47 @@ def deploy(workspace: Workspace, environment: str, only_data: bool, local: bool)
 
 
 def _deploy_data(session: Session) -> None:
-    """Whom its policies name is what the files of other environments say, so it changes when nothing else of ENV does."""
+    """Whom its policies name is what the files of other environments say, so it changes when
+    nothing else of ENV does.
+    """
     name, stack = session.environment.name, session.names.stack("data")
     with open_view() as view:
         cdk = session.prepared(view)
-        with phase(f"deploy {name}/data to {session.target.description}", view), told_what_goes_on(session):
+        with (
+            phase(f"deploy {name}/data to {session.target.description}", view),
+            told_what_goes_on(session),
+        ):
             session.stacks(view).settle()
             cdk.deploy(session.target, name, "data")
     found = describe_stack(session.target, stack) or {}
-    shared = [f"; {each['OutputValue']}" for each in found.get("Outputs", ()) if each["OutputKey"] == "Consumers"]
+    shared = [
+        f"; {each['OutputValue']}"
+        for each in found.get("Outputs", ())
+        if each["OutputKey"] == "Consumers"
+    ]
     click.echo(f"deployed: stack {stack}{''.join(shared)}")
 
 
 def _require_shared(session: Session, local: bool) -> str:
-    """Raises NotSharedError where what ENV would serve may not be read by its account. Returns a notice where that cannot be asked."""
+    """Raises NotSharedError where what ENV would serve may not be read by its account.
+
+    Returns a notice where that cannot be asked.
+    """
     environment, release = session.environment, session.environment.release
     if release is None or not environment.serves:
         return ""
     holder = holder_of(session.workspace, environment)
     flag = " --local" if local and holder.target is TargetKind.AWS else ""
-    return require_shared(session.target, environment, release, f"shoal deploy {holder.name}{flag} --data")
+    return require_shared(
+        session.target, environment, release, f"shoal deploy {holder.name}{flag} --data"
+    )
 
 
 @contextmanager
 def told_what_goes_on(session: Session) -> Iterator[None]:
-    """Interrupted, or at its deadline, only the CLI has ended: what CloudFormation was told to do it does to its end."""
+    """Interrupted, or at its deadline, only the CLI has ended: what CloudFormation was told to do
+    it does to its end.
+    """
     try:
         yield
     except (KeyboardInterrupt, CommandError) as error:
@@ -96,12 +128,18 @@ def _tell_what_goes_on(session: Session) -> None:
         click.echo(f"whether CloudFormation goes on is not known: {refusal(error)}", err=True)
         return
     for stack, status in busy.items():
-        # CancelUpdateStack takes stacks in this state only (CloudFormation API reference); the emulator has none.
+        # CancelUpdateStack takes stacks in this state only (CloudFormation API reference); the
+        # emulator has none.
         undo = f"; `aws cloudformation cancel-update-stack --stack-name {stack}` takes it back"
         can_be_undone = status == "UPDATE_IN_PROGRESS" and not session.target.is_local
-        click.echo(f"CloudFormation goes on: stack {stack} is {status}{undo if can_be_undone else ''}", err=True)
+        click.echo(
+            f"CloudFormation goes on: stack {stack} is {status}{undo if can_be_undone else ''}",
+            err=True,
+        )
     click.echo(
-        f"to go on here: `shoal deploy {session.arguments}`, which waits for such stacks, and deploys what is not deployed", err=True
+        f"to go on here: `shoal deploy {session.arguments}`, which waits for such stacks, and"
+        " deploys what is not deployed",
+        err=True,
     )
 
 
@@ -112,14 +150,18 @@ def _rollout_s(session: Session) -> float:
 
 
 def tell_what_serves(session: Session) -> None:
-    """The endpoint, and that its stack is left of a release that is pinned no more: the CLI deletes no stack that has left the checkout."""
+    """The endpoint, and that its stack is left of a release that is pinned no more: the CLI deletes
+    no stack that has left the checkout.
+    """
     if served := serving.live(session.target, session.names.serving_endpoint):
         click.echo(f"serving: {served}")
     stack = session.names.stack("serving")
     if not session.environment.serves and (status := status_of_stack(session.target, stack)):
         lacks = "has no section `serving`" if session.environment.release else "pins no release"
         verb = f"`shoal destroy {session.arguments} --serving`"
-        goes_on = f"but the stack {stack} is there ({status}) and costs money until {verb} deletes it"
+        goes_on = (
+            f"but the stack {stack} is there ({status}) and costs money until {verb} deletes it"
+        )
         click.echo(f"{session.environment.name} {lacks}, {goes_on}", err=True)
 
 
@@ -128,7 +170,9 @@ def tell_what_serves(session: Session) -> None:
 @_local
 @click.pass_obj
 def diff(workspace: Workspace, environment: str, local: bool) -> None:
-    """Compare ENV as the checkout describes it with what is deployed; exit code 1 if they differ."""
+    """Compare ENV as the checkout describes it with what is deployed; exit code 1 if they
+    differ.
+    """
     session = workspace.open(environment, local)
     with open_view() as view:
         cdk = session.cdk(view)
@@ -143,11 +187,20 @@ def diff(workspace: Workspace, environment: str, local: bool) -> None:
 @_environment
 @_local
 @click.option(
-    "--serving", "only_serving", is_flag=True, help="Delete only what serves a release; where `protect: true`, if none is pinned."
+    "--serving",
+    "only_serving",
+    is_flag=True,
+    help="Delete only what serves a release; where `protect: true`, if none is pinned.",
 )
-@click.option("--even-if-served", is_flag=True, help="Also where another environment serves a model of ENV, or nobody can tell.")
+@click.option(
+    "--even-if-served",
+    is_flag=True,
+    help="Also where another environment serves a model of ENV, or nobody can tell.",
+)
 @click.pass_obj
-def destroy(workspace: Workspace, environment: str, local: bool, only_serving: bool, even_if_served: bool) -> None:
+def destroy(
+    workspace: Workspace, environment: str, local: bool, only_serving: bool, even_if_served: bool
+) -> None:
     """Stop what runs in ENV, remove what executions left, and delete the stacks.
 
     Refused where `protect: true`, and where another environment serves a model of ENV.
@@ -172,7 +225,9 @@ def destroy(workspace: Workspace, environment: str, local: bool, only_serving: b
 
 
 def _refuse_if_served(session: Session, local: bool) -> None:
-    """Raises ProtectedError with every other environment that serves the session's models, or may."""
+    """Raises ProtectedError with every other environment that serves the session's models, or
+    may.
+    """
     workspace, own = session.workspace, session.environment.name
 
     def find(other: Environment) -> Target | None:
@@ -181,10 +236,20 @@ def _refuse_if_served(session: Session, local: bool) -> None:
             return None
         return workspace.open(other.name, local).target
 
-    others = [load_environment(name, workspace.root) for name in environment_names(workspace.root) if name != own]
+    others = [
+        load_environment(name, workspace.root)
+        for name in environment_names(workspace.root)
+        if name != own
+    ]
     if reasons := list(reasons_to_keep(session.names, others, find)):
-        advice = "deploy other releases there, or destroy them, first; or look for yourself and add --even-if-served"
-        raise ProtectedError(f"environment {own} has models of others; nothing was destroyed: {'; '.join(reasons)}; {advice}")
+        advice = (
+            "deploy other releases there, or destroy them, first; or look for yourself and add"
+            " --even-if-served"
+        )
+        raise ProtectedError(
+            f"environment {own} has models of others; nothing was destroyed: {'; '.join(reasons)};"
+            f" {advice}"
+        )
 
 
 def _destroy_serving(session: Session) -> None:
@@ -198,8 +263,16 @@ def _destroy_serving(session: Session) -> None:
     if kept is None:
         click.echo(f"there is no stack {stack} in {where}: nothing was destroyed")
         return
-    click.echo(f"destroyed: stack {stack} with the endpoint {session.names.serving_endpoint}, its scaling, alarms, configuration and model")
-    for line in (*kept, f"everything else of {session.environment.name}: its other stacks, its data, its registry"):
+    click.echo(
+        f"destroyed: stack {stack} with the endpoint {session.names.serving_endpoint}, its scaling,"
+        " alarms, configuration and model"
+    )
+    for line in (
+        *kept,
+        f"everything else of {session.environment.name}: its other stacks, its data, its registry",
+    ):
         click.echo(f"left: {line}")
     if session.environment.serves:
-        click.echo(f"its file still pins a release: `shoal deploy {session.arguments}` serves it again")
+        click.echo(
+            f"its file still pins a release: `shoal deploy {session.arguments}` serves it again"
+        )

@@ -18,16 +18,28 @@ from shoal.verbs.image import built_image
 from shoal.verbs.network_check import Demand
 from shoal.verbs.workspace import Workspace
 
-_MARKS = {State.OK: "ok      ", State.WARNING: "warning ", State.FAILED: "FAILED  ", State.UNKNOWN: "unknown "}
+_MARKS = {
+    State.OK: "ok      ",
+    State.WARNING: "warning ",
+    State.FAILED: "FAILED  ",
+    State.UNKNOWN: "unknown ",
+}
 
 
 @click.command()
 @click.argument("environment", metavar="ENV")
-@click.option("--local", is_flag=True, help="Use the emulator on this machine, whatever the environment's `target` says.")
+@click.option(
+    "--local",
+    is_flag=True,
+    help="Use the emulator on this machine, whatever the environment's `target` says.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
 @click.pass_obj
 def doctor(workspace: Workspace, environment: str, local: bool, as_json: bool) -> None:
-    """Ask AWS what decides whether ENV can be deployed and can train. Changes nothing; exit code 1 if something would fail."""
+    """Ask AWS what decides whether ENV can be deployed and can train.
+
+    Changes nothing; exit code 1 if something would fail.
+    """
     settings = load_environment(environment, workspace.root)
     check(settings, root=workspace.root)
     target = workspace.target_of(settings, local)
@@ -39,7 +51,10 @@ def doctor(workspace: Workspace, environment: str, local: bool, as_json: bool) -
         for finding in found:
             click.echo(_line(finding))
         counts = Counter(finding.state for finding in found)
-        click.echo(f"{environment} at {target.description}: {', '.join(f'{counts[state]} {state}' for state in State if counts[state])}")
+        click.echo(
+            f"{environment} at {target.description}:"
+            f" {', '.join(f'{counts[state]} {state}' for state in State if counts[state])}"
+        )
     if any(finding.state is State.FAILED for finding in found):
         raise click.exceptions.Exit(1)
 
@@ -50,7 +65,9 @@ def needs_of(environment: Environment) -> Needs:
     images = {"evaluation": launch.evaluation_image_uri, "endpoint": launch.inference_image_uri}
     if environment.training.build_image is None:
         images = {"training": launch.image_uri, **images}
-    addresses = Demand(training=capacity.needed(environment).least, hosting=2 * environment.endpoint.instance_count)
+    addresses = Demand(
+        training=capacity.needed(environment).least, hosting=2 * environment.endpoint.instance_count
+    )
     return Needs({} if environment.pipeline else images, addresses)
 
 

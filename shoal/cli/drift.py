@@ -1,4 +1,6 @@
-"""`shoal drift ENV`: what is live beside what git says, item by item, with a diff of each that differs; exit code 1 if any does."""
+"""`shoal drift ENV`: what is live beside what git says, item by item, with a diff of each that
+differs; exit code 1 if any does.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,32 @@ _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
 
 @click.command("drift")
 @click.argument("environment", metavar="ENV")
-@click.option("--local", is_flag=True, help="Use the emulator on this machine, whatever the environment's `target` says.")
+@click.option(
+    "--local",
+    is_flag=True,
+    help="Use the emulator on this machine, whatever the environment's `target` says.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the items as JSON, and nothing else.")
-@click.option("--no-invoke", is_flag=True, help="Do not ask the endpoint for the hash of the weights that it has loaded.")
+@click.option(
+    "--no-invoke",
+    is_flag=True,
+    help="Do not ask the endpoint for the hash of the weights that it has loaded.",
+)
 @click.pass_obj
-def show_drift(workspace: Workspace, environment: str, local: bool, as_json: bool, no_invoke: bool) -> None:
-    """Compare what is live in ENV with what the checkout says: pipeline, roles, schedules, rules, release and endpoint. Changes nothing."""
+def show_drift(
+    workspace: Workspace, environment: str, local: bool, as_json: bool, no_invoke: bool
+) -> None:
+    """Compare what is live in ENV with what the checkout says: pipeline, roles, schedules, rules,
+    release and endpoint. Changes nothing.
+    """
     session = workspace.open(environment, local)
-    drift.require_deployed(session.names, session.target, [session.names.stack("pipeline")])  # before a synth that would be for nothing
-    with nullcontext(_silent) if as_json else open_view() as report, phase(f"synth {environment}", report):
+    drift.require_deployed(
+        session.names, session.target, [session.names.stack("pipeline")]
+    )  # before a synth that would be for nothing
+    with (
+        nullcontext(_silent) if as_json else open_view() as report,
+        phase(f"synth {environment}", report),
+    ):
         session.cdk(report).synth(environment)
     items = list(items_of(session, local, asks=not no_invoke))
     if as_json:
@@ -48,15 +67,25 @@ def show_drift(workspace: Workspace, environment: str, local: bool, as_json: boo
 
 
 def items_of(session: Session, local: bool, *, asks: bool = True) -> Iterator[Item]:
-    """Everything that is compared, for the assembly that was synthesised last. Raises NotFoundError where ENV is not deployed."""
+    """Everything that is compared, for the assembly that was synthesised last.
+
+    Raises NotFoundError where ENV is not deployed.
+    """
     environment = session.environment
-    stacks = [DeployedStack(session.target, each) for each in stacks_of(session.assembly, environment.name)]
+    stacks = [
+        DeployedStack(session.target, each)
+        for each in stacks_of(session.assembly, environment.name)
+    ]
     yield from drift.compare(session.names, stacks)
     places = places_of(session.workspace, environment, local)
-    for answer in release_status.compare(environment.release, places, session.names.serving_endpoint):
+    for answer in release_status.compare(
+        environment.release, places, session.names.serving_endpoint
+    ):
         yield Item("release", answer.question, answer.agrees, answer.says)
     for stack in stacks:
-        yield from drift_serving.compare(stack, environment.release, _asker(session) if asks else None)
+        yield from drift_serving.compare(
+            stack, environment.release, _asker(session) if asks else None
+        )
 
 
 def _asker(session: Session) -> drift_serving.Ask:
@@ -73,6 +102,8 @@ def _silent(_event: Event) -> None:
 
 def _print(items: list[Item]) -> None:
     for each in items:
-        click.echo(f"{_MARKS[each.agrees]}{each.kind} {each.name}{f': {each.says}' if each.says else ''}")
+        click.echo(
+            f"{_MARKS[each.agrees]}{each.kind} {each.name}{f': {each.says}' if each.says else ''}"
+        )
         for line in each.diff:
             click.echo(f"    {line}")

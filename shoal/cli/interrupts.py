@@ -1,4 +1,6 @@
-"""Ctrl-C, SIGTERM and SIGHUP as one KeyboardInterrupt: the first one interrupts, the others cannot disturb the cleaning up."""
+"""Ctrl-C, SIGTERM and SIGHUP as one KeyboardInterrupt: the first one interrupts, the others cannot
+disturb the cleaning up.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def interrupted_once() -> Iterator[Callable[[], None]]:
-    """Yields `shield`: after it is called, and after the first signal, further signals are only answered with a note."""
+    """Yields `shield`: after it is called, and after the first signal, further signals are only
+    answered with a note.
+    """
     shielded = False
 
     def shield() -> None:
@@ -23,7 +27,9 @@ def interrupted_once() -> Iterator[Callable[[], None]]:
     def handle(_number: int, _frame: FrameType | None) -> None:
         nonlocal shielded
         if shielded:
-            os.write(2, b"\ncleaning up; this cannot be interrupted\n")  # print() is not safe in a handler
+            os.write(
+                2, b"\ncleaning up; this cannot be interrupted\n"
+            )  # print() is not safe in a handler
             return
         shielded = True
         raise KeyboardInterrupt

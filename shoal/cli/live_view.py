@@ -1,4 +1,6 @@
-"""Events as one live display for a terminal: phases, the steps of the execution, a bar for epochs, and what was just said below."""
+"""Events as one live display for a terminal: phases, the steps of the execution, a bar for epochs,
+and what was just said below.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,27 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from shoal.verbs.events import Detail, Event, ExecutionChanged, Note, PhaseEnded, PhaseStarted, Planned, StepLogged, Trained, Transferred
+from shoal.verbs.events import (
+    Detail,
+    Event,
+    ExecutionChanged,
+    Note,
+    PhaseEnded,
+    PhaseStarted,
+    Planned,
+    StepLogged,
+    Trained,
+    Transferred,
+)
 from shoal.verbs.execution import NOT_STARTED, Execution, Step
 from shoal.verbs.metrics import Epoch, Metrics, Parts, Progress
 
-_MARKS = {"Succeeded": "[green]✓[/]", "Failed": "[red]✗[/]", "Stopped": "[yellow]■[/]", NOT_STARTED: "[dim]·[/]"}
+_MARKS = {
+    "Succeeded": "[green]✓[/]",
+    "Failed": "[red]✗[/]",
+    "Stopped": "[yellow]■[/]",
+    NOT_STARTED: "[dim]·[/]",
+}
 _BAR_WIDTH = 40
 
 
@@ -29,7 +47,9 @@ class _Phase:
 
 
 class LiveView:
-    """A display that is redrawn eight times a second; what it shows is what the last events said."""
+    """A display that is redrawn eight times a second; what it shows is what the last events
+    said.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -43,7 +63,13 @@ class LiveView:
         self._transfer: Transferred | None = None
         self._detail = ""
         self._spinner = Spinner("dots")
-        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8, redirect_stdout=False, redirect_stderr=False)
+        self._live = Live(
+            console=console,
+            get_renderable=self._render,
+            refresh_per_second=8,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
 
     def __enter__(self) -> LiveView:
         self._live.start()
@@ -89,19 +115,34 @@ class LiveView:
         if self._progress:
             parts.append(self._training(self._progress))
         if self._transfer:
-            parts.append(_bar(f"{self._transfer.name}", self._transfer.done_bytes / 1e6, self._transfer.total_bytes / 1e6, "MB"))
+            parts.append(
+                _bar(
+                    f"{self._transfer.name}",
+                    self._transfer.done_bytes / 1e6,
+                    self._transfer.total_bytes / 1e6,
+                    "MB",
+                )
+            )
         if self._detail:
             parts.append(Text(self._detail.strip(), style="dim", no_wrap=True, overflow="ellipsis"))
         return Group(*parts)
 
     def _phase_line(self) -> Text:
-        """All phases in one flowing line, so that steps and progress stay visible in a small terminal."""
+        """All phases in one flowing line, so that steps and progress stay visible in a small
+        terminal.
+        """
         line = Text()
         for phase in self._phases:
-            seconds = phase.seconds if phase.seconds is not None else time.monotonic() - phase.started_at
-            status = "Executing" if phase.seconds is None else "Failed" if phase.failed else "Succeeded"
+            seconds = (
+                phase.seconds if phase.seconds is not None else time.monotonic() - phase.started_at
+            )
+            status = (
+                "Executing" if phase.seconds is None else "Failed" if phase.failed else "Succeeded"
+            )
             name = phase.name.replace(" ", "\u00a0")
-            line.append_text(self._mark(status)).append(f"\u00a0{name}\u00a0").append(f"{seconds:.1f}\u00a0s   ", style="dim")
+            line.append_text(self._mark(status)).append(f"\u00a0{name}\u00a0").append(
+                f"{seconds:.1f}\u00a0s   ", style="dim"
+            )
         return line
 
     def _step_table(self) -> Table:
@@ -110,7 +151,13 @@ class LiveView:
         planned = [started.get(name, Step(name, kind, NOT_STARTED)) for name, kind in self._plan]
         unplanned = [step for name, step in started.items() if name not in dict(self._plan)]
         for step in (*planned, *unplanned):
-            table.add_row(" ", self._mark(step.status), step.name, Text(step.type, style="dim"), _time(step.seconds()))
+            table.add_row(
+                " ",
+                self._mark(step.status),
+                step.name,
+                Text(step.type, style="dim"),
+                _time(step.seconds()),
+            )
         return table
 
     def _mark(self, status: str) -> Text:
@@ -121,19 +168,30 @@ class LiveView:
         return frame if isinstance(frame, Text) else Text("-")
 
     def _training_runs(self) -> bool:
-        return self._execution is not None and any(step.type == "Training" and not step.has_ended for step in self._execution.steps)
+        return self._execution is not None and any(
+            step.type == "Training" and not step.has_ended for step in self._execution.steps
+        )
 
     def _who(self, progress: Progress) -> str:
         return str(self._trained_by or f"a world of {progress.world_size}")
 
     def _training(self, progress: Progress) -> RenderableType:
         epochs = self._epochs or progress.epoch
-        accuracy = f", test accuracy {self._epoch.test_accuracy:.2%} after epoch {self._epoch.epoch}" if self._epoch else ""
-        line = (
-            f"   epoch {progress.epoch}/{self._epochs or '?'}, loss {progress.train_loss:.4f}{accuracy}, "
-            f"{progress.images_per_second:,.0f} images/s on {self._who(progress)}, {progress.elapsed_s:.0f} s"
+        accuracy = (
+            f", test accuracy {self._epoch.test_accuracy:.2%} after epoch {self._epoch.epoch}"
+            if self._epoch
+            else ""
         )
-        bar = [_bar("   training", progress.steps_done, epochs * progress.steps, "steps")] if self._training_runs() else []
+        line = (
+            f"   epoch {progress.epoch}/{self._epochs or '?'}, loss"
+            f" {progress.train_loss:.4f}{accuracy}, {progress.images_per_second:,.0f} images/s on"
+            f" {self._who(progress)}, {progress.elapsed_s:.0f} s"
+        )
+        bar = (
+            [_bar("   training", progress.steps_done, epochs * progress.steps, "steps")]
+            if self._training_runs()
+            else []
+        )
         return Group(*bar, Text(line))
 
 
@@ -143,5 +201,9 @@ def _time(seconds: float | None) -> Text:
 
 def _bar(name: str, done: float, total: float, unit: str) -> Table:
     table = Table.grid(padding=(0, 1))
-    table.add_row(name, ProgressBar(total=max(total, 1e-9), completed=done, width=_BAR_WIDTH), f"{done:,.0f}/{total:,.0f} {unit}")
+    table.add_row(
+        name,
+        ProgressBar(total=max(total, 1e-9), completed=done, width=_BAR_WIDTH),
+        f"{done:,.0f}/{total:,.0f} {unit}",
+    )
     return table

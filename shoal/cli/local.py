@@ -22,15 +22,26 @@ def local() -> None:
 
 @local.command()
 @click.argument("environments", metavar="[ENV]...", nargs=-1)
-@click.option("--enforce-iam", is_flag=True, help="Refuse what the policies of a caller's role do not allow, as AWS does.")
+@click.option(
+    "--enforce-iam",
+    is_flag=True,
+    help="Refuse what the policies of a caller's role do not allow, as AWS does.",
+)
 @click.option(
     "--hosting-speed",
     type=click.FloatRange(1, 3600),
     help="60 makes a minute of waiting and baking of a deployment to an endpoint a second.",
 )
 @click.pass_obj
-def up(workspace: Workspace, environments: tuple[str, ...], enforce_iam: bool, hosting_speed: float | None) -> None:
-    """Start the emulator in the background, as the accounts and the region of each ENV (dev), with their `local.images`."""
+def up(
+    workspace: Workspace,
+    environments: tuple[str, ...],
+    enforce_iam: bool,
+    hosting_speed: float | None,
+) -> None:
+    """Start the emulator in the background, as the accounts and the region of each ENV (dev), with
+    their `local.images`.
+    """
     wanted = [load_environment(name, workspace.root) for name in environments or ("dev",)]
     accounts = tuple(dict.fromkeys(each.account for each in wanted))
     region = _one_region(wanted)
@@ -38,7 +49,14 @@ def up(workspace: Workspace, environments: tuple[str, ...], enforce_iam: bool, h
     if running is None:
         start, images = workspace.emulator.start, _images(wanted)
         first, *others = accounts
-        running = start(first, region, images, enforce_iam=enforce_iam, hosting_speed=hosting_speed or 1.0, others=others)
+        running = start(
+            first,
+            region,
+            images,
+            enforce_iam=enforce_iam,
+            hosting_speed=hosting_speed or 1.0,
+            others=others,
+        )
         click.echo(f"started: {_described(running)}")
     else:
         _require_fit(running, wanted, enforce_iam, hosting_speed)
@@ -46,8 +64,16 @@ def up(workspace: Workspace, environments: tuple[str, ...], enforce_iam: bool, h
     if running.notice:
         click.echo(running.notice)
     click.echo("for the aws CLI and your own boto3 code:")
-    variables = loopback_variables(running.endpoint, accounts[0]) | {"AWS_DEFAULT_REGION": running.region}
-    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
+    variables = loopback_variables(running.endpoint, accounts[0]) | {
+        "AWS_DEFAULT_REGION": running.region
+    }
+    for name in (
+        "AWS_ENDPOINT_URL",
+        "AWS_ENDPOINT_URL_S3",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_DEFAULT_REGION",
+    ):
         click.echo(f"  export {name}={shlex.quote(variables[name])}")
     for account in accounts[1:]:
         names = ", ".join(each.name for each in wanted if each.account == account)
@@ -64,26 +90,39 @@ def _one_region(wanted: Sequence[Environment]) -> str:
 
 
 def _images(wanted: Sequence[Environment]) -> dict[str, str]:
-    """Runtimes by patterns of images. Raises UsageError where two environments mean different ones by the same pattern."""
+    """Runtimes by patterns of images.
+
+    Raises UsageError where two environments mean different ones by the same pattern.
+    """
     images: dict[str, str] = {}
     for environment in wanted:
         for pattern, runtime in environment.local.images.items():
             if images.setdefault(pattern, runtime) != runtime:
                 raise UsageError(
-                    f"`local.images` of {environment.name} says {runtime} for {pattern}, another environment {images[pattern]}"
+                    f"`local.images` of {environment.name} says {runtime} for {pattern}, another"
+                    f" environment {images[pattern]}"
                 )
     return images
 
 
-def _require_fit(running: Running, wanted: Sequence[Environment], enforce_iam: bool, hosting_speed: float | None) -> None:
+def _require_fit(
+    running: Running, wanted: Sequence[Environment], enforce_iam: bool, hosting_speed: float | None
+) -> None:
     """Raises UsageError when the emulator that runs is not the one that was asked for."""
     names = " ".join(each.name for each in wanted)
-    missing = [each.name for each in wanted if each.account not in running.accounts or each.region != running.region]
+    missing = [
+        each.name
+        for each in wanted
+        if each.account not in running.accounts or each.region != running.region
+    ]
     if missing:
         message = f"the emulator plays {running.played}, not what {', '.join(missing)} is for"
         raise UsageError(f"{message}; run `shoal local down`, then `shoal local up {names}`")
     if enforce_iam and not running.enforces_iam:
-        raise UsageError("the emulator runs without --enforce-iam; run `shoal local down`, then `shoal local up --enforce-iam`")
+        raise UsageError(
+            "the emulator runs without --enforce-iam; run `shoal local down`, then `shoal local up"
+            " --enforce-iam`"
+        )
     if hosting_speed not in {None, running.hosting_speed}:
         raise UsageError(
             f"the emulator runs with --hosting-speed {running.hosting_speed:g}; "
@@ -116,5 +155,9 @@ def status(workspace: Workspace) -> None:
 
 def _described(running: Running) -> str:
     enforcing = ", policies enforced" if running.enforces_iam else ""
-    faster = f", deployments to endpoints {running.hosting_speed:g} times as fast" if running.hosting_speed != 1 else ""
+    faster = (
+        f", deployments to endpoints {running.hosting_speed:g} times as fast"
+        if running.hosting_speed != 1
+        else ""
+    )
     return f"{running.endpoint} (process {running.pid}), {running.played}{enforcing}{faster}"

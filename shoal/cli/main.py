@@ -1,7 +1,8 @@
-"""The entry of the `shoal` command: reads the arguments and the environment variables once, and turns every outcome into an exit code.
+"""The entry of the `shoal` command: reads the arguments and the environment variables once, and
+turns every outcome into an exit code.
 
-0: it worked. 1: what was run failed. 2: wrong usage or configuration, nothing was changed. 3: there is
-nothing to promote. 130: interrupted, and cleaned up; a deployment says what goes on without it.
+0: it worked. 1: what was run failed. 2: wrong usage or configuration, nothing was changed. 3: there
+is nothing to promote. 130: interrupted, and cleaned up; a deployment says what goes on without it.
 """
 
 from __future__ import annotations
@@ -17,51 +18,95 @@ from shoal.cli.interrupts import interrupted_once
 from shoal.cli.lazy import Deferred, LazyGroup
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
-# Each with the first sentence of its own help, so that this group's help imports none of them; a test compares the two.
+# Each with the first sentence of its own help, so that this group's help imports none of them; a
+# test compares the two.
 _COMMANDS = (
     Deferred(
         "approve",
         "shoal.cli.promote:approve",
-        "Approve a version of ENV's registry, as yourself: PACKAGE (an ARN, or a version's number), by default the newest.",
+        "Approve a version of ENV's registry, as yourself: PACKAGE (an ARN, or a version's number),"
+        " by default the newest.",
     ),
     Deferred("check", "shoal.cli.check:check", "Validate every environment file."),
-    Deferred("dashboard", "shoal.cli.dashboard:dashboard", "Draw what the CloudWatch dashboard of ENV shows."),
+    Deferred(
+        "dashboard",
+        "shoal.cli.dashboard:dashboard",
+        "Draw what the CloudWatch dashboard of ENV shows.",
+    ),
     Deferred("data", "shoal.cli.verbs:data", "The dataset of an environment."),
     Deferred(
         "demo",
         "shoal.cli.demo:demo",
-        "Run the whole of it on this machine: deploy ENV (dev), train on MNIST, evaluate, register, serve, and tear down.",
+        "Run the whole of it on this machine: deploy ENV (dev), train on MNIST, evaluate, register,"
+        " serve, and tear down.",
     ),
-    Deferred("deploy", "shoal.cli.deployment:deploy", "Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI."),
-    Deferred("destroy", "shoal.cli.deployment:destroy", "Stop what runs in ENV, remove what executions left, and delete the stacks."),
     Deferred(
-        "diff", "shoal.cli.deployment:diff", "Compare ENV as the checkout describes it with what is deployed; exit code 1 if they differ."
+        "deploy",
+        "shoal.cli.deployment:deploy",
+        "Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI.",
     ),
-    Deferred("doctor", "shoal.cli.doctor:doctor", "Ask AWS what decides whether ENV can be deployed and can train."),
+    Deferred(
+        "destroy",
+        "shoal.cli.deployment:destroy",
+        "Stop what runs in ENV, remove what executions left, and delete the stacks.",
+    ),
+    Deferred(
+        "diff",
+        "shoal.cli.deployment:diff",
+        "Compare ENV as the checkout describes it with what is deployed; exit code 1 if they"
+        " differ.",
+    ),
+    Deferred(
+        "doctor",
+        "shoal.cli.doctor:doctor",
+        "Ask AWS what decides whether ENV can be deployed and can train.",
+    ),
     Deferred(
         "drift",
         "shoal.cli.drift:show_drift",
-        "Compare what is live in ENV with what the checkout says: pipeline, roles, schedules, rules, release and endpoint.",
+        "Compare what is live in ENV with what the checkout says: pipeline, roles, schedules,"
+        " rules, release and endpoint.",
     ),
-    Deferred("image", "shoal.cli.image:image", "The container image that an environment builds for itself (training.build_image)."),
-    Deferred("invoke", "shoal.cli.verbs:invoke_endpoint", "Send test digit N to a running endpoint and print its answer as JSON."),
+    Deferred(
+        "image",
+        "shoal.cli.image:image",
+        "The container image that an environment builds for itself (training.build_image).",
+    ),
+    Deferred(
+        "invoke",
+        "shoal.cli.verbs:invoke_endpoint",
+        "Send test digit N to a running endpoint and print its answer as JSON.",
+    ),
     Deferred("local", "shoal.cli.local:local", "AWS on this machine: the emulator."),
-    Deferred("logs", "shoal.cli.verbs:logs", "Print what STEP of EXECUTION (an ARN, an id, or `latest`) has logged."),
+    Deferred(
+        "logs",
+        "shoal.cli.verbs:logs",
+        "Print what STEP of EXECUTION (an ARN, an id, or `latest`) has logged.",
+    ),
     Deferred(
         "plan",
         "shoal.cli.plan:show_plan",
-        "Show what ENV would consist of and what it would cost, at rest and per hour of training, before anything is created.",
+        "Show what ENV would consist of and what it would cost, at rest and per hour of training,"
+        " before anything is created.",
     ),
     Deferred(
         "promote",
         "shoal.cli.promote:promote",
-        "Pin a model that passed in one environment in the file of the next, in a commit on a branch of its own.",
+        "Pin a model that passed in one environment in the file of the next, in a commit on a"
+        " branch of its own.",
     ),
     Deferred("release", "shoal.cli.promote:release", "The models that environments pin."),
     Deferred("run", "shoal.cli.verbs:run", "Start an execution of ENV's pipeline."),
-    Deferred("schedule", "shoal.cli.schedule:schedule", "When the pipeline of an environment starts by itself."),
     Deferred(
-        "status", "shoal.cli.verbs:status", "Show the executions of ENV's pipeline, or the steps of EXECUTION (an ARN, an id, or `latest`)."
+        "schedule",
+        "shoal.cli.schedule:schedule",
+        "When the pipeline of an environment starts by itself.",
+    ),
+    Deferred(
+        "status",
+        "shoal.cli.verbs:status",
+        "Show the executions of ENV's pipeline, or the steps of EXECUTION (an ARN, an id, or"
+        " `latest`).",
     ),
     Deferred("stop", "shoal.cli.verbs:stop", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."),
     Deferred(
@@ -72,9 +117,14 @@ _COMMANDS = (
     Deferred(
         "sweep",
         "shoal.cli.sweep:sweep",
-        "Delete endpoints, configurations and models that executions of ENV left for longer than `endpoint.ttl_minutes`.",
+        "Delete endpoints, configurations and models that executions of ENV left for longer than"
+        " `endpoint.ttl_minutes`.",
     ),
-    Deferred("synth", "shoal.cli.verbs:synth", "Write the CloudFormation templates of ENV, or of every environment, to cdk.out."),
+    Deferred(
+        "synth",
+        "shoal.cli.verbs:synth",
+        "Write the CloudFormation templates of ENV, or of every environment, to cdk.out.",
+    ),
 )
 
 
@@ -82,13 +132,22 @@ _COMMANDS = (
     cls=LazyGroup,
     commands=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 it worked, 1 what was run failed, 2 wrong usage or configuration, 3 nothing to promote, "
-    "130 interrupted (and cleaned up).",
+    epilog=(
+        "Exit codes: 0 it worked, 1 what was run failed, 2 wrong usage or configuration, 3 nothing"
+        " to promote, 130 interrupted (and cleaned up)."
+    ),
 )
-@click.option("--root", type=click.Path(path_type=Path, exists=True, file_okay=False), default=_CHECKOUT, help="The checkout to work in.")
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    default=_CHECKOUT,
+    help="The checkout to work in.",
+)
 @click.pass_context
 def shoal(context: click.Context, root: Path) -> None:
-    """Distributed training on SageMaker as code: deploy, run, watch and tear down, on AWS or on this machine."""
+    """Distributed training on SageMaker as code: deploy, run, watch and tear down, on AWS or on
+    this machine.
+    """
     from shoal.verbs.workspace import Workspace  # imports boto3, which help can do without
 
     context.obj = Workspace(root.resolve(), dict(os.environ))

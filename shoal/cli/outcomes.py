@@ -8,7 +8,9 @@ from shoal.verbs.errors import AWS_ERRORS, LifecycleError, NothingToPromoteError
 
 
 def exit_code_of(error: Exception) -> int | None:
-    """2 for wrong usage or configuration, 3 when there is nothing to do, 1 for what failed when it was run, None for a bug."""
+    """2 for wrong usage or configuration, 3 when there is nothing to do, 1 for what failed when it
+    was run, None for a bug.
+    """
     if isinstance(error, NothingToPromoteError):
         return NOTHING_TO_DO
     if isinstance(error, ConfigError | UsageError):

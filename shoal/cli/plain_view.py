@@ -6,7 +6,16 @@ import time
 from datetime import UTC, datetime
 from typing import TextIO
 
-from shoal.verbs.events import Event, ExecutionChanged, Note, PhaseEnded, PhaseStarted, Planned, Trained, Transferred
+from shoal.verbs.events import (
+    Event,
+    ExecutionChanged,
+    Note,
+    PhaseEnded,
+    PhaseStarted,
+    Planned,
+    Trained,
+    Transferred,
+)
 from shoal.verbs.execution import Execution
 from shoal.verbs.metrics import Epoch, Metrics, Parts, Progress
 
@@ -59,11 +68,15 @@ class PlainView:
         if isinstance(metrics, Parts):
             self._trained_by = metrics
         elif isinstance(metrics, Epoch):
-            self._say(f"{step}: epoch {metrics.epoch}: test loss {metrics.test_loss:.4f}, test accuracy {metrics.test_accuracy:.2%}")
+            self._say(
+                f"{step}: epoch {metrics.epoch}: test loss {metrics.test_loss:.4f}, test accuracy"
+                f" {metrics.test_accuracy:.2%}"
+            )
         elif self._is_due():
             self._say(
-                f"{step}: epoch {metrics.epoch} step {metrics.step}/{metrics.steps}: loss {metrics.train_loss:.4f}, "
-                f"{metrics.images_per_second:,.0f} images/s on {self._who(metrics)}, {metrics.elapsed_s:.0f} s"
+                f"{step}: epoch {metrics.epoch} step {metrics.step}/{metrics.steps}: loss"
+                f" {metrics.train_loss:.4f}, {metrics.images_per_second:,.0f} images/s on"
+                f" {self._who(metrics)}, {metrics.elapsed_s:.0f} s"
             )
 
     def _who(self, progress: Progress) -> str:

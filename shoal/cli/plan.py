@@ -1,4 +1,7 @@
-"""`shoal plan`: the stacks of an environment and what they cost, as a table or as JSON. It asks nobody and creates nothing."""
+"""`shoal plan`: the stacks of an environment and what they cost, as a table or as JSON.
+
+It asks nobody and creates nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,17 @@ UNKNOWN = "unknown"
 
 @click.command("plan")
 @click.argument("environment", metavar="ENV")
-@click.option("--strategy", metavar="NAME", help="Another way to distribute the training; `shoal strategies` lists them.")
+@click.option(
+    "--strategy",
+    metavar="NAME",
+    help="Another way to distribute the training; `shoal strategies` lists them.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.pass_obj
 def show_plan(workspace: Workspace, environment: str, strategy: str | None, as_json: bool) -> None:
-    """Show what ENV would consist of and what it would cost, at rest and per hour of training, before anything is created."""
+    """Show what ENV would consist of and what it would cost, at rest and per hour of training,
+    before anything is created.
+    """
     settings = load_environment(environment, workspace.root, strategy)
     notices = check(settings, root=workspace.root, strategy=strategy)
     found = plan(settings, notices)
@@ -36,7 +45,10 @@ def as_data(found: Plan) -> dict[str, Any]:
         "environment": found.environment.name,
         "region": found.environment.region,
         "stacks": [{"name": stack.name, "holds": stack.holds} for stack in found.stacks],
-        "at_rest": {**_bill(found.at_rest), "usd_per_month": round(found.at_rest.usd_per_hour * HOURS_A_MONTH, 2)},
+        "at_rest": {
+            **_bill(found.at_rest),
+            "usd_per_month": round(found.at_rest.usd_per_hour * HOURS_A_MONTH, 2),
+        },
         "training": {
             **_bill(found.training),
             "longest_usd": round(found.longest_training_usd, 2),
@@ -63,13 +75,24 @@ def _bill(bill: Bill) -> dict[str, Any]:
 
 
 def _line(line: Line) -> dict[str, Any]:
-    known = {"source": line.each.source, "date": str(line.each.date), "is_estimate": line.each.is_estimate} if line.each else None
+    known = (
+        {
+            "source": line.each.source,
+            "date": str(line.each.date),
+            "is_estimate": line.each.is_estimate,
+        }
+        if line.each
+        else None
+    )
     hourly = None if line.usd_per_hour is None else round(line.usd_per_hour, 6)
     return {"what": line.what, "quantity": line.quantity, "usd_per_hour": hourly, "price": known}
 
 
 def _text(found: Plan) -> Iterator[str]:
-    yield f"{found.environment.name} in {found.environment.region}; nothing is created by this command"
+    yield (
+        f"{found.environment.name} in {found.environment.region}; nothing is created by this"
+        " command"
+    )
     yield "\nstacks, in this order"
     yield from _columns((stack.name, stack.holds) for stack in found.stacks)
     yield "\nat rest, for as long as the stacks exist"
@@ -94,13 +117,20 @@ def _totals(found: Plan) -> Iterator[str]:
     longest = _money(found.longest_training_usd, training.is_estimate)
     yield f"  at most {longest} USD for one job, which is stopped after {hours:g} h (max_runtime_s)"
     if not everything.unknown:
-        yield f"  with what stands at rest: {_money(everything.usd_per_hour, everything.is_estimate)} USD an hour"
+        yield (
+            f"  with what stands at rest: {_money(everything.usd_per_hour, everything.is_estimate)}"
+            " USD an hour"
+        )
 
 
 def _costs(bill: Bill, *, by_month: bool = False, total: bool = True) -> Iterator[str]:
     rows = [("", "number", "USD an hour", "USD a month" if by_month else "")]
     rows += [
-        (line.what, str(line.quantity), *_both(line.usd_per_hour, line.each is not None and line.each.is_estimate, by_month))
+        (
+            line.what,
+            str(line.quantity),
+            *_both(line.usd_per_hour, line.each is not None and line.each.is_estimate, by_month),
+        )
         for line in bill.lines
     ]
     if total and len(bill.lines) > 1:
@@ -122,7 +152,11 @@ def _money(usd: float, is_estimate: bool, places: int = 2) -> str:
 
 def _addresses(found: Plan) -> str:
     taken = f"one job takes {found.addresses.job}, all else {found.addresses.others}"
-    return taken if found.training_subnet is None else f"{taken}, of {found.usable_addresses} in {found.training_subnet}"
+    return (
+        taken
+        if found.training_subnet is None
+        else f"{taken}, of {found.usable_addresses} in {found.training_subnet}"
+    )
 
 
 def _sources(bills: Iterable[Bill]) -> Iterator[str]:
@@ -131,7 +165,10 @@ def _sources(bills: Iterable[Bill]) -> Iterator[str]:
         yield "~ is not from this region's price list:"
     yield from dict.fromkeys(f"  {price.date}: {price.source}" for price in prices)
     if any(bill.unknown for bill in bills):
-        yield f"{UNKNOWN}: pipelines/costs/prices.yaml has no price for this region; see https://aws.amazon.com/pricing/"
+        yield (
+            f"{UNKNOWN}: pipelines/costs/prices.yaml has no price for this region; see"
+            " https://aws.amazon.com/pricing/"
+        )
 
 
 def _columns(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:

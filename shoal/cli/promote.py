@@ -1,4 +1,6 @@
-"""`shoal approve`, `shoal promote`, `shoal release`: a version of the registry becomes a commit that an environment is deployed from."""
+"""`shoal approve`, `shoal promote`, `shoal release`: a version of the registry becomes a commit
+that an environment is deployed from.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from config.release_text import release_in, with_release
 from config.settings import Environment, SharedVersions
 from shoal.cli.release_message import message_of
 from shoal.verbs import registry
-from shoal.verbs.errors import DisagreementError, NotFoundError, NothingToPromoteError, PromotionError, WrongAccountError
+from shoal.verbs.errors import (
+    DisagreementError,
+    NotFoundError,
+    NothingToPromoteError,
+    PromotionError,
+    WrongAccountError,
+)
 from shoal.verbs.promotion import Verification
 from shoal.verbs.registry import APPROVED, REJECTED, Package
 from shoal.verbs.release_copy import ReleaseCopy
@@ -24,7 +32,11 @@ from shoal.verbs.target import Target
 from shoal.verbs.workspace import Session, Workspace
 
 _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
-_local = click.option("--local", is_flag=True, help="Use the emulator on this machine, whatever the environment's `target` says.")
+_local = click.option(
+    "--local",
+    is_flag=True,
+    help="Use the emulator on this machine, whatever the environment's `target` says.",
+)
 
 
 @click.command()
@@ -33,14 +45,25 @@ _local = click.option("--local", is_flag=True, help="Use the emulator on this ma
 @click.option("--comment", help="Why, in your words; the registry keeps it.")
 @_local
 @click.pass_obj
-def approve(workspace: Workspace, environment: str, package: str | None, comment: str | None, local: bool) -> None:
-    """Approve a version of ENV's registry, as yourself: PACKAGE (an ARN, or a version's number), by default the newest."""
+def approve(
+    workspace: Workspace, environment: str, package: str | None, comment: str | None, local: bool
+) -> None:
+    """Approve a version of ENV's registry, as yourself:
+
+    PACKAGE (an ARN, or a version's number), by default the newest.
+    """
     session = workspace.open(environment, local)
     arn = _arn(session, package) if package else _newest(session)
     before = registry.describe(session.target, arn)
     if before.approval == REJECTED and not package:
-        message = f"the newest version, {before.version}, was rejected by {before.changed_by}; nothing was approved"
-        raise PromotionError(f"{message}; to approve it all the same, name it: `shoal approve {session.arguments} {before.version}`")
+        message = (
+            f"the newest version, {before.version}, was rejected by {before.changed_by}; nothing"
+            " was approved"
+        )
+        raise PromotionError(
+            f"{message}; to approve it all the same, name it: `shoal approve {session.arguments}"
+            f" {before.version}`"
+        )
     if before.approval == APPROVED:
         click.echo(f"approved already: {arn}, by {before.changed_by}")
         return
@@ -49,12 +72,37 @@ def approve(workspace: Workspace, environment: str, package: str | None, comment
 
 
 @click.command()
-@click.option("--from", "source", required=True, metavar="ENV", help="The environment that has the model: its registry, or its release.")
-@click.option("--to", "destination", required=True, metavar="ENV", help="The environment that gets it.")
-@click.option("--package", metavar="PACKAGE", help="An ARN, or a version's number; by default the newest version that is approved.")
-@click.option("--copy", is_flag=True, help="Copy the model, and an image of your own, to the environment's account, and pin that.")
-@click.option("--to-profile", metavar="PROFILE", help="With --copy: the AWS profile that writes there; without, the credentials in use.")
-@click.option("--pr", "as_pull_request", is_flag=True, help="Print the text of the pull request, its title first, and nothing else.")
+@click.option(
+    "--from",
+    "source",
+    required=True,
+    metavar="ENV",
+    help="The environment that has the model: its registry, or its release.",
+)
+@click.option(
+    "--to", "destination", required=True, metavar="ENV", help="The environment that gets it."
+)
+@click.option(
+    "--package",
+    metavar="PACKAGE",
+    help="An ARN, or a version's number; by default the newest version that is approved.",
+)
+@click.option(
+    "--copy",
+    is_flag=True,
+    help="Copy the model, and an image of your own, to the environment's account, and pin that.",
+)
+@click.option(
+    "--to-profile",
+    metavar="PROFILE",
+    help="With --copy: the AWS profile that writes there; without, the credentials in use.",
+)
+@click.option(
+    "--pr",
+    "as_pull_request",
+    is_flag=True,
+    help="Print the text of the pull request, its title first, and nothing else.",
+)
 @click.option("--push", "remote", metavar="REMOTE", help="Push the branch to REMOTE.")
 @_local
 @click.pass_obj
@@ -69,7 +117,8 @@ def promote(
     remote: str | None,
     local: bool,
 ) -> None:
-    """Pin a model that passed in one environment in the file of the next, in a commit on a branch of its own.
+    """Pin a model that passed in one environment in the file of the next, in a commit on a branch
+    of its own.
 
     Exit code 3 where nothing is approved that could be promoted.
     """
@@ -82,7 +131,9 @@ def promote(
         return
     copying = _copying(session, destination, local, to_profile, as_pull_request) if copy else None
     key = copying.require_deployed() if copying else ""
-    pinned = Verification(session.target, session.names, found, step.repository).release(step.source.release if step.is_later else None)
+    pinned = Verification(session.target, session.names, found, step.repository).release(
+        step.source.release if step.is_later else None
+    )
     if copying:
         pinned = copying.make(pinned, found, key)
     pinned = pinned.replacing(step.destination.release)
@@ -99,7 +150,10 @@ def promote(
     if as_pull_request:
         return
     merge = "merge it" if remote else f"git push origin {branch}, merge it"
-    deploy = f"deploy {first} first, so that {destination} may read it: `shoal deploy {session.arguments} --data`; then {destination}"
+    deploy = (
+        f"deploy {first} first, so that {destination} may read it: `shoal deploy"
+        f" {session.arguments} --data`; then {destination}"
+    )
     click.echo(f"next: {merge}, and {deploy if first else 'deploy'}")
 
 
@@ -113,9 +167,15 @@ def release() -> None:
 @_local
 @click.pass_obj
 def status(workspace: Workspace, environments: tuple[str, ...], local: bool) -> None:
-    """Show what each environment pins, what is there, and whether they agree; exit code 1 where they do not or nobody could be asked."""
+    """Show what each environment pins, what is there, and whether they agree; exit code 1 where
+    they do not or nobody could be asked.
+    """
     names = environments or tuple(environment_names(workspace.root))
-    disagreeing = [name for name in names if not _agrees(workspace, load_environment(name, workspace.root), local)]
+    disagreeing = [
+        name
+        for name in names
+        if not _agrees(workspace, load_environment(name, workspace.root), local)
+    ]
     if disagreeing:
         raise DisagreementError(f"not in agreement with what they pin: {', '.join(disagreeing)}")
 
@@ -129,18 +189,34 @@ class Step:
     source: Environment
     destination: Environment
     holder: Environment
-    """Whose registry has the model: the source, or, when that is itself promoted to, the one whose version it pins."""
+    """Whose registry has the model: the source, or, when that is itself promoted to, the one whose
+    version it pins.
+    """
 
     @classmethod
     def of(cls, workspace: Workspace, source: str, destination: str) -> Step:
-        """Raises PromotionError unless `destination` takes its releases from `source`, ConfigError when there is no such environment."""
-        first, then = load_environment(source, workspace.root), load_environment(destination, workspace.root)
+        """Raises PromotionError unless `destination` takes its releases from `source`, ConfigError
+        when there is no such environment.
+        """
+        first, then = (
+            load_environment(source, workspace.root),
+            load_environment(destination, workspace.root),
+        )
         if then.promoted_from is None:
-            message = f"environment {destination} takes no releases: {environment_file(destination)} has no `promoted_from`"
+            message = (
+                f"environment {destination} takes no releases: {environment_file(destination)} has"
+                " no `promoted_from`"
+            )
             raise PromotionError(f"{message}; nothing was promoted")
         if then.promoted_from != source:
-            message = f"{destination} takes releases from {then.promoted_from}, not from {source}; no environment may be skipped"
-            raise PromotionError(f"{message}: promote to {then.promoted_from} first, then `--from {then.promoted_from} --to {destination}`")
+            message = (
+                f"{destination} takes releases from {then.promoted_from}, not from {source}; no"
+                " environment may be skipped"
+            )
+            raise PromotionError(
+                f"{message}: promote to {then.promoted_from} first, then `--from"
+                f" {then.promoted_from} --to {destination}`"
+            )
         repository = Repository(workspace.root, workspace.environ)
         return cls(workspace.root, repository, first, then, holder_of(workspace, first))
 
@@ -150,43 +226,68 @@ class Step:
         return self.source.promoted_from is not None
 
     def package(self, session: Session, asked: str | None) -> Package:
-        """The version to promote, as the registry has it now. Raises PromotionError, NotFoundError."""
+        """The version to promote, as the registry has it now.
+
+        Raises PromotionError, NotFoundError.
+        """
         if not self.is_later:
             if asked is None:
-                return registry.newest_approved(session.target, session.names.model_package_group, session.arguments)
+                return registry.newest_approved(
+                    session.target, session.names.model_package_group, session.arguments
+                )
             return registry.describe(session.target, _arn(session, asked))
         pinned = self.source.release
         if pinned is None:
-            raise NothingToPromoteError(f"{self.source.name} pins no release that could be promoted; promote to {self.source.name} first")
+            raise NothingToPromoteError(
+                f"{self.source.name} pins no release that could be promoted; promote to"
+                f" {self.source.name} first"
+            )
         if asked is not None and _arn(session, asked) != pinned.model_package_arn:
-            message = f"{self.source.name} pins {pinned.model_package_arn}, not {_arn(session, asked)}; no environment may be skipped"
+            message = (
+                f"{self.source.name} pins {pinned.model_package_arn}, not {_arn(session, asked)};"
+                " no environment may be skipped"
+            )
             raise PromotionError(f"{message}: promote that to {self.source.name} first")
         return registry.describe(session.target, pinned.model_package_arn)
 
     def already(self, found: Package, copy: bool) -> str | None:
-        """ARN of what the destination pins, where that is `found` or a copy of it; with `copy`, only where it is a copy of its own."""
+        """ARN of what the destination pins, where that is `found` or a copy of it; with `copy`,
+        only where it is a copy of its own.
+        """
         pinned = self.destination.release
         if pinned is None:
             return None
         if copy:
-            is_same = pinned.copied_from == found.origin and _group(self.destination) == pinned.model_package_arn.rpartition("/")[0]
+            is_same = (
+                pinned.copied_from == found.origin
+                and _group(self.destination) == pinned.model_package_arn.rpartition("/")[0]
+            )
         else:
             is_same = found.origin == pinned.origin
         return pinned.model_package_arn if is_same else None
 
     def first(self, pinned: Release) -> str | None:
-        """The environment that has to be deployed before the destination, because its policies name the versions that others read."""
+        """The environment that has to be deployed before the destination, because its policies name
+        the versions that others read.
+        """
         reads_elsewhere = pinned.account != self.destination.account
-        return self.holder.name if reads_elsewhere and self.holder.shared_versions is SharedVersions.PINNED else None
+        return (
+            self.holder.name
+            if reads_elsewhere and self.holder.shared_versions is SharedVersions.PINNED
+            else None
+        )
 
     def branch(self, pinned: Release) -> str:
-        return f"promote/{self.destination.name}/{pinned.model_package_arn.partition('model-package/')[2].replace('/', '-')}"
+        return f"promote/{self.destination.name}/{pinned.model_package_arn.partition('model-package/')[2].replace('/', '-')}"  # noqa: E501
 
     def commit(self, pinned: Release, message: str) -> str:
-        """The commit that pins the release, made now or by an earlier call. Raises PromotionError when its branch is something else's.
+        """The commit that pins the release, made now or by an earlier call.
 
-        One that was merged is made anew: the file pins something else now, so it was reverted, and git would merge the old one no more.
-        Of one that was not, only what it pins has to be the same: the rest of the file may have changed since, which git merges.
+        Raises PromotionError when its branch is something else's.
+
+        One that was merged is made anew: the file pins something else now, so it was reverted, and
+        git would merge the old one no more. Of one that was not, only what it pins has to be the
+        same: the rest of the file may have changed since, which git merges.
         """
         file, branch = environment_file(self.destination.name), self.branch(pinned)
         written = with_release((self.root / file).read_bytes().decode(), pinned, file)
@@ -197,33 +298,56 @@ class Step:
         if before == now:
             return existing
         if _but_replaced(before) != _but_replaced(now):
-            raise PromotionError(f"branch {branch} is there and pins something else; delete it (git branch -D {branch}), or merge it")
-        what = f"branch {branch} was made when {self.destination.name} pinned something else, and git merges it no more"
-        raise PromotionError(f"{what}; delete it (git branch -D {branch}), also where it was pushed, and promote again")
+            raise PromotionError(
+                f"branch {branch} is there and pins something else; delete it (git branch -D"
+                f" {branch}), or merge it"
+            )
+        what = (
+            f"branch {branch} was made when {self.destination.name} pinned something else, and git"
+            " merges it no more"
+        )
+        raise PromotionError(
+            f"{what}; delete it (git branch -D {branch}), also where it was pushed, and promote"
+            " again"
+        )
 
 
 def _way(workspace: Workspace, environment: Environment) -> list[Environment]:
-    """The environment, the one that it takes releases from, and so on to the one that trains. Raises PromotionError when it is a circle."""
+    """The environment, the one that it takes releases from, and so on to the one that trains.
+
+    Raises PromotionError when it is a circle.
+    """
     way = [environment]
     while environment.promoted_from is not None:
         environment = load_environment(environment.promoted_from, workspace.root)
         names = [each.name for each in way]
         if environment.name in names:
-            raise PromotionError(f"`promoted_from` goes in a circle: {' <- '.join([*names, environment.name])}; one must have none")
+            raise PromotionError(
+                f"`promoted_from` goes in a circle: {' <- '.join([*names, environment.name])}; one"
+                " must have none"
+            )
         way.append(environment)
     return way
 
 
 def holder_of(workspace: Workspace, environment: Environment) -> Environment:
-    """Whose registry has what the environment pins: its own, of a copy, or that of one on the way to it; else the one that trains."""
+    """Whose registry has what the environment pins: its own, of a copy, or that of one on the way
+    to it; else the one that trains.
+    """
     way = _way(workspace, environment)
-    pinned = environment.release.model_package_arn.rpartition("/")[0] if environment.release else None
+    pinned = (
+        environment.release.model_package_arn.rpartition("/")[0] if environment.release else None
+    )
     return next((each for each in way if _group(each) == pinned), way[-1])
 
 
 def _but_replaced(release: object) -> object:
     """What a file says of its release, without those that were pinned before."""
-    return {key: value for key, value in release.items() if key != "replaces"} if isinstance(release, dict) else release
+    return (
+        {key: value for key, value in release.items() if key != "replaces"}
+        if isinstance(release, dict)
+        else release
+    )
 
 
 def _group(environment: Environment) -> str:
@@ -232,18 +356,35 @@ def _group(environment: Environment) -> str:
     return names.arn("sagemaker", f"model-package/{names.model_package_group}")
 
 
-def _copying(session: Session, destination: str, local: bool, profile: str | None, quiet: bool) -> ReleaseCopy:
-    """From the session's account to that of the environment `destination`. Raises WrongAccountError without credentials for it."""
+def _copying(
+    session: Session, destination: str, local: bool, profile: str | None, quiet: bool
+) -> ReleaseCopy:
+    """From the session's account to that of the environment `destination`.
+
+    Raises WrongAccountError without credentials for it.
+    """
     try:
         own = session.workspace.open(destination, local, profile)
     except WrongAccountError as error:
-        advice = "" if session.target.is_local else f"; --copy writes in {destination}: name a profile of that account with --to-profile"
+        advice = (
+            ""
+            if session.target.is_local
+            else (
+                f"; --copy writes in {destination}: name a profile of that account with"
+                " --to-profile"
+            )
+        )
         raise WrongAccountError(f"{error}{advice}") from error
-    return ReleaseCopy(session.target, own.target, own.names, lambda line: click.echo(line, err=quiet))
+    return ReleaseCopy(
+        session.target, own.target, own.names, lambda line: click.echo(line, err=quiet)
+    )
 
 
 def _arn(session: Session, package: str) -> str:
-    """The ARN of a version of the session's registry, given by it or by its number. Raises NotFoundError for one of another registry."""
+    """The ARN of a version of the session's registry, given by it or by its number.
+
+    Raises NotFoundError for one of another registry.
+    """
     group = _group(session.environment)
     if package.isdigit():
         return f"{group}/{package}"
@@ -256,7 +397,10 @@ def _arn(session: Session, package: str) -> str:
 def _newest(session: Session) -> str:
     versions = registry.versions(session.target, session.names.model_package_group)
     if not versions:
-        raise NotFoundError(f"the registry of {session.environment.name} has no version; train one: `shoal run {session.arguments}`")
+        raise NotFoundError(
+            f"the registry of {session.environment.name} has no version; train one: `shoal run"
+            f" {session.arguments}`"
+        )
     return versions[0][0]
 
 
@@ -264,7 +408,10 @@ def _agrees(workspace: Workspace, environment: Environment, local: bool) -> bool
     """Prints the answers for one environment; True when every one of them agrees."""
     pinned = environment.release
     copied = f", a copy of {pinned.copied_from}" if pinned and pinned.copied_from else ""
-    click.echo(f"{environment.name}: {f'pins {pinned.model_package_arn}{copied}' if pinned else 'pins no release'}")
+    click.echo(
+        f"{environment.name}:"
+        f" {f'pins {pinned.model_package_arn}{copied}' if pinned else 'pins no release'}"
+    )
     places = places_of(workspace, environment, local)
     answers = list(compare(pinned, places, Names(environment).serving_endpoint))
     for answer in answers:
@@ -285,8 +432,12 @@ def places_of(workspace: Workspace, environment: Environment, local: bool) -> Pl
     )
 
 
-def _reader(workspace: Workspace, holder: Environment, environment: Environment, local: bool) -> Target:
-    """Where the registry is asked: with the credentials of its account, or with the environment's own, if its policies let it read."""
+def _reader(
+    workspace: Workspace, holder: Environment, environment: Environment, local: bool
+) -> Target:
+    """Where the registry is asked: with the credentials of its account, or with the environment's
+    own, if its policies let it read.
+    """
     try:
         return workspace.open(holder.name, local).target
     except WrongAccountError:

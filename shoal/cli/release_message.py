@@ -1,4 +1,6 @@
-"""A release in; the message of the commit that pins it out, which is also the text of its pull request: the title, and a table."""
+"""A release in; the message of the commit that pins it out, which is also the text of its pull
+request: the title, and a table.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,10 @@ from config.release import Release
 
 
 def message_of(release: Release, source: str, destination: str, first: str | None = None) -> str:
-    """Title, empty line, Markdown. `first` is the environment to deploy before the destination, where there is one."""
+    """Title, empty line, Markdown.
+
+    `first` is the environment to deploy before the destination, where there is one.
+    """
     group, _, version = release.origin.partition("model-package/")[2].rpartition("/")
     metrics = ", ".join(f"{name} {value:g}" for name, value in release.metrics.items()) or "none"
     rows = {
@@ -21,7 +26,12 @@ def message_of(release: Release, source: str, destination: str, first: str | Non
         "code": release.code_commit,
         **({"replaces": release.replaces[0].model_package_arn} if release.replaces else {}),
     }
-    order = f"\n\nDeploy {first} before {destination}: only then may {destination}'s account read this version." if first else ""
+    order = (
+        f"\n\nDeploy {first} before {destination}: only then may {destination}'s account read this"
+        " version."
+        if first
+        else ""
+    )
     read = f"A deployment of {destination} reads it; `git revert` takes it back.{order}"
     table = "\n".join(f"| {what} | {value} |" for what, value in rows.items())
     return f"""Promote {group} version {version} from {source} to {destination}

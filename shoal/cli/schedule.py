@@ -1,4 +1,6 @@
-"""`shoal schedule list|pause|resume`: the schedules of an environment as they are live, beside what the file says."""
+"""`shoal schedule list|pause|resume`: the schedules of an environment as they are live, beside what
+the file says.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from shoal.verbs.workspace import Session, Workspace
 
 _environment = click.argument("environment", metavar="ENV")
 _name = click.argument("name")
-_local = click.option("--local", is_flag=True, help="Use the emulator on this machine, whatever the environment's `target` says.")
+_local = click.option(
+    "--local",
+    is_flag=True,
+    help="Use the emulator on this machine, whatever the environment's `target` says.",
+)
 
 
 @click.group()
@@ -29,17 +35,27 @@ def show(workspace: Workspace, environment: str, local: bool) -> None:
     session = workspace.open(environment, local)
     found = Schedules(session.target, session.names).all()
     if not found:
-        click.echo(f"no schedules are deployed; write some in {environment_file(environment)}, section `schedules`, and deploy")
+        click.echo(
+            f"no schedules are deployed; write some in {environment_file(environment)}, section"
+            " `schedules`, and deploy"
+        )
         return
     table = Table("schedule", "expression", "time zone", "live", "file", box=None)
     for each in found:
-        table.add_row(each.name, each.expression, each.time_zone, _state(each.paused), _state(each.paused_in_file))
+        table.add_row(
+            each.name,
+            each.expression,
+            each.time_zone,
+            _state(each.paused),
+            _state(each.paused_in_file),
+        )
     Console(soft_wrap=True).print(table)
     _warn(session, [each for each in found if each.differs])
     for each in found:
         if each.is_silent:
             click.echo(
-                f"{each.name}: it is active, and its alarm tells nobody; run `shoal schedule resume {session.arguments} {each.name}`"
+                f"{each.name}: it is active, and its alarm tells nobody; run `shoal schedule resume"
+                f" {session.arguments} {each.name}`"
             )
 
 
@@ -70,12 +86,19 @@ def _change(session: Session, name: str, paused: bool) -> None:
 
 
 def _warn(session: Session, differing: list[Live]) -> None:
-    """CloudFormation compares templates, so neither `shoal diff` nor a deployment sees what was changed beside it."""
+    """CloudFormation compares templates, so neither `shoal diff` nor a deployment sees what was
+    changed beside it.
+    """
     for each in differing:
         file = environment_file(session.environment.name)
-        says = f"says `paused: {'true' if each.paused_in_file else 'false'}`" if each.paused_in_file is not None else "has no such schedule"
+        says = (
+            f"says `paused: {'true' if each.paused_in_file else 'false'}`"
+            if each.paused_in_file is not None
+            else "has no such schedule"
+        )
         click.echo(
-            f"{each.name}: live it is {_state(each.paused)}, and {file} {says}; a deployment leaves it so until its lines there change"
+            f"{each.name}: live it is {_state(each.paused)}, and {file} {says}; a deployment leaves"
+            " it so until its lines there change"
         )
 
 

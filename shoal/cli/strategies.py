@@ -1,4 +1,6 @@
-"""`shoal strategies`: every way to distribute training that `shoal demo --strategy` can run, and what each starts."""
+"""`shoal strategies`: every way to distribute training that `shoal demo --strategy` can run, and
+what each starts.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def strategies(workspace: Workspace, environment: str) -> None:
     rows = [_HEAD, *(_row(workspace, environment, name) for name in strategy_names(workspace.root))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
     for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        click.echo(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
     click.echo("\nrun one: `shoal demo --strategy NAME`; about each: docs/strategies/")
 
 
@@ -29,5 +33,7 @@ def _row(workspace: Workspace, environment: str, name: str) -> tuple[str, ...]:
     row = tables.strategy(training.strategy)
     framework = f"{training.framework} {training.framework_version}"
     instances = f"{training.instance_count} x {training.instance_type}"
-    starts = row.starts if contract.launcher == row.launcher else f"{contract.launcher} on every host"
+    starts = (
+        row.starts if contract.launcher == row.launcher else f"{contract.launcher} on every host"
+    )
     return name, framework, instances, contract.launcher, starts

@@ -1,4 +1,6 @@
-"""`shoal sweep`: what executions left behind for too long is found and deleted now, not only every quarter of an hour."""
+"""`shoal sweep`: what executions left behind for too long is found and deleted now, not only every
+quarter of an hour.
+"""
 
 from __future__ import annotations
 
@@ -12,30 +14,48 @@ from shoal.verbs.workspace import Workspace
 
 @click.command()
 @click.argument("environment", metavar="ENV")
-@click.option("--local", is_flag=True, help="Use the emulator on this machine, whatever the environment's `target` says.")
+@click.option(
+    "--local",
+    is_flag=True,
+    help="Use the emulator on this machine, whatever the environment's `target` says.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
 @click.pass_obj
 def sweep(workspace: Workspace, environment: str, local: bool, dry_run: bool) -> None:
-    """Delete endpoints, configurations and models that executions of ENV left for longer than `endpoint.ttl_minutes`."""
+    """Delete endpoints, configurations and models that executions of ENV left for longer than
+    `endpoint.ttl_minutes`.
+    """
     session = workspace.open(environment, local)
     found = sweeper.sweep(session.target, session.names.function("sweep"), dry_run=dry_run)
     for line in _told(found, session.environment.endpoint.ttl_minutes):
         click.echo(line)
     open_ends = []
     if found.pending:
-        open_ends.append(f"not deleted yet: what executions {', '.join(found.pending)} left; sweep again in a few minutes")
+        open_ends.append(
+            f"not deleted yet: what executions {', '.join(found.pending)} left; sweep again in a"
+            " few minutes"
+        )
     if not found.complete:
-        open_ends.append(f"not everything was looked at: tags could not be read, the log of {session.names.function('sweep')} says why")
+        open_ends.append(
+            "not everything was looked at: tags could not be read, the log of"
+            f" {session.names.function('sweep')} says why"
+        )
     if open_ends:
         raise LeftBehindError("; ".join(open_ends))
 
 
 def _told(found: Swept, ttl_minutes: int) -> list[str]:
-    lines = [f"endpoints: {found.endpoints}, of which {found.endpoints_past_ttl} older than {ttl_minutes} minutes"]
+    lines = [
+        f"endpoints: {found.endpoints}, of which {found.endpoints_past_ttl} older than"
+        f" {ttl_minutes} minutes"
+    ]
     if found.kept:
         lines.append(f"kept, running or younger: executions {', '.join(found.kept)}")
     if found.dry_run:
-        lines.append(f"would be removed: {'what executions ' + ', '.join(found.past_ttl) + ' left' if found.past_ttl else 'nothing'}")
+        lines.append(
+            "would be removed:"
+            f" {'what executions ' + ', '.join(found.past_ttl) + ' left' if found.past_ttl else 'nothing'}"  # noqa: E501
+        )
     else:
         lines.append(f"deleted: {', '.join(found.deleted) or 'nothing'}")
     return lines

@@ -13,4 +13,8 @@ from shoal.cli.plain_view import PlainView
 def open_view() -> LiveView | PlainView:
     """A context manager that takes events."""
     console = Console()
-    return LiveView(console) if console.is_terminal and not console.is_dumb_terminal else PlainView(sys.stdout)
+    return (
+        LiveView(console)
+        if console.is_terminal and not console.is_dumb_terminal
+        else PlainView(sys.stdout)
+    )

@@ -1,6 +1,8 @@
-"""`shoal demo --gitops`: the life of three releases in three emulated accounts, from a commit to a canary, a rollback and a revert.
+"""`shoal demo --gitops`: the life of three releases in three emulated accounts, from a commit to a
+canary, a rollback and a revert.
 
-Every step is the command that a user would type, run in a git repository of its own; what was typed and answered is in transcript.txt.
+Every step is the command that a user would type, run in a git repository of its own; what was typed
+and answered is in transcript.txt.
 """
 
 from __future__ import annotations
@@ -30,14 +32,23 @@ from shoal.verbs.teardown import remove_bootstrap
 from shoal.verbs.workspace import Workspace
 
 HOSTING_SPEED = 30
-"""How much faster than the clock deployments to endpoints wait: five minutes of baking are ten seconds."""
+"""How much faster than the clock deployments to endpoints wait: five minutes of baking are ten
+seconds.
+"""
 TRAINING = ("Epochs=1", "MinAccuracy=0.9")
 _SERVING_CODE = "training_code/pytorch/inference.py"
 _ROLLED_BACK, _DEPLOYMENT = "rolled back", "The deployment of "
 _REFUSED = 2
 
 
-def run_gitops(workspace: Workspace, output: Path, report: Report, shield: Callable[[], None], *, enforce_iam: bool) -> Outcome:
+def run_gitops(
+    workspace: Workspace,
+    output: Path,
+    report: Report,
+    shield: Callable[[], None],
+    *,
+    enforce_iam: bool,
+) -> Outcome:
     """Runs the whole and cleans up, whatever happens; writes the report; returns how it went."""
     dataset.verify(workspace.root / dataset.FOLDER)
     with only_one(gitops_folder(workspace)):
@@ -46,30 +57,51 @@ def run_gitops(workspace: Workspace, output: Path, report: Report, shield: Calla
         started_at = time.monotonic()
         outcome = run_phases(PHASES, state, report, shield)
         outcome.seconds["total"] = time.monotonic() - started_at
-    state.facts.files_left = [str(folder) for folder in [gitops_folder(workspace)] if folder.exists()]
+    state.facts.files_left = [
+        str(folder) for folder in [gitops_folder(workspace)] if folder.exists()
+    ]
     write_summary(state.facts, outcome, output)
     return outcome
 
 
 def _build_runtimes(state: GitOps) -> None:
     log = state.logs / "runtimes.log"
-    build_runtimes(state.workspace.root, state.workspace.environ, "pytorch", log, lambda line: state.report(Detail(line)))
+    build_runtimes(
+        state.workspace.root,
+        state.workspace.environ,
+        "pytorch",
+        log,
+        lambda line: state.report(Detail(line)),
+    )
 
 
 def _start_emulator(state: GitOps) -> None:
     environments = [state.environment(name) for name in ENVIRONMENTS]
     accounts, region = [each.account for each in environments], environments[0].region
     start = state.emulator.start
-    state.running = start(accounts[0], region, enforce_iam=state.enforce_iam, hosting_speed=HOSTING_SPEED, others=accounts[1:])
+    state.running = start(
+        accounts[0],
+        region,
+        enforce_iam=state.enforce_iam,
+        hosting_speed=HOSTING_SPEED,
+        others=accounts[1:],
+    )
     state.facts.accounts = dict(zip(ENVIRONMENTS, accounts, strict=True))
     state.facts.enforces_iam = state.running.enforces_iam
-    state.report(Note(f"the emulator answers at {state.running.endpoint} as the accounts {', '.join(accounts)}"))
+    state.report(
+        Note(
+            f"the emulator answers at {state.running.endpoint} as the accounts"
+            f" {', '.join(accounts)}"
+        )
+    )
 
 
 def _stop_emulator(state: GitOps) -> None:
     for name in ("emulator.log", "requests.jsonl"):
         for found in state.emulator.state.rglob(name):
-            shutil.copy(found, state.logs / f"{'-'.join(found.relative_to(state.emulator.state).parts)}")
+            shutil.copy(
+                found, state.logs / f"{'-'.join(found.relative_to(state.emulator.state).parts)}"
+            )
     state.emulator.sweep()
     running = state.running
     left = [f"process {pid}" for pid in mentioning(str(state.folder))]
@@ -87,7 +119,9 @@ def _look_before(state: GitOps) -> None:
 def _look_after(state: GitOps) -> None:
     state.facts.left_behind = _everything(state)
     if state.facts.left_behind:
-        raise LeftBehindError(f"still there after everything was removed: {', '.join(state.facts.left_behind)}")
+        raise LeftBehindError(
+            f"still there after everything was removed: {', '.join(state.facts.left_behind)}"
+        )
 
 
 def _everything(state: GitOps) -> list[str]:
@@ -104,8 +138,16 @@ def _everything(state: GitOps) -> list[str]:
 
 def _make_repository(state: GitOps) -> None:
     shutil.rmtree(state.folder / "git", ignore_errors=True)
-    shared = SharedVersions.PINNED if state.enforce_iam else SharedVersions.EVERY  # six deployments of dev fewer, a minute of six
-    state.checkout = GitCheckout.new(state.folder / "git", state.workspace.root, state.workspace.environ, state.emulator.state, shared)
+    shared = (
+        SharedVersions.PINNED if state.enforce_iam else SharedVersions.EVERY
+    )  # six deployments of dev fewer, a minute of six
+    state.checkout = GitCheckout.new(
+        state.folder / "git",
+        state.workspace.root,
+        state.workspace.environ,
+        state.emulator.state,
+        shared,
+    )
     state.facts.commits.append({"what": "begin", "id": state.checkout.head()})
 
 
@@ -115,12 +157,18 @@ def _remove_bootstraps(state: GitOps) -> None:
 
 
 def _destroy_environments(state: GitOps) -> None:
-    """Those that serve at once, each in an account of its own, and then the one that has the models."""
+    """Those that serve at once, each in an account of its own, and then the one that has the
+    models.
+    """
     first, *serving = ENVIRONMENTS
     ending: list[Future[str]] = []
     for wave in (serving, [first]):
         with ThreadPoolExecutor(len(ENVIRONMENTS)) as pool:
-            ending += [pool.submit(state.shoal, "destroy", name, "--local") for name in wave if name in state.deployed]
+            ending += [
+                pool.submit(state.shoal, "destroy", name, "--local")
+                for name in wave
+                if name in state.deployed
+            ]
     failures = [error for each in ending if (error := each.exception())]
     for bug in (each for each in failures if not isinstance(each, LifecycleError)):
         raise bug
@@ -141,7 +189,9 @@ def _deploy_dev(state: GitOps) -> None:
 
 def _train(seed: int) -> Callable[[GitOps], None]:
     def train(state: GitOps) -> None:
-        parameters = [part for each in (*TRAINING, f"Seed={seed}") for part in ("--parameter", each)]
+        parameters = [
+            part for each in (*TRAINING, f"Seed={seed}") for part in ("--parameter", each)
+        ]
         state.shoal("run", "dev", "--local", "--follow", *parameters)
         state.shoal("approve", "dev", "--local", "--comment", "accuracy as expected")
 
@@ -149,19 +199,33 @@ def _train(seed: int) -> Callable[[GitOps], None]:
 
 
 def _train_with_mistake(state: GitOps) -> None:
-    """As anybody would bring one in: a commit, a deployment of what trains, a training; nothing that is asked a few times shows it."""
+    """As anybody would bring one in: a commit, a deployment of what trains, a training; nothing
+    that is asked a few times shows it.
+    """
     what = "Keep every answer"
-    state.git(f"commit -m '{what}'", lambda repository: repository.change(_SERVING_CODE, with_mistake, what))
+    state.git(
+        f"commit -m '{what}'",
+        lambda repository: repository.change(_SERVING_CODE, with_mistake, what),
+    )
     _deploy(state, "dev")
     _train(3)(state)
 
 
 def _promote(state: GitOps, source: str, destination: str) -> None:
     """The commit, pushed and merged as a pull request would be."""
-    said = state.shoal("promote", "--from", source, "--to", destination, "--push", "origin", "--local")
-    (branch,) = (line.split()[1].rstrip(",") for line in said.splitlines() if line.startswith("branch "))
-    state.merged[destination] = state.git(f"merge {branch}", lambda repository: repository.merge(branch))
-    pinned = {"model_package_arn": state.release(destination).model_package_arn, "weights_sha256": state.weights(destination)}
+    said = state.shoal(
+        "promote", "--from", source, "--to", destination, "--push", "origin", "--local"
+    )
+    (branch,) = (
+        line.split()[1].rstrip(",") for line in said.splitlines() if line.startswith("branch ")
+    )
+    state.merged[destination] = state.git(
+        f"merge {branch}", lambda repository: repository.merge(branch)
+    )
+    pinned = {
+        "model_package_arn": state.release(destination).model_package_arn,
+        "weights_sha256": state.weights(destination),
+    }
     state.facts.promoted.append({"environment": destination, **pinned})
     if state.environment("dev").shared_versions is SharedVersions.PINNED:
         state.shoal("deploy", "dev", "--data", "--local")
@@ -180,25 +244,40 @@ def _first_to_prod(state: GitOps) -> None:
 
 
 def _canary(state: GitOps) -> None:
-    """The second release, while somebody asks the endpoint: both must have answered, side by side."""
+    """The second release, while somebody asks the endpoint: both must have answered, side by
+    side.
+    """
     old = state.weights("prod")
     _promote(state, "staging", "prod")
     new = state.weights("prod")
     with _traffic(state) as traffic:
         _deploy(state, "prod")
-    state.facts.canary = Canary(old, new, traffic.by_weights[old], traffic.by_weights[new], traffic.served_side_by_side(old, new))
+    state.facts.canary = Canary(
+        old,
+        new,
+        traffic.by_weights[old],
+        traffic.by_weights[new],
+        traffic.served_side_by_side(old, new),
+    )
     if traffic.problems or not state.facts.canary.side_by_side:
-        raise LifecycleError(f"the canary was not seen: {state.facts.canary}, problems: {traffic.problems[:3]}")
+        raise LifecycleError(
+            f"the canary was not seen: {state.facts.canary}, problems: {traffic.problems[:3]}"
+        )
     _require_serving(state, "prod", new)
 
 
 def _roll_back(state: GitOps) -> None:
-    """The release with the mistake to prod, under traffic: the deployment must fail, and the release before it must answer."""
+    """The release with the mistake to prod, under traffic: the deployment must fail, and the
+    release before it must answer.
+    """
     serving = state.weights("prod")
     _promote(state, "staging", "prod")
     broken = state.weights("prod")
     if broken == serving:
-        raise LifecycleError("the broken release has the weights of the one before: no hash would tell which of the two answers")
+        raise LifecycleError(
+            "the broken release has the weights of the one before: no hash would tell which of the"
+            " two answers"
+        )
     with _traffic(state) as traffic:
         said = _refused(state, "deploy", "prod", "--local")
     reasons = [line.strip() for line in said.splitlines() if _ROLLED_BACK in line.lower()]
@@ -206,16 +285,22 @@ def _roll_back(state: GitOps) -> None:
         raise LifecycleError(f"the deployment failed for another reason:\n{said}")
     answers = traffic.by_weights
     reason = reasons[0][reasons[0].find(_DEPLOYMENT) :] if _DEPLOYMENT in reasons[0] else reasons[0]
-    state.facts.rollback = Rollback(reason, serving, answers[serving], broken, answers[broken], len(traffic.problems))
+    state.facts.rollback = Rollback(
+        reason, serving, answers[serving], broken, answers[broken], len(traffic.problems)
+    )
     _require_serving(state, "prod", serving)
 
 
 def _refuse_what_was_made_by_hand(state: GitOps) -> None:
-    """Somebody mends the archive instead of the code, and approves that: it is in no commit, and so it goes nowhere."""
+    """Somebody mends the archive instead of the code, and approves that: it is in no commit, and so
+    it goes nowhere.
+    """
     arn = register_by_hand(state.target("dev"), state.release("staging").model_package_arn)
     state.report(Note(f"registered by hand: {arn}"))
     state.shoal("approve", "dev", arn.rpartition("/")[2], "--local", "--comment", "mended, quickly")
-    said = _refused(state, "promote", "--from", "dev", "--to", "staging", "--local", code=_REFUSED).strip()
+    said = _refused(
+        state, "promote", "--from", "dev", "--to", "staging", "--local", code=_REFUSED
+    ).strip()
     if "code/inference.py" not in said:
         raise LifecycleError(f"it was refused for another reason: {said}")
     state.facts.by_hand = {"model_package_arn": arn, "refused": said}
@@ -235,7 +320,9 @@ def _refused(state: GitOps, *arguments: str, code: int = 1) -> str:
 def _revert(state: GitOps) -> None:
     """Git says again what prod serves."""
     merged = state.merged["prod"]
-    state.git(f"revert --no-edit --mainline 1 {merged[:12]}", lambda repository: repository.revert(merged))
+    state.git(
+        f"revert --no-edit --mainline 1 {merged[:12]}", lambda repository: repository.revert(merged)
+    )
     _deploy(state, "prod")
     _require_serving(state, "prod", state.weights("prod"))
     _require_no_drift(state, "prod")
@@ -250,11 +337,20 @@ def _traffic(state: GitOps) -> Traffic:
 def _require_serving(state: GitOps, name: str, weights: str) -> None:
     """The endpoint answers, with the weights that are meant."""
     endpoint = Names(state.environment(name)).serving_endpoint
-    answer = json.loads(state.shoal("invoke", name, "--local", "--digit", "7", "--endpoint", endpoint))
+    answer = json.loads(
+        state.shoal("invoke", name, "--local", "--digit", "7", "--endpoint", endpoint)
+    )
     found = answer["model"].get("weights_sha256")
     if found != weights:
         raise LifecycleError(f"{endpoint} answers with the weights {found}, not {weights}")
-    state.facts.served.append({"environment": name, "weights_sha256": weights, "digit": answer["digit"], "label": answer["label"]})
+    state.facts.served.append(
+        {
+            "environment": name,
+            "weights_sha256": weights,
+            "digit": answer["digit"],
+            "label": answer["label"],
+        }
+    )
 
 
 def _require_no_drift(state: GitOps, name: str) -> None:
@@ -282,4 +378,6 @@ PHASES: tuple[Phase[GitOps], ...] = (
     Phase("prod: revert", _revert),
     Phase("dev: an archive changed by hand", _refuse_what_was_made_by_hand),
 )
-"""What was begun is undone in reverse order: the environments, the bootstraps, a look at all accounts, the emulator."""
+"""What was begun is undone in reverse order: the environments, the bootstraps, a look at all
+accounts, the emulator.
+"""

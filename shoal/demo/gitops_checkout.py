@@ -1,6 +1,8 @@
-"""A user's repository for a demonstration: the project's own folders in a git repository of their own, with a bare remote beside it.
+"""A user's repository for a demonstration: the project's own folders in a git repository of their
+own, with a bare remote beside it.
 
-Three environments in three accounts, small enough for a laptop and free to be torn down; everything else is as in the project.
+Three environments in three accounts, small enough for a laptop and free to be torn down; everything
+else is as in the project.
 """
 
 from __future__ import annotations
@@ -17,7 +19,16 @@ from config.yaml_lines import parse
 from shoal.verbs.processes import output_of
 
 ENVIRONMENTS = ("dev", "staging", "prod")
-_COPIED = ("app.py", "cdk.json", "config", "images", "package.json", "pipelines", "stacks", "training_code")
+_COPIED = (
+    "app.py",
+    "cdk.json",
+    "config",
+    "images",
+    "package.json",
+    "pipelines",
+    "stacks",
+    "training_code",
+)
 _SHARED = (".venv", "node_modules")
 _TIMEOUT_S = 60.0
 _GIT = {
@@ -36,11 +47,19 @@ _SERVING: dict[str, Any] = {
     "instance_count": 1,
     "traffic": {"type": "canary", "percent": 50, "wait_s": 300},
     "bake_s": 300,
-    "alarms": {"p99_latency_ms": 5000, "error_rate_percent": 1, "model_error_rate_percent": 5, "minutes": 1},
+    "alarms": {
+        "p99_latency_ms": 5000,
+        "error_rate_percent": 1,
+        "model_error_rate_percent": 5,
+        "minutes": 1,
+    },
 }
 CHANGES: Mapping[str, dict[str, Any]] = {
     "dev": {"protect": False},
-    "staging": {"protect": False, "serving": {**_SERVING, "traffic": {"type": "all_at_once"}, "bake_s": 120}},
+    "staging": {
+        "protect": False,
+        "serving": {**_SERVING, "traffic": {"type": "all_at_once"}, "bake_s": 120},
+    },
     "prod": {"protect": False, "serving": {**_SERVING, "instance_count": 2}},
 }
 """What the environments of the demonstration have instead of what the project's files say."""
@@ -56,24 +75,37 @@ class GitCheckout:
 
     @classmethod
     def new(
-        cls, folder: Path, project: Path, environ: Mapping[str, str], emulator: Path, shared: SharedVersions = SharedVersions.PINNED
+        cls,
+        folder: Path,
+        project: Path,
+        environ: Mapping[str, str],
+        emulator: Path,
+        shared: SharedVersions = SharedVersions.PINNED,
     ) -> GitCheckout:
-        """In the empty `folder`; `emulator` is the state directory that `--local` will find, `shared` what dev lets the others read."""
+        """In the empty `folder`; `emulator` is the state directory that `--local` will find,
+        `shared` what dev lets the others read.
+        """
         made = cls(folder / "checkout", folder / "origin.git", environ)
         made.root.mkdir(parents=True)
         for name in _COPIED:
             _copy(project / name, made.root / name)
         (made.root / "environments").mkdir()
         for name in ENVIRONMENTS:
-            made._write_environment(project, name, {"shared_versions": shared.value} if name == "dev" else {})
+            made._write_environment(
+                project, name, {"shared_versions": shared.value} if name == "dev" else {}
+            )
         (made.root / ".shoal").mkdir()
         (made.root / ".shoal" / "local").symlink_to(emulator)
         cache = project / ".shoal" / "jsii"
-        cache.mkdir(parents=True, exist_ok=True)  # the first synth of a checkout makes it, and this may be the first
+        cache.mkdir(
+            parents=True, exist_ok=True
+        )  # the first synth of a checkout makes it, and this may be the first
         (made.root / ".shoal" / "jsii").symlink_to(cache)
         for name in _SHARED:
             (made.root / name).symlink_to(project / name)
-        (made.root / ".gitignore").write_text("".join(f"/{name}\n" for name in (".shoal", "cdk.out", *_SHARED)) + "__pycache__/\n")
+        (made.root / ".gitignore").write_text(
+            "".join(f"/{name}\n" for name in (".shoal", "cdk.out", *_SHARED)) + "__pycache__/\n"
+        )
         made._begin()
         return made
 
@@ -91,7 +123,10 @@ class GitCheckout:
         return self.git("rev-parse", "HEAD")
 
     def merge(self, branch: str) -> str:
-        """What a pull request's merge does: a merge commit on main, in the remote too. Returns its id."""
+        """What a pull request's merge does: a merge commit on main, in the remote too.
+
+        Returns its id.
+        """
         self.git("fetch", "--quiet", "origin")
         self.git("merge", "--quiet", "--no-ff", "--message", f"Merge {branch}", f"origin/{branch}")
         self.git("push", "--quiet", "origin", "main")
@@ -112,13 +147,23 @@ class GitCheckout:
         return self.head()
 
     def _write_environment(self, project: Path, name: str, more: dict[str, Any]) -> None:
-        written = parse((project / "environments" / f"{name}.yaml").read_text(encoding="utf-8")).data
+        written = parse(
+            (project / "environments" / f"{name}.yaml").read_text(encoding="utf-8")
+        ).data
         written.pop("release", None)
-        text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in (written | CHANGES[name] | more).items())  # JSON is YAML
+        text = "".join(
+            f"{key}: {json.dumps(value)}\n"
+            for key, value in (written | CHANGES[name] | more).items()
+        )  # JSON is YAML
         (self.root / "environments" / f"{name}.yaml").write_text(text, encoding="utf-8")
 
     def _begin(self) -> None:
-        output_of(("git", "init", "--quiet", "--bare", "--initial-branch=main", str(self.remote)), self.root, self.environment, _TIMEOUT_S)
+        output_of(
+            ("git", "init", "--quiet", "--bare", "--initial-branch=main", str(self.remote)),
+            self.root,
+            self.environment,
+            _TIMEOUT_S,
+        )
         self.git("init", "--quiet", "--initial-branch=main")
         self.git("add", "--all")
         self.git("commit", "--quiet", "--message", "Begin")

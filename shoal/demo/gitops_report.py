@@ -1,4 +1,6 @@
-"""What `shoal demo --gitops` leaves in its output folder: summary.json, transcript.txt, logs; and the lines it ends with."""
+"""What `shoal demo --gitops` leaves in its output folder: summary.json, transcript.txt, logs; and
+the lines it ends with.
+"""
 
 from __future__ import annotations
 
@@ -52,13 +54,17 @@ class Facts:
     """Whether the emulator applied the policies of roles, as it said itself."""
     commits: list[dict[str, str]] = field(default_factory=list)
     promoted: list[dict[str, str]] = field(default_factory=list)
-    """Each release that an environment was given: environment, ARN of its version, hash of its weights."""
+    """Each release that an environment was given: environment, ARN of its version, hash of its
+    weights.
+    """
     served: list[dict[str, Any]] = field(default_factory=list)
     """Each time an endpoint was asked: environment, hash of the weights that answered, answer."""
     canary: Canary | None = None
     rollback: Rollback | None = None
     by_hand: dict[str, str] | None = None
-    """A version whose archive was changed by hand: its ARN, and with which words its promotion was refused."""
+    """A version whose archive was changed by hand: its ARN, and with which words its promotion was
+    refused.
+    """
     without_drift: list[str] = field(default_factory=list)
     left_behind: list[str] | None = None
     """Of all accounts; None: it was not possible to look."""
@@ -77,10 +83,14 @@ def clear(output: Path) -> None:
 
 
 def write_summary(facts: Facts, outcome: Outcome, output: Path) -> None:
-    """Writes summary.json; the status is Succeeded only if every phase and every clean-up went well."""
+    """Writes summary.json; the status is Succeeded only if every phase and every clean-up went
+    well.
+    """
     summary = {
         "status": status_of(outcome),
-        "failures": [{"phase": failure.phase, "message": message_of(failure)} for failure in outcome.failures],
+        "failures": [
+            {"phase": failure.phase, "message": message_of(failure)} for failure in outcome.failures
+        ],
         **asdict(facts),
         "seconds": {name: round(seconds, 2) for name, seconds in outcome.seconds.items()},
         "logs": sorted(str(path.relative_to(output)) for path in (output / LOGS).iterdir()),
@@ -97,33 +107,46 @@ def print_result(console: Console, summary: dict[str, Any], output: Path) -> Non
     console.print(table)
     if canary := summary["canary"]:
         console.print(
-            f"canary          {canary['old_answers']} answers of {canary['old_weights'][:_SHOWN]}, "
-            f"{canary['new_answers']} of {canary['new_weights'][:_SHOWN]}, side by side: {'yes' if canary['side_by_side'] else 'no'}"
+            f"canary          {canary['old_answers']} answers of {canary['old_weights'][:_SHOWN]},"
+            f" {canary['new_answers']} of {canary['new_weights'][:_SHOWN]}, side by side:"
+            f" {'yes' if canary['side_by_side'] else 'no'}"
         )
     if rollback := summary["rollback"]:
         console.print(
-            f"rolled back     {rollback['failed_requests']} requests failed; {rollback['serving_weights'][:_SHOWN]} answers again: "
-            f"{rollback['reason']}"
+            f"rolled back     {rollback['failed_requests']} requests failed;"
+            f" {rollback['serving_weights'][:_SHOWN]} answers again: {rollback['reason']}"
         )
     if by_hand := summary["by_hand"]:
         console.print(f"refused         {by_hand['refused']}")
-    console.print(f"report          {output}/: {', '.join(sorted(path.name for path in output.iterdir()))}")
+    console.print(
+        f"report          {output}/: {', '.join(sorted(path.name for path in output.iterdir()))}"
+    )
     console.print(last_line(summary))
 
 
 def last_line(summary: dict[str, Any]) -> str:
-    """What ran and what was left behind, of a summary; a release is counted once, by its weights."""
+    """What ran and what was left behind, of a summary; a release is counted once, by its
+    weights.
+    """
     promoted = len({each["weights_sha256"] for each in summary["promoted"]})
     served = [f"{_served_in(summary, name)} served in {name}" for name in ("staging", "prod")]
     did = [f"{len(summary['commits'])} commits", f"{promoted} releases promoted", *served]
-    did += [f"{1 if summary['rollback'] else 0} rolled back", f"{1 if summary['by_hand'] else 0} changed by hand and refused"]
+    did += [
+        f"{1 if summary['rollback'] else 0} rolled back",
+        f"{1 if summary['by_hand'] else 0} changed by hand and refused",
+    ]
     ran = f"{summary['status']}: {', '.join(did)}, {len(summary['accounts'])} accounts"
     left = [summary[place] for place in ("left_behind", "processes_left", "files_left")]
     if None in left:
         return f"{ran}; left behind: not known, nobody could look everywhere"
     found = [each for place in left for each in place]
-    return f"{ran}; left behind in accounts, processes, ports and files: {', '.join(found) if found else 'nothing'}"
+    return (
+        f"{ran}; left behind in accounts, processes, ports and files:"
+        f" {', '.join(found) if found else 'nothing'}"
+    )
 
 
 def _served_in(summary: dict[str, Any], environment: str) -> int:
-    return len({each["weights_sha256"] for each in summary["served"] if each["environment"] == environment})
+    return len(
+        {each["weights_sha256"] for each in summary["served"] if each["environment"] == environment}
+    )

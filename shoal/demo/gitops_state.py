@@ -1,4 +1,6 @@
-"""What the phases of `shoal demo --gitops` share: the repository, the emulator, what is known so far; and how they call `shoal` and git."""
+"""What the phases of `shoal demo --gitops` share: the repository, the emulator, what is known so
+far; and how they call `shoal` and git.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,12 @@ class GitOps:
 
     @property
     def emulator(self) -> EmulatorProcess:
-        return EmulatorProcess(self.workspace.root, self.folder / "emulator", self.logs / "emulator-output.log", self.workspace.environ)
+        return EmulatorProcess(
+            self.workspace.root,
+            self.folder / "emulator",
+            self.logs / "emulator-output.log",
+            self.workspace.environ,
+        )
 
     @property
     def repository(self) -> GitCheckout:
@@ -82,10 +89,23 @@ class GitOps:
         return str(self.release(name).weights_sha256)
 
     def shoal(self, *arguments: str) -> str:
-        """Runs the command in the repository and returns what it printed. Raises CommandError unless it ends with 0."""
+        """Runs the command in the repository and returns what it printed.
+
+        Raises CommandError unless it ends with 0.
+        """
         log = self._next_log(arguments)
-        command = (sys.executable, "-m", "shoal.cli", "--root", str(self.repository.root), *arguments)
-        variables = offline_environment(self.repository.environment) | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
+        command = (
+            sys.executable,
+            "-m",
+            "shoal.cli",
+            "--root",
+            str(self.repository.root),
+            *arguments,
+        )
+        variables = offline_environment(self.repository.environment) | {
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
         self.report(Note(f"$ shoal {' '.join(arguments)}"))
         try:
             what = f"shoal {arguments[0]}"
@@ -109,7 +129,10 @@ class GitOps:
     def _next_log(self, arguments: tuple[str, ...]) -> Path:
         with self._lock:
             self.commands += 1
-            return self.logs / f"{self.commands:02}-{'-'.join(each for each in arguments[:3] if each.isalnum())}.log"
+            return (
+                self.logs
+                / f"{self.commands:02}-{'-'.join(each for each in arguments[:3] if each.isalnum())}.log"  # noqa: E501
+            )
 
     def _write(self, text: str) -> None:
         with self._lock, (self.output / TRANSCRIPT).open("a", encoding="utf-8") as file:
@@ -117,5 +140,7 @@ class GitOps:
 
 
 def gitops_folder(workspace: Workspace) -> Path:
-    """Where the demonstration keeps its repositories and its emulator; fixed, so that the next one cleans up after one that was killed."""
+    """Where the demonstration keeps its repositories and its emulator; fixed, so that the next one
+    cleans up after one that was killed.
+    """
     return workspace.root / ".shoal" / "gitops"

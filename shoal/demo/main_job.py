@@ -1,4 +1,6 @@
-"""`shoal demo`: the main job from an empty emulator to a torn-down one, as a tuple of phases; its report goes to `demo-out/`."""
+"""`shoal demo`: the main job from an empty emulator to a torn-down one, as a tuple of phases; its
+report goes to `demo-out/`.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,12 @@ class Demo:
     def emulator(self) -> EmulatorProcess:
         if self.borrowed:
             return self.workspace.emulator
-        return EmulatorProcess(self.workspace.root, self.folder / "emulator", self.logs / "emulator-output.log", self.workspace.environ)
+        return EmulatorProcess(
+            self.workspace.root,
+            self.folder / "emulator",
+            self.logs / "emulator-output.log",
+            self.workspace.environ,
+        )
 
     @property
     def target(self) -> Target:
@@ -84,7 +91,9 @@ class Demo:
 
     @property
     def cdk(self) -> Cdk:
-        return self.workspace.cdk(self.folder / "cdk.out", self.logs, self.folder / "tmp", self.report)
+        return self.workspace.cdk(
+            self.folder / "cdk.out", self.logs, self.folder / "tmp", self.report
+        )
 
     @property
     def owner(self) -> Owner:
@@ -95,17 +104,23 @@ class Demo:
         self.report(Note(text))
 
     def observe(self, event: Event) -> None:
-        """Keeps what the report needs of the events that pass by, and notes what exists while the endpoint does."""
+        """Keeps what the report needs of the events that pass by, and notes what exists while the
+        endpoint does.
+        """
         if isinstance(event, Trained):
             self.facts.metrics.append(event.metrics)
         if isinstance(event, ExecutionChanged):
             self.facts.execution = event.execution
-            serving = inventory.of_environment(self.target, self.owner, inventory.MADE_BY_EXECUTIONS)
+            serving = inventory.of_environment(
+                self.target, self.owner, inventory.MADE_BY_EXECUTIONS
+            )
             self.facts.created |= {*serving, *made_by_steps(event.execution)}
         self.report(event)
 
 
-def run_demo(workspace: Workspace, choice: Choice, output: Path, report: Report, shield: Callable[[], None]) -> Outcome:
+def run_demo(
+    workspace: Workspace, choice: Choice, output: Path, report: Report, shield: Callable[[], None]
+) -> Outcome:
     """Runs the job and cleans up, whatever happens; writes the report; returns how it went.
 
     Raises ConfigError and UsageError, before anything is started, for what cannot work.
@@ -129,13 +144,18 @@ def run_demo(workspace: Workspace, choice: Choice, output: Path, report: Report,
 
 
 def demo_folder(workspace: Workspace) -> Path:
-    """Where a demo keeps what it needs while it runs; fixed, so that the next one cleans up after one that was killed."""
+    """Where a demo keeps what it needs while it runs; fixed, so that the next one cleans up after
+    one that was killed.
+    """
     return workspace.root / ".shoal" / "demo"
 
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Refuses a second demo in the same checkout, and removes the folder at the end. Raises UsageError."""
+    """Refuses a second demo in the same checkout, and removes the folder at the end.
+
+    Raises UsageError.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder.parent / "demo.lock").open("w") as lock:
         try:
@@ -151,7 +171,13 @@ def only_one(folder: Path) -> Iterator[None]:
 def _build_runtimes(demo: Demo) -> None:
     runtime = demo.environment.training.framework  # a runtime is named after its framework
     log = demo.logs / "runtimes.log"
-    build_runtimes(demo.workspace.root, demo.workspace.environ, runtime, log, lambda line: demo.report(Detail(line)))
+    build_runtimes(
+        demo.workspace.root,
+        demo.workspace.environ,
+        runtime,
+        log,
+        lambda line: demo.report(Detail(line)),
+    )
 
 
 def _start_emulator(demo: Demo) -> None:
@@ -160,26 +186,44 @@ def _start_emulator(demo: Demo) -> None:
     demo.borrowed = local is not None and _can_borrow(demo, local)
     if not demo.borrowed:
         environment = demo.environment
-        local = demo.emulator.start(environment.account, environment.region, environment.local.images, enforce_iam=demo.choice.enforce_iam)
+        local = demo.emulator.start(
+            environment.account,
+            environment.region,
+            environment.local.images,
+            enforce_iam=demo.choice.enforce_iam,
+        )
     demo.running = local
     whose = "emulator of `shoal local up`" if demo.borrowed else "emulator"
-    policies = ", and enforces the roles' policies" if demo.running and demo.running.enforces_iam else ""
-    demo.note(f"the {whose} answers at {demo.target.endpoint_url} as account {demo.environment.account}{policies}")
+    policies = (
+        ", and enforces the roles' policies" if demo.running and demo.running.enforces_iam else ""
+    )
+    demo.note(
+        f"the {whose} answers at {demo.target.endpoint_url} as account"
+        f" {demo.environment.account}{policies}"
+    )
     if demo.running and demo.running.notice:
         demo.note(demo.running.notice)
 
 
 def _can_borrow(demo: Demo, local: Running) -> bool:
-    """Whether the emulator is for the same account and region, enforces what is asked for, and has nothing that a demo could meet."""
+    """Whether the emulator is for the same account and region, enforces what is asked for, and has
+    nothing that a demo could meet.
+    """
     if (local.account, local.region) != (demo.environment.account, demo.environment.region):
         return False
     if demo.choice.enforce_iam and not local.enforces_iam:
         return False
-    return not (*inventory.of_environment(local.target, demo.owner), *inventory.of_bootstrap(local.target))
+    return not (
+        *inventory.of_environment(local.target, demo.owner),
+        *inventory.of_bootstrap(local.target),
+    )
 
 
 def _stop_emulator(demo: Demo) -> None:
-    for name, kept_as in (("emulator.log", "emulator.log"), ("requests.jsonl", "emulator-requests.jsonl")):
+    for name, kept_as in (
+        ("emulator.log", "emulator.log"),
+        ("requests.jsonl", "emulator-requests.jsonl"),
+    ):
         if (demo.emulator.state / name).is_file():
             shutil.copy(demo.emulator.state / name, demo.logs / kept_as)
     if not demo.borrowed:
@@ -188,17 +232,25 @@ def _stop_emulator(demo: Demo) -> None:
 
 def _look_before(demo: Demo) -> None:
     if found := _everything(demo):
-        raise LeftBehindError(f"a new emulator should be empty, but has {', '.join(map(str, found))}")
+        raise LeftBehindError(
+            f"a new emulator should be empty, but has {', '.join(map(str, found))}"
+        )
 
 
 def _look_after(demo: Demo) -> None:
     demo.facts.left_behind = _everything(demo)
     if demo.facts.left_behind:
-        raise LeftBehindError(f"still there after everything was removed: {', '.join(map(str, demo.facts.left_behind))}")
+        raise LeftBehindError(
+            "still there after everything was removed:"
+            f" {', '.join(map(str, demo.facts.left_behind))}"
+        )
 
 
 def _everything(demo: Demo) -> tuple[Resource, ...]:
-    return (*inventory.of_environment(demo.target, demo.owner), *inventory.of_bootstrap(demo.target))
+    return (
+        *inventory.of_environment(demo.target, demo.owner),
+        *inventory.of_bootstrap(demo.target),
+    )
 
 
 def _bootstrap(demo: Demo) -> None:
@@ -224,7 +276,9 @@ def _destroy(demo: Demo) -> None:
 
 
 def _upload(demo: Demo) -> None:
-    dataset.upload(demo.target, demo.workspace.root / dataset.FOLDER, demo.names.dataset_uri, demo.report)
+    dataset.upload(
+        demo.target, demo.workspace.root / dataset.FOLDER, demo.names.dataset_uri, demo.report
+    )
 
 
 def _execute(demo: Demo) -> None:
@@ -247,7 +301,10 @@ def _collect(demo: Demo) -> None:
 
 def planned(pipeline: Pipeline, parameters: dict[str, str]) -> Planned:
     """What an execution with these parameters is going to do."""
-    declared = {entry["Name"]: entry.get("DefaultValue") for entry in pipeline.definition().get("Parameters", [])}
+    declared = {
+        entry["Name"]: entry.get("DefaultValue")
+        for entry in pipeline.definition().get("Parameters", [])
+    }
     epochs = str(parameters.get("Epochs", declared.get("Epochs", "")))
     return Planned(pipeline.planned_steps(), int(epochs) if epochs.isdigit() else None)
 
@@ -263,4 +320,7 @@ PHASES: tuple[Phase[Demo], ...] = (
     Phase("execute", _execute),
     Phase("collect", _collect),
 )
-"""The demo. What was begun is undone in reverse order: destroy, remove bootstrap, look after, stop emulator."""
+"""The demo.
+
+What was begun is undone in reverse order: destroy, remove bootstrap, look after, stop emulator.
+"""

@@ -1,4 +1,7 @@
-"""Two pictures: ten test digits with the endpoint's answers, and the training curve. Answers and metrics come in, PNG files go out."""
+"""Two pictures: ten test digits with the endpoint's answers, and the training curve.
+
+Answers and metrics come in, PNG files go out.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ Pixels = Sequence[Sequence[int]]
 
 
 def draw_digits(images: Sequence[Pixels], answers: Sequence[EndpointAnswer], path: Path) -> None:
-    """One cell per digit: the image as it was sent, what the endpoint said it is and how sure it was; wrong answers in red."""
+    """One cell per digit: the image as it was sent, what the endpoint said it is and how sure it
+    was; wrong answers in red.
+    """
     rows = -(-len(answers) // _COLUMNS)
     figure = Figure(figsize=(1.7 * _COLUMNS, 2.2 * rows + 0.5), layout="constrained")
     figure.suptitle("Ten test digits and what the endpoint answered")
@@ -31,12 +36,16 @@ def draw_digits(images: Sequence[Pixels], answers: Sequence[EndpointAnswer], pat
         right = answer.digit == answer.label
         cell.imshow(image, cmap="gray_r", vmin=0, vmax=255, interpolation="nearest")
         verdict = str(answer.digit) if right else f"{answer.digit}, is {answer.label}"
-        cell.set_title(f"{verdict}  ({answer.probability:.1%})", color=_RIGHT if right else _WRONG, fontsize=11)
+        cell.set_title(
+            f"{verdict}  ({answer.probability:.1%})", color=_RIGHT if right else _WRONG, fontsize=11
+        )
     _save(figure, path)
 
 
 def draw_curve(metrics: Sequence[Metrics], path: Path) -> None:
-    """Training loss over steps (left axis, logarithmic), test accuracy at the end of each epoch (right axis)."""
+    """Training loss over steps (left axis, logarithmic), test accuracy at the end of each epoch
+    (right axis).
+    """
     losses, accuracies = curve(metrics)
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axis = figure.subplots()
@@ -51,7 +60,14 @@ def draw_curve(metrics: Sequence[Metrics], path: Path) -> None:
     right.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     right.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=1))
     for step, accuracy in accuracies:
-        right.annotate(f"{accuracy:.2%}", (step, accuracy), textcoords="offset points", xytext=(-8, 6), ha="right", color=_RIGHT)
+        right.annotate(
+            f"{accuracy:.2%}",
+            (step, accuracy),
+            textcoords="offset points",
+            xytext=(-8, 6),
+            ha="right",
+            color=_RIGHT,
+        )
     figure.legend(loc="outside lower center", ncols=2, frameon=False)
     _save(figure, path)
 

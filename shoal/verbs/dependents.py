@@ -1,6 +1,8 @@
-"""Which other environments run what an environment's registry and bucket hold: their files and stacks in, reasons not to destroy it out.
+"""Which other environments run what an environment's registry and bucket hold: their files and
+stacks in, reasons not to destroy it out.
 
-An endpoint reads its archive again whenever a container starts: without it, the next one to be replaced or added does not come.
+An endpoint reads its archive again whenever a container starts: without it, the next one to be
+replaced or added does not come.
 """
 
 from __future__ import annotations
@@ -15,11 +17,15 @@ from shoal.verbs.serving import live
 from shoal.verbs.target import Target
 
 Find = Callable[[Environment], Target | None]
-"""Where an environment is; None where it cannot be anywhere. May refuse, for want of credentials."""
+"""Where an environment is; None where it cannot be anywhere.
+
+May refuse, for want of credentials.
+"""
 
 
 def reasons_to_keep(names: Names, others: Iterable[Environment], find: Find) -> Iterator[str]:
-    """One for each environment that serves a version of the registry, or pins one and is deployed, or cannot be asked and may serve one.
+    """One for each environment that serves a version of the registry, or pins one and is deployed,
+    or cannot be asked and may serve one.
 
     `names`: of the environment that has the registry.
     """
@@ -32,7 +38,10 @@ def reasons_to_keep(names: Names, others: Iterable[Environment], find: Find) -> 
                 yield from _reasons(Names(other), target, versions, pins)
         except (LifecycleError, *AWS_ERRORS) as error:
             if pins or (other.serving and other.promoted_from):
-                yield f"{pins or f'{other.name} takes releases'}, and whether it serves one of these is not known ({refusal(error)})"
+                yield (
+                    f"{pins or f'{other.name} takes releases'}, and whether it serves one of these"
+                    f" is not known ({refusal(error)})"
+                )
 
 
 def _reasons(other: Names, target: Target, versions: str, pins: str) -> Iterator[str]:

@@ -1,6 +1,8 @@
-"""A synthesised stack and its live twin go in; what its template says with the names that CloudFormation made up comes out.
+"""A synthesised stack and its live twin go in; what its template says with the names that
+CloudFormation made up comes out.
 
-Only what our templates use of the intrinsic functions is known; anything else is said to be unknown rather than guessed.
+Only what our templates use of the intrinsic functions is known; anything else is said to be unknown
+rather than guessed.
 """
 
 from __future__ import annotations
@@ -24,10 +26,15 @@ _ARNS = {
     "AWS::S3::Bucket": "arn:aws:s3:::{id}",
     "AWS::SQS::Queue": "arn:aws:sqs:{region}:{account}:{id}",
 }
-"""`Fn::GetAtt X.Arn` by type; `id` is the last part of the physical id (a queue's is its URL). Source: CloudFormation's return values."""
+"""`Fn::GetAtt X.Arn` by type; `id` is the last part of the physical id (a queue's is its URL).
+
+Source: CloudFormation's return values.
+"""
 _NO_STACK = "ValidationError"
 """CloudFormation's word for a stack that does not exist."""
-_SAME_AS_REF = frozenset({"GroupId", "ModelName", "EndpointConfigName", "EndpointName", "VpcId", "SubnetId"})
+_SAME_AS_REF = frozenset(
+    {"GroupId", "ModelName", "EndpointConfigName", "EndpointName", "VpcId", "SubnetId"}
+)
 
 
 class UnknownValueError(LifecycleError):
@@ -46,9 +53,15 @@ def describe_stack(target: Target, name: str) -> dict[str, Any] | None:
 
 
 def status_of_stack(target: Target, name: str) -> str | None:
-    """StackStatus as CloudFormation says it; None where there is no such stack, or nothing of it yet."""
+    """StackStatus as CloudFormation says it; None where there is no such stack, or nothing of it
+    yet.
+    """
     found = describe_stack(target, name)
-    return str(found["StackStatus"]) if found and found["StackStatus"] != "REVIEW_IN_PROGRESS" else None
+    return (
+        str(found["StackStatus"])
+        if found and found["StackStatus"] != "REVIEW_IN_PROGRESS"
+        else None
+    )
 
 
 @dataclass(frozen=True)
@@ -65,14 +78,24 @@ class DeployedStack:
     @cached_property
     def physical_ids(self) -> dict[str, str]:
         """Logical id -> physical id. Raises NotFoundError when there is no such stack."""
-        pages = self.target.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=self.name)
+        pages = (
+            self.target.client("cloudformation")
+            .get_paginator("list_stack_resources")
+            .paginate(StackName=self.name)
+        )
         try:
             found = [each for page in pages for each in page["StackResourceSummaries"]]
         except ClientError as error:
             if error_code(error) == _NO_STACK:
-                raise NotFoundError(f"there is no stack {self.name} in {self.target.description}") from error
+                raise NotFoundError(
+                    f"there is no stack {self.name} in {self.target.description}"
+                ) from error
             raise
-        return {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in found if each.get("PhysicalResourceId")}
+        return {
+            each["LogicalResourceId"]: each["PhysicalResourceId"]
+            for each in found
+            if each.get("PhysicalResourceId")
+        }
 
     def value(self, said: Any) -> Any:
         """What a value of the template becomes. Raises UnknownValueError."""
@@ -84,7 +107,9 @@ class DeployedStack:
             ((function, argument),) = said.items()
             if function == "Ref" or function.startswith("Fn::"):
                 return self._intrinsic(function, argument)
-        return {key: self.value(each) for key, each in said.items() if each != {"Ref": "AWS::NoValue"}}
+        return {
+            key: self.value(each) for key, each in said.items() if each != {"Ref": "AWS::NoValue"}
+        }
 
     def of_type(self, resource_type: str) -> dict[str, Json]:
         """Logical id -> properties as the template says them, nothing filled in."""
@@ -109,9 +134,17 @@ class DeployedStack:
         raise UnknownValueError(f"{function} in the template of {self.name} is not known here")
 
     def _ref(self, logical_id: str) -> str:
-        pseudo = {"AWS::AccountId": self.target.account, "AWS::Region": self.target.region, "AWS::Partition": "aws"}
+        pseudo = {
+            "AWS::AccountId": self.target.account,
+            "AWS::Region": self.target.region,
+            "AWS::Partition": "aws",
+        }
         pseudo |= {"AWS::URLSuffix": "amazonaws.com", "AWS::StackName": self.name}
-        return pseudo.get(logical_id) or self._parameters.get(logical_id) or self.physical_id(logical_id)
+        return (
+            pseudo.get(logical_id)
+            or self._parameters.get(logical_id)
+            or self.physical_id(logical_id)
+        )
 
     def _attribute(self, logical_id: str, attribute: str) -> str:
         physical = self.physical_id(logical_id)
@@ -121,13 +154,22 @@ class DeployedStack:
         if attribute != "Arn" or kind not in _ARNS:
             raise UnknownValueError(f"{attribute} of {kind} is not known here")
         identity = physical if kind == "AWS::Logs::LogGroup" else physical.rpartition("/")[2]
-        return _ARNS[kind].format(account=self.target.account, region=self.target.region, id=identity)
+        return _ARNS[kind].format(
+            account=self.target.account, region=self.target.region, id=identity
+        )
 
     @cached_property
     def _parameters(self) -> dict[str, str]:
-        """Values of the stack's parameters; of those that name a parameter of Systems Manager, what was found there."""
-        (stack,) = self.target.client("cloudformation").describe_stacks(StackName=self.name)["Stacks"]
-        return {each["ParameterKey"]: each.get("ResolvedValue") or each["ParameterValue"] for each in stack.get("Parameters", [])}
+        """Values of the stack's parameters; of those that name a parameter of Systems Manager, what
+        was found there.
+        """
+        (stack,) = self.target.client("cloudformation").describe_stacks(StackName=self.name)[
+            "Stacks"
+        ]
+        return {
+            each["ParameterKey"]: each.get("ResolvedValue") or each["ParameterValue"]
+            for each in stack.get("Parameters", [])
+        }
 
     def _exported(self, name: str) -> str:
         if name not in self._exports:

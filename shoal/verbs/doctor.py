@@ -1,7 +1,9 @@
-"""Everything that can be found out before money is spent: an environment and what it needs in, one finding per question out.
+"""Everything that can be found out before money is spent: an environment and what it needs in, one
+finding per question out.
 
-Only questions are asked of AWS, nothing is changed. Quotas are found by the names that Service Quotas gives them; where an instance
-type is offered is EC2's word, because SageMaker has no API for it.
+Only questions are asked of AWS, nothing is changed. Quotas are found by the names that Service
+Quotas gives them; where an instance type is offered is EC2's word, because SageMaker has no API for
+it.
 """
 
 from __future__ import annotations
@@ -11,7 +13,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, EndpointConnectionError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+)
 
 from config import file_system_rules
 from config.errors import NOTHING
@@ -26,9 +33,16 @@ LEAST_BOOTSTRAP_VERSION = 6
 """What the templates' own rule asks for (aws-cdk-lib, DefaultStackSynthesizer)."""
 _BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
 _NEVER_OPTED_OUT = ("opt-in-not-required", "opted-in")
-_WHERE_A_REGION_IS_OFF = ("InvalidClientTokenId", "OptInRequired", "RegionDisabledException", "UnrecognizedClientException")
-"""How good credentials are refused where the region is not enabled for the account: the first in reports of people whom it happened to,
-RegionDisabledException in the STS API reference; the others are what other services call the same."""
+_WHERE_A_REGION_IS_OFF = (
+    "InvalidClientTokenId",
+    "OptInRequired",
+    "RegionDisabledException",
+    "UnrecognizedClientException",
+)
+"""How good credentials are refused where the region is not enabled for the account: the first in
+reports of people whom it happened to, RegionDisabledException in the STS API reference; the others
+are what other services call the same.
+"""
 
 
 class State(StrEnum):
@@ -61,7 +75,9 @@ class Needs:
     """Use (training, evaluation, endpoint) to the URI of its container image."""
     addresses: Demand
     built: Image | None = None
-    """The image that the environment builds for training, if it does; then it is not among `images`."""
+    """The image that the environment builds for training, if it does; then it is not among
+    `images`.
+    """
 
 
 @dataclass(frozen=True)
@@ -92,7 +108,9 @@ class Doctor:
             yield from self._asked(question, ask)
 
     def _asked(self, question: str, ask: Callable[[], Iterator[Finding]]) -> list[Finding]:
-        """The findings, or one that says why there are none: a permission that is missing is no reason to stop."""
+        """The findings, or one that says why there are none: a permission that is missing is no
+        reason to stop.
+        """
         try:
             return list(ask())
         except (ClientError, BotoCoreError) as error:
@@ -100,12 +118,20 @@ class Doctor:
             return [Finding(question, state, refusal(error), self._way_in(error))]
 
     def _way_in(self, error: ClientError | BotoCoreError) -> str:
-        """What to do where AWS did not answer. Good credentials are refused too, in a region that is not enabled."""
+        """What to do where AWS did not answer.
+
+        Good credentials are refused too, in a region that is not enabled.
+        """
         region, log_in = self.environment.region, "log in to the account, with a role that may read"
         if isinstance(error, ClientError) and error_code(error) in _WHERE_A_REGION_IS_OFF:
-            return f"{log_in}; if you did, {region} may not be enabled for the account: enable it, or choose another region"
+            return (
+                f"{log_in}; if you did, {region} may not be enabled for the account: enable it, or"
+                " choose another region"
+            )
         if isinstance(error, ConnectTimeoutError | EndpointConnectionError):
-            return f"see whether this machine reaches AWS in {region}: name service, proxy, firewall"
+            return (
+                f"see whether this machine reaches AWS in {region}: name service, proxy, firewall"
+            )
         return log_in
 
     def _credentials(self) -> Iterator[Finding]:
@@ -115,44 +141,79 @@ class Doctor:
             yield Finding("credentials", State.OK, f"{caller['Arn']}")
         else:
             says = f"they belong to account {caller['Account']}, the environment to {account}"
-            yield Finding("credentials", State.FAILED, says, f"use credentials of account {account}, or correct the key account")
+            yield Finding(
+                "credentials",
+                State.FAILED,
+                says,
+                f"use credentials of account {account}, or correct the key account",
+            )
 
     def _region(self) -> Iterator[Finding]:
         name = self.environment.region
-        regions = self.target.client("ec2").describe_regions(RegionNames=[name], AllRegions=True)["Regions"]
+        regions = self.target.client("ec2").describe_regions(RegionNames=[name], AllRegions=True)[
+            "Regions"
+        ]
         status = regions[0].get("OptInStatus", "opt-in-not-required") if regions else "not known"
         if status in _NEVER_OPTED_OUT:
             yield Finding("region", State.OK, f"{name} ({status})")
         else:
-            yield Finding("region", State.FAILED, f"{name} is {status}", "enable the region for the account, or choose another")
+            yield Finding(
+                "region",
+                State.FAILED,
+                f"{name} is {status}",
+                "enable the region for the account, or choose another",
+            )
 
     def _bootstrap(self) -> Iterator[Finding]:
         ssm = self.target.client("ssm")
         try:
             version = int(ssm.get_parameter(Name=_BOOTSTRAP_PARAMETER)["Parameter"]["Value"])
         except ssm.exceptions.ParameterNotFound:
-            advice = "`shoal deploy` bootstraps it; docs/operate.md shows how to do it with restricted policies"
-            yield Finding("bootstrap", State.WARNING, "the CDK is not bootstrapped here yet", advice)
+            advice = (
+                "`shoal deploy` bootstraps it; docs/operate.md shows how to do it with restricted"
+                " policies"
+            )
+            yield Finding(
+                "bootstrap", State.WARNING, "the CDK is not bootstrapped here yet", advice
+            )
             return
         if version >= LEAST_BOOTSTRAP_VERSION:
             yield Finding("bootstrap", State.OK, f"version {version}")
         else:
-            says = f"version {version} is older than {LEAST_BOOTSTRAP_VERSION}, which the templates need"
+            says = (
+                f"version {version} is older than {LEAST_BOOTSTRAP_VERSION}, which the templates"
+                " need"
+            )
             yield Finding("bootstrap", State.FAILED, says, "bootstrap again: npx cdk bootstrap")
 
     def _network(self) -> Iterator[Finding]:
         problems = check_network(self.target, self.environment, self.needs.addresses)
         for problem in problems:
-            yield Finding("network", State.FAILED, f"{problem.key} = {problem.given}: {problem.message}", problem.advice)
+            yield Finding(
+                "network",
+                State.FAILED,
+                f"{problem.key} = {problem.given}: {problem.message}",
+                problem.advice,
+            )
         if not problems:
             network = self.environment.network
-            kind = f"{network.existing.vpc_id} fits" if network.existing else "a new VPC; its zones exist"
-            yield Finding("network", State.OK, f"{kind} ({', '.join((network.training_az_id, *network.hosting_az_ids))})")
+            kind = (
+                f"{network.existing.vpc_id} fits"
+                if network.existing
+                else "a new VPC; its zones exist"
+            )
+            yield Finding(
+                "network",
+                State.OK,
+                f"{kind} ({', '.join((network.training_az_id, *network.hosting_az_ids))})",
+            )
 
     def _offerings(self) -> Iterator[Finding]:
         network, environment = self.environment.network, self.environment
         wanted = [(environment.training.instance_type, network.training_az_id)]
-        wanted += [(environment.evaluation.instance_type, network.training_az_id)]  # it runs in the training subnet
+        wanted += [
+            (environment.evaluation.instance_type, network.training_az_id)
+        ]  # it runs in the training subnet
         wanted += [(environment.endpoint.instance_type, zone) for zone in network.hosting_az_ids]
         for instance_type, zone in dict.fromkeys(wanted):
             yield self._offering(instance_type, zone)
@@ -163,7 +224,11 @@ class Doctor:
     def _chosen(self) -> tuple[str, ...]:
         """Types that train only in an execution whose parameters ask for them."""
         training = self.environment.training
-        return tuple(each for each in dict.fromkeys(training.other_instance_types) if each != training.instance_type)
+        return tuple(
+            each
+            for each in dict.fromkeys(training.other_instance_types)
+            if each != training.instance_type
+        )
 
     def _offering(self, instance_type: str, zone: str) -> Finding:
         filters = [{"Name": "instance-type", "Values": [instance_type.removeprefix("ml.")]}]
@@ -173,11 +238,21 @@ class Doctor:
         question = f"{instance_type} in {zone}"
         if zone in zones:
             return Finding(question, State.OK, "EC2 offers it there")
-        says = f"EC2 offers it in {', '.join(zones)} only" if zones else f"EC2 does not offer it in {self.environment.region}"
-        return Finding(question, State.FAILED, says, "choose one of those zones, or another instance type")
+        says = (
+            f"EC2 offers it in {', '.join(zones)} only"
+            if zones
+            else f"EC2 does not offer it in {self.environment.region}"
+        )
+        return Finding(
+            question, State.FAILED, says, "choose one of those zones, or another instance type"
+        )
 
     def _quotas(self) -> Iterator[Finding]:
-        pages = self.target.client("service-quotas").get_paginator("list_service_quotas").paginate(ServiceCode="sagemaker")
+        pages = (
+            self.target.client("service-quotas")
+            .get_paginator("list_service_quotas")
+            .paginate(ServiceCode="sagemaker")
+        )
         quotas = {each["QuotaName"].lower(): each for page in pages for each in page["Quotas"]}
         for name, needed in self._instances().items():
             yield _quota(name, quotas.get(name.lower()), needed)
@@ -195,89 +270,152 @@ class Doctor:
         return {
             f"{training.instance_type} for {self._training_use()}": training.instance_count,
             f"{environment.evaluation.instance_type} for processing job usage": 1,
-            f"{environment.endpoint.instance_type} for endpoint usage": environment.endpoint.instance_count,
+            f"{environment.endpoint.instance_type} for endpoint usage": (
+                environment.endpoint.instance_count
+            ),
         }
 
     def _images(self) -> Iterator[Finding]:
         if image := self.needs.built:
             yield from self._asked("image for training", lambda: iter([self._built(image)]))
         for use, uri in self.needs.images.items():
-            yield from self._asked(f"image for {use}", lambda use=use, uri=uri: iter([self._image(use, uri)]))  # type: ignore[misc]
+            yield from self._asked(
+                f"image for {use}",
+                lambda use=use, uri=uri: iter([self._image(use, uri)]),  # type: ignore[misc]
+            )
 
     def _built(self, image: Image) -> Finding:
         uri = image.uri()
         if uri is None:
             advice = f"run `shoal image build {self.environment.name}`"
-            return Finding("image for training", State.FAILED, f"images/{image.recipe} as it is here was not built", advice)
+            return Finding(
+                "image for training",
+                State.FAILED,
+                f"images/{image.recipe} as it is here was not built",
+                advice,
+            )
         return self._image("training", uri)
 
     def _image(self, use: str, uri: str) -> Finding:
         host, _, rest = uri.partition("/")
         parts = host.split(".")
         if ".dkr.ecr." not in host:
-            return Finding(f"image for {use}", State.UNKNOWN, f"{uri} is not in ECR", "make sure that SageMaker can pull it")
+            return Finding(
+                f"image for {use}",
+                State.UNKNOWN,
+                f"{uri} is not in ECR",
+                "make sure that SageMaker can pull it",
+            )
         repository, digest, tag = _split(rest)
         image_id = {"imageDigest": digest} if digest else {"imageTag": tag}
         client = self.target.client("ecr") if parts[3] == self.target.region else None
         if client is None:
-            return Finding(f"image for {use}", State.FAILED, f"{uri} is in another region", f"use an image in {self.target.region}")
-        answer = client.batch_get_image(registryId=parts[0], repositoryName=repository, imageIds=[image_id])
+            return Finding(
+                f"image for {use}",
+                State.FAILED,
+                f"{uri} is in another region",
+                f"use an image in {self.target.region}",
+            )
+        answer = client.batch_get_image(
+            registryId=parts[0], repositoryName=repository, imageIds=[image_id]
+        )
         if answer["images"]:
             return Finding(f"image for {use}", State.OK, uri)
-        return Finding(f"image for {use}", State.FAILED, f"{uri} is not in its registry", "correct the version or image_uri")
+        return Finding(
+            f"image for {use}",
+            State.FAILED,
+            f"{uri} is not in its registry",
+            "correct the version or image_uri",
+        )
 
     def _file_system(self) -> Iterator[Finding]:
         wanted = self.environment.file_system
-        problems = [problem for rule in file_system_rules.RULES for problem in rule(self.environment)]
+        problems = [
+            problem for rule in file_system_rules.RULES for problem in rule(self.environment)
+        ]
         for problem in problems:
             given = "" if problem.given is NOTHING else f" = {problem.given}"
-            yield Finding("file system", State.FAILED, f"{problem.key}{given}: {problem.message}", problem.advice)
+            yield Finding(
+                "file system",
+                State.FAILED,
+                f"{problem.key}{given}: {problem.message}",
+                problem.advice,
+            )
         if wanted is not None and not problems:
-            says = f"{wanted.deployment_type} with {wanted.storage_capacity_gib} GiB is a combination that FSx for Lustre has"
+            says = (
+                f"{wanted.deployment_type} with {wanted.storage_capacity_gib} GiB is a combination"
+                " that FSx for Lustre has"
+            )
             yield Finding("file system", State.OK, says)
 
     def _boundary(self) -> Iterator[Finding]:
         name = self.environment.permissions_boundary
         if name is None:
             return
-        arn, iam = f"arn:aws:iam::{self.environment.account}:policy/{name}", self.target.client("iam")
+        arn, iam = (
+            f"arn:aws:iam::{self.environment.account}:policy/{name}",
+            self.target.client("iam"),
+        )
         try:
             iam.get_policy(PolicyArn=arn)
             yield Finding("permissions boundary", State.OK, arn)
         except iam.exceptions.NoSuchEntityException:
-            yield Finding("permissions boundary", State.FAILED, f"there is no policy {arn}", "create it, or correct permissions_boundary")
+            yield Finding(
+                "permissions boundary",
+                State.FAILED,
+                f"there is no policy {arn}",
+                "create it, or correct permissions_boundary",
+            )
 
     def _dataset(self) -> Iterator[Finding]:
         names = Names(self.environment)
         bucket, _, prefix = names.dataset_uri.removeprefix("s3://").partition("/")
         s3 = self.target.client("s3")
         try:
-            found = s3.list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/", MaxKeys=1).get("KeyCount", 0)
+            found = s3.list_objects_v2(Bucket=bucket, Prefix=f"{prefix}/", MaxKeys=1).get(
+                "KeyCount", 0
+            )
         except s3.exceptions.NoSuchBucket:
             found = 0
         if found:
             yield Finding("dataset", State.OK, names.dataset_uri)
         else:
             advice = f"deploy, then `shoal data upload {self.environment.name}`"
-            yield Finding("dataset", State.WARNING, f"nothing is at {names.dataset_uri} yet", advice)
+            yield Finding(
+                "dataset", State.WARNING, f"nothing is at {names.dataset_uri} yet", advice
+            )
 
 
 def _quota(name: str, quota: Mapping[str, Any] | None, needed: int) -> Finding:
     question = f"quota: {name}"
     if quota is None:
-        return Finding(question, State.UNKNOWN, "Service Quotas has no quota of that name", "look in its console")
+        return Finding(
+            question,
+            State.UNKNOWN,
+            "Service Quotas has no quota of that name",
+            "look in its console",
+        )
     if quota["Value"] >= needed:
         return Finding(question, State.OK, f"{quota['Value']:g}, and {needed} needed")
-    advice = f"aws service-quotas request-service-quota-increase --service-code sagemaker --quota-code {quota['QuotaCode']}"
+    advice = (
+        "aws service-quotas request-service-quota-increase --service-code sagemaker --quota-code"
+        f" {quota['QuotaCode']}"
+    )
     says = f"{quota['Value']:g}, and {needed} needed; an increase takes hours to days"
     return Finding(question, State.FAILED, says, f"{advice} --desired-value {needed}")
 
 
 def _only_if_chosen(finding: Finding) -> Finding:
-    """The finding about one of training.other_instance_types: an execution with the usual one can run all the same."""
+    """The finding about one of training.other_instance_types: an execution with the usual one can
+    run all the same.
+    """
     if finding.state is not State.FAILED:
         return finding
-    return replace(finding, state=State.WARNING, says=f"{finding.says} (only executions that choose it need it)")
+    return replace(
+        finding,
+        state=State.WARNING,
+        says=f"{finding.says} (only executions that choose it need it)",
+    )
 
 
 def _split(image: str) -> tuple[str, str, str]:

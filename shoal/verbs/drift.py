@@ -1,7 +1,9 @@
-"""What is live, compared with what git says: the stacks of one environment in, one answer with a readable diff per item out.
+"""What is live, compared with what git says: the stacks of one environment in, one answer with a
+readable diff per item out.
 
-`cdk diff` compares templates and `cdk drift` asks CloudFormation, which knows none of a pipeline's definition, of a schedule that was
-paused by hand, of a role's further policies, or of an approval. Nothing here changes anything.
+`cdk diff` compares templates and `cdk drift` asks CloudFormation, which knows none of a pipeline's
+definition, of a schedule that was paused by hand, of a role's further policies, or of an approval.
+Nothing here changes anything.
 """
 
 from __future__ import annotations
@@ -25,13 +27,22 @@ from shoal.verbs.target import Target
 GIT, LIVE = "git", "live"
 _GONE = frozenset({"NoSuchEntity", "ResourceNotFound", "ResourceNotFoundException"})
 _NOT_FOUND = "Could not find"
-_SCHEDULE = ("ScheduleExpression", "ScheduleExpressionTimezone", "State", "FlexibleTimeWindow", "Target")
+_SCHEDULE = (
+    "ScheduleExpression",
+    "ScheduleExpressionTimezone",
+    "State",
+    "FlexibleTimeWindow",
+    "Target",
+)
 _RULE = ("State", "EventPattern", "ScheduleExpression", "Targets")
 
 
 @dataclass(frozen=True)
 class Item:
-    """One thing that was compared. `agrees` is None where nothing could be compared: no agreement may be claimed then."""
+    """One thing that was compared.
+
+    `agrees` is None where nothing could be compared: no agreement may be claimed then.
+    """
 
     kind: str
     name: str
@@ -51,7 +62,10 @@ class Looked:
 
 
 def compare(names: Names, stacks: Sequence[DeployedStack]) -> Iterator[Item]:
-    """Pipeline, roles, schedules and rules of the environment. Raises NotFoundError when one of the stacks is not deployed."""
+    """Pipeline, roles, schedules and rules of the environment.
+
+    Raises NotFoundError when one of the stacks is not deployed.
+    """
     require_deployed(names, stacks[0].target, [stack.name for stack in stacks])
     for stack in stacks:
         yield from _pipelines(stack)
@@ -70,7 +84,9 @@ def item(kind: str, name: str, look: Callable[[], Looked]) -> Item:
     except AWS_ERRORS as error:
         return Item(kind, name, None, f"not compared: {refusal(error)}")
     if found.live is None:
-        return Item(kind, name, False, f"in git, and not there{f'; {found.says}' if found.says else ''}")
+        return Item(
+            kind, name, False, f"in git, and not there{f'; {found.says}' if found.says else ''}"
+        )
     diff = differences(found.git, found.live)
     return Item(kind, name, not diff, found.says, diff)
 
@@ -82,7 +98,9 @@ def differences(git: Any, live: Any) -> tuple[str, ...]:
 
 def sha256_of(value: Any) -> str:
     """Hash of a JSON value, whatever the order of its keys."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()
 
 
 def _lines(value: Any) -> list[str]:
@@ -93,7 +111,10 @@ def require_deployed(names: Names, target: Target, stacks: Sequence[str]) -> Non
     """Raises NotFoundError with the stacks that are not there."""
     if missing := [stack for stack in stacks if not status_of_stack(target, stack)]:
         environment = names.environment.name
-        what = f"{environment} is not deployed in {target.description}: there is no stack {', '.join(missing)}"
+        what = (
+            f"{environment} is not deployed in {target.description}: there is no stack"
+            f" {', '.join(missing)}"
+        )
         raise NotFoundError(f"{what}; run `shoal deploy {environment}`")
 
 
@@ -103,14 +124,28 @@ def _pipelines(stack: DeployedStack) -> Iterator[Item]:
 
 
 def _pipeline(stack: DeployedStack, properties: Mapping[str, Any]) -> Looked:
-    wanted = stack.value({key: properties[key] for key in ("PipelineName", "PipelineDefinition", "RoleArn")})
-    git = {"definition": json.loads(wanted["PipelineDefinition"]["PipelineDefinitionBody"]), "role": wanted["RoleArn"]}
-    found = unless_gone(lambda: stack.target.client("sagemaker").describe_pipeline(PipelineName=wanted["PipelineName"]))
+    wanted = stack.value(
+        {key: properties[key] for key in ("PipelineName", "PipelineDefinition", "RoleArn")}
+    )
+    git = {
+        "definition": json.loads(wanted["PipelineDefinition"]["PipelineDefinitionBody"]),
+        "role": wanted["RoleArn"],
+    }
+    found = unless_gone(
+        lambda: stack.target.client("sagemaker").describe_pipeline(
+            PipelineName=wanted["PipelineName"]
+        )
+    )
     if found is None:
         return Looked(git, None)
     live = {"definition": json.loads(found["PipelineDefinition"]), "role": found["RoleArn"]}
     hashes = [sha256_of(each["definition"]) for each in (git, live)]
-    return Looked(git, live, f"definition sha256 {hashes[0]}" + (f", live {hashes[1]}" if hashes[0] != hashes[1] else ""))
+    return Looked(
+        git,
+        live,
+        f"definition sha256 {hashes[0]}"
+        + (f", live {hashes[1]}" if hashes[0] != hashes[1] else ""),
+    )
 
 
 def _roles(stack: DeployedStack) -> Iterator[Item]:
@@ -125,13 +160,22 @@ def _role(stack: DeployedStack, logical_id: str) -> Looked:
     found = unless_gone(lambda: iam.get_role(RoleName=name)["Role"])
     if found is None:
         return Looked(git, None)
-    inline = [policy for page in iam.get_paginator("list_role_policies").paginate(RoleName=name) for policy in page["PolicyNames"]]
+    inline = [
+        policy
+        for page in iam.get_paginator("list_role_policies").paginate(RoleName=name)
+        for policy in page["PolicyNames"]
+    ]
     attached = [
-        each for page in iam.get_paginator("list_attached_role_policies").paginate(RoleName=name) for each in page["AttachedPolicies"]
+        each
+        for page in iam.get_paginator("list_attached_role_policies").paginate(RoleName=name)
+        for each in page["AttachedPolicies"]
     ]
     live = {
         "trust": canonical(found["AssumeRolePolicyDocument"]),
-        "inline": {each: canonical(iam.get_role_policy(RoleName=name, PolicyName=each)["PolicyDocument"]) for each in inline},
+        "inline": {
+            each: canonical(iam.get_role_policy(RoleName=name, PolicyName=each)["PolicyDocument"])
+            for each in inline
+        },
         "attached": sorted(each["PolicyArn"] for each in attached),
         "boundary": found.get("PermissionsBoundary", {}).get("PermissionsBoundaryArn"),
     }
@@ -144,25 +188,42 @@ def _schedules(stack: DeployedStack, names: Names) -> Iterator[Item]:
 
 
 def _schedule(stack: DeployedStack, properties: Mapping[str, Any], names: Names) -> Looked:
-    git = _parsed(stack.value({key: properties[key] for key in _SCHEDULE if key in properties}), "Input")
+    git = _parsed(
+        stack.value({key: properties[key] for key in _SCHEDULE if key in properties}), "Input"
+    )
     scheduler, name = stack.target.client("scheduler"), properties["Name"]
     found = unless_gone(lambda: scheduler.get_schedule(GroupName=names.schedule_group, Name=name))
     if found is None:
         return Looked(git, None)
     live = _parsed({key: found[key] for key in _SCHEDULE if key in found}, "Input")
-    return Looked(git, live, _who_resumes(names, name) if (git["State"], live["State"]) == ("ENABLED", "DISABLED") else "")
+    return Looked(
+        git,
+        live,
+        (
+            _who_resumes(names, name)
+            if (git["State"], live["State"]) == ("ENABLED", "DISABLED")
+            else ""
+        ),
+    )
 
 
 def _who_resumes(names: Names, schedule: str) -> str:
     return (
-        f"live it is paused: `shoal schedule resume {names.environment.name} {schedule}` resumes it, run by somebody who may "
-        f"scheduler:UpdateSchedule on {names.schedule_arn(schedule)} and iam:PassRole on {names.role_arn('scheduler')}"
+        f"live it is paused: `shoal schedule resume {names.environment.name} {schedule}` resumes"
+        f" it, run by somebody who may scheduler:UpdateSchedule on {names.schedule_arn(schedule)}"
+        f" and iam:PassRole on {names.role_arn('scheduler')}"
     )
 
 
 def _unknown_schedules(stacks: Sequence[DeployedStack], names: Names) -> Iterator[Item]:
-    """Schedules in our group that git has not: they would start executions that nobody has reviewed."""
-    known = {each["Name"] for stack in stacks for each in stack.of_type("AWS::Scheduler::Schedule").values()}
+    """Schedules in our group that git has not: they would start executions that nobody has
+    reviewed.
+    """
+    known = {
+        each["Name"]
+        for stack in stacks
+        for each in stack.of_type("AWS::Scheduler::Schedule").values()
+    }
     client = stacks[0].target.client("scheduler")
     try:
         pages = client.get_paginator("list_schedules").paginate(GroupName=names.schedule_group)
@@ -170,7 +231,13 @@ def _unknown_schedules(stacks: Sequence[DeployedStack], names: Names) -> Iterato
     except client.exceptions.ResourceNotFoundException:
         return
     for name in sorted(set(found) - known):
-        yield Item("schedule", name, False, "live, and git has no such schedule; delete it, or write it into the environment's file")
+        yield Item(
+            "schedule",
+            name,
+            False,
+            "live, and git has no such schedule; delete it, or write it into the environment's"
+            " file",
+        )
 
 
 def _rules(stack: DeployedStack) -> Iterator[Item]:
@@ -181,7 +248,10 @@ def _rules(stack: DeployedStack) -> Iterator[Item]:
 
 def _rule(stack: DeployedStack, logical_id: str, properties: Mapping[str, Any]) -> Looked:
     git = stack.value({key: properties[key] for key in _RULE if key in properties})
-    events, name = stack.target.client("events"), stack.physical_id(logical_id).rpartition("/")[2].rpartition("|")[2]
+    events, name = (
+        stack.target.client("events"),
+        stack.physical_id(logical_id).rpartition("/")[2].rpartition("|")[2],
+    )
     found = unless_gone(lambda: events.describe_rule(Name=name))
     if found is None:
         return Looked(git, None)
@@ -199,7 +269,11 @@ def _by_id(rule: dict[str, Any]) -> dict[str, Any]:
 def _parsed(schedule: dict[str, Any], key: str) -> dict[str, Any]:
     """With the target's input as JSON, so that a diff of it can be read."""
     target = schedule["Target"]
-    return schedule | {"Target": target | {key: json.loads(target[key])}} if key in target else schedule
+    return (
+        schedule | {"Target": target | {key: json.loads(target[key])}}
+        if key in target
+        else schedule
+    )
 
 
 def unless_gone(ask: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -207,6 +281,8 @@ def unless_gone(ask: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any] | Non
     try:
         return ask()
     except ClientError as error:
-        if error_code(error) in _GONE or (error_code(error) == "ValidationException" and _NOT_FOUND in str(error)):
+        if error_code(error) in _GONE or (
+            error_code(error) == "ValidationException" and _NOT_FOUND in str(error)
+        ):
             return None
         raise

@@ -1,4 +1,6 @@
-"""The endpoint that serves a release, compared with the stack that made it and with what git pins; answers for `shoal.verbs.drift` out."""
+"""The endpoint that serves a release, compared with the stack that made it and with what git pins;
+answers for `shoal.verbs.drift` out.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from shoal.verbs.deployed_stack import DeployedStack
 from shoal.verbs.drift import Item, Looked, differences, item, unless_gone
 from shoal.verbs.serving import image_digests, told_of
 
-_VARIANT = ("VariantName", "InstanceType", "InitialInstanceCount", "InitialVariantWeight", "ServerlessConfig", "RoutingConfig")
+_VARIANT = (
+    "VariantName",
+    "InstanceType",
+    "InitialInstanceCount",
+    "InitialVariantWeight",
+    "ServerlessConfig",
+    "RoutingConfig",
+)
 _CAPTURE = ("EnableCapture", "InitialSamplingPercentage", "DestinationS3Uri", "KmsKeyId")
 Ask = Callable[[str], Mapping[str, Any]]
 """An endpoint's name in, what its container says of its model out (`model` of an answer)."""
@@ -22,7 +31,9 @@ Ask = Callable[[str], Mapping[str, Any]]
 def compare(stack: DeployedStack, release: Release | None, ask: Ask | None) -> Iterator[Item]:
     """Every endpoint of the stack; `ask` is None where no endpoint is to be invoked."""
     for logical_id, properties in stack.of_type("AWS::SageMaker::Endpoint").items():
-        name = str(properties.get("EndpointName") or stack.physical_ids.get(logical_id, logical_id)).rpartition("/")[2]
+        name = str(
+            properties.get("EndpointName") or stack.physical_ids.get(logical_id, logical_id)
+        ).rpartition("/")[2]
         yield item("endpoint", name, partial(_endpoint, stack, logical_id, name, release))
         if ask and release and release.weights_sha256:
             yield item("weights", name, partial(_weights, ask, name, release.weights_sha256))
@@ -30,7 +41,11 @@ def compare(stack: DeployedStack, release: Release | None, ask: Ask | None) -> I
 
 def _endpoint(stack: DeployedStack, logical_id: str, name: str, release: Release | None) -> Looked:
     said = stack.of_type("AWS::SageMaker::Endpoint")[logical_id]
-    git = {"status": "InService", "config": _folded(stack.value(said["EndpointConfigName"])), **_said_config(stack)}
+    git = {
+        "status": "InService",
+        "config": _folded(stack.value(said["EndpointConfigName"])),
+        **_said_config(stack),
+    }
     client = stack.target.client("sagemaker")
     found = unless_gone(lambda: client.describe_endpoint(EndpointName=name))
     if found is None:
@@ -41,8 +56,15 @@ def _endpoint(stack: DeployedStack, logical_id: str, name: str, release: Release
         **_live_config(client, found["EndpointConfigName"], git),
     }
     if release and (running := image_digests(found)):
-        git, live = git | {"image_digests": [release.image_digest]}, live | {"image_digests": list(running)}
-    return Looked(git, live, told_of(str(found.get("FailureReason", "")), as_pinned=not differences(git, live)))
+        git, live = (
+            git | {"image_digests": [release.image_digest]},
+            live | {"image_digests": list(running)},
+        )
+    return Looked(
+        git,
+        live,
+        told_of(str(found.get("FailureReason", "")), as_pinned=not differences(git, live)),
+    )
 
 
 def _said_config(stack: DeployedStack) -> Json:
@@ -50,20 +72,30 @@ def _said_config(stack: DeployedStack) -> Json:
     (config,) = stack.of_type("AWS::SageMaker::EndpointConfig").values()
     properties = stack.value({key: value for key, value in config.items() if key != "Tags"})
     variants = {
-        each["VariantName"]: _numbers({key: each[key] for key in _VARIANT if key in each}) for each in properties["ProductionVariants"]
+        each["VariantName"]: _numbers({key: each[key] for key in _VARIANT if key in each})
+        for each in properties["ProductionVariants"]
     }
     models = [stack.value(model) for model in stack.of_type("AWS::SageMaker::Model").values()]
     packages = sorted({package for model in models for package in _packages(model)})
     capture = properties.get("DataCaptureConfig")
     made = {"variants": variants, "packages": packages, "key": properties.get("KmsKeyId")}
-    return made | ({"capture": _numbers({key: capture[key] for key in _CAPTURE if key in capture})} if capture else {})
+    return made | (
+        {"capture": _numbers({key: capture[key] for key in _CAPTURE if key in capture})}
+        if capture
+        else {}
+    )
 
 
 def _live_config(client: Any, name: str, git: Json) -> Json:
     """The same of a live configuration, as far as git says something of it."""
     config = client.describe_endpoint_config(EndpointConfigName=name)
-    variants = {each["VariantName"]: _like(each, git["variants"].get(each["VariantName"], each)) for each in config["ProductionVariants"]}
-    models = [client.describe_model(ModelName=each["ModelName"]) for each in config["ProductionVariants"]]
+    variants = {
+        each["VariantName"]: _like(each, git["variants"].get(each["VariantName"], each))
+        for each in config["ProductionVariants"]
+    }
+    models = [
+        client.describe_model(ModelName=each["ModelName"]) for each in config["ProductionVariants"]
+    ]
     packages = sorted({package for model in models for package in _packages(model)})
     made = {"variants": variants, "packages": packages, "key": config.get("KmsKeyId")}
     capture = config.get("DataCaptureConfig")
@@ -73,7 +105,9 @@ def _live_config(client: Any, name: str, git: Json) -> Json:
 def _weights(ask: Ask, endpoint: str, pinned: str) -> Looked:
     """What the container that answers has loaded, by its own account."""
     said = ask(endpoint).get("weights_sha256")
-    return Looked({"weights_sha256": pinned}, {"weights_sha256": said}, f"the container says weights {said}")
+    return Looked(
+        {"weights_sha256": pinned}, {"weights_sha256": said}, f"the container says weights {said}"
+    )
 
 
 def _packages(model: Mapping[str, Any]) -> list[str]:
@@ -91,5 +125,8 @@ def _numbers(value: Mapping[str, Any]) -> Json:
 
 
 def _folded(identity: str) -> str:
-    """A name, or the one at the end of an ARN: SageMaker writes those in lower case, and CloudFormation knows the ARN."""
+    """A name, or the one at the end of an ARN:
+
+    SageMaker writes those in lower case, and CloudFormation knows the ARN.
+    """
     return identity.rpartition("/")[2].lower()

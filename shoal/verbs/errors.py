@@ -1,25 +1,26 @@
-"""What can go wrong in a verb. `str()` of each is the whole message for the user; anything else that is raised is a bug.
+"""What can go wrong in a verb.
 
-    LifecycleError                 the verb was right and failed
-    ├── UsageError                 the verb cannot be done as asked; nothing was changed
-    │   ├── ToolMissingError       a program that must be installed is not
-    │   ├── DatasetError           a dataset file is missing or is not the published one
-    │   ├── WrongAccountError      the credentials belong to another account than the environment
-    │   ├── ParameterError         a parameter that the pipeline does not declare, or a value of another type
-    │   ├── NotFoundError          no such pipeline, execution, step, endpoint
-    │   ├── PromotionError         this release may not be promoted, or not so
-    │   │   └── NothingToPromoteError  nobody has approved anything yet
-    │   ├── NotSharedError         another account does not let this one read what it pins
-    │   └── ProtectedError         the environment is protected against what was asked
-    ├── CommandError               a child process ended with an exit code, or at its deadline
-    ├── AnswerError                a program that was asked something answered with an error
-    ├── ImageBuildError            a container image was not built
-    ├── CopyError                  a release was not copied as a whole; the message says what is there
-    ├── ExecutionError             an execution ended otherwise than Succeeded
-    ├── DisagreementError          what is pinned is not what is there
-    └── LeftBehindError            something is still there after it was removed
+`str()` of each is the whole message for the user; anything else that is raised is a bug.
 
-Refusals of the AWS API stay botocore's own exceptions (`AWS_ERRORS`); `refusal()` turns one into one line.
+    LifecycleError                 the verb was right and failed ├── UsageError                 the
+    verb cannot be done as asked; nothing was changed │   ├── ToolMissingError       a program that
+    must be installed is not │   ├── DatasetError           a dataset file is missing or is not the
+    published one │   ├── WrongAccountError      the credentials belong to another account than the
+    environment │   ├── ParameterError         a parameter that the pipeline does not declare, or a
+    value of another type │   ├── NotFoundError          no such pipeline, execution, step, endpoint
+    │   ├── PromotionError         this release may not be promoted, or not so │   │   └──
+    NothingToPromoteError  nobody has approved anything yet │   ├── NotSharedError         another
+    account does not let this one read what it pins │   └── ProtectedError         the environment
+    is protected against what was asked ├── CommandError               a child process ended with an
+    exit code, or at its deadline ├── AnswerError                a program that was asked something
+    answered with an error ├── ImageBuildError            a container image was not built ├──
+    CopyError                  a release was not copied as a whole; the message says what is there
+    ├── ExecutionError             an execution ended otherwise than Succeeded ├── DisagreementError
+    what is pinned is not what is there └── LeftBehindError            something is still there
+    after it was removed
+
+Refusals of the AWS API stay botocore's own exceptions (`AWS_ERRORS`); `refusal()` turns one into
+one line.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from boto3.exceptions import Boto3Error
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    NoCredentialsError,
+    PartialCredentialsError,
+)
 
 AWS_ERRORS = (ClientError, BotoCoreError, Boto3Error)
 
@@ -66,7 +72,9 @@ class PromotionError(UsageError):
 
 
 class NothingToPromoteError(PromotionError):
-    """Nothing is approved, or pinned, that could go further; whoever asks by the clock need not mind."""
+    """Nothing is approved, or pinned, that could go further; whoever asks by the clock need not
+    mind.
+    """
 
 
 class NotSharedError(UsageError):
@@ -78,10 +86,17 @@ class ProtectedError(UsageError):
 
 
 class CommandError(LifecycleError):
-    """A child process failed. Carries its exit code (None at the deadline), the last lines of its log and where the rest is."""
+    """A child process failed.
+
+    Carries its exit code (None at the deadline), the last lines of its log and where the rest is.
+    """
 
     def __init__(self, what: str, exit_code: int | None, tail: Sequence[str], log: Path) -> None:
-        ending = "did not end in time and was stopped" if exit_code is None else f"failed with exit code {exit_code}"
+        ending = (
+            "did not end in time and was stopped"
+            if exit_code is None
+            else f"failed with exit code {exit_code}"
+        )
         super().__init__(_with_log(f"{what} {ending}", tail, str(log)))
         self.exit_code, self.log = exit_code, log
 
@@ -95,22 +110,36 @@ class DisagreementError(LifecycleError):
 
 
 class ExecutionError(LifecycleError):
-    """An execution did not succeed. Carries the step that failed (if one did), why, its last log lines and where the rest is."""
+    """An execution did not succeed.
 
-    def __init__(self, message: str, step: str | None = None, tail: Sequence[str] = (), log: str | None = None) -> None:
+    Carries the step that failed (if one did), why, its last log lines and where the rest is.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        step: str | None = None,
+        tail: Sequence[str] = (),
+        log: str | None = None,
+    ) -> None:
         super().__init__(_with_log(message, tail, log))
         self.step = step
 
 
 class ImageBuildError(LifecycleError):
-    """A build of a container image did not succeed. Carries the last lines of its log and where the rest is."""
+    """A build of a container image did not succeed.
+
+    Carries the last lines of its log and where the rest is.
+    """
 
     def __init__(self, message: str, tail: Sequence[str] = (), log: str | None = None) -> None:
         super().__init__(_with_log(message, tail, log))
 
 
 class CopyError(LifecycleError):
-    """A release was not copied as a whole: nothing was approved that has no archive, and the message says what is there by then."""
+    """A release was not copied as a whole: nothing was approved that has no archive, and the
+    message says what is there by then.
+    """
 
 
 class LeftBehindError(LifecycleError):

@@ -1,4 +1,5 @@
-"""The report of an evaluation goes in as bytes; what it measured comes out, or what is odd about it.
+"""The report of an evaluation goes in as bytes; what it measured comes out, or what is odd about
+it.
 
 The pipeline's own evaluate.py writes it well formed; a script of the user's may write anything.
 """
@@ -42,8 +43,14 @@ def _object(report: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, int | float]:
-    values = {name: metric.get("value") for name, metric in metrics.items() if isinstance(metric, dict)}
-    numbers = {name: value for name, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)}
+    values = {
+        name: metric.get("value") for name, metric in metrics.items() if isinstance(metric, dict)
+    }
+    numbers = {
+        name: value
+        for name, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
     for name, value in numbers.items():
         if not abs(value) <= sys.float_info.max:  # of NaN too, which is neither less nor more
             raise ValueError(f"has no finite number as the metric {json.dumps(name)}")

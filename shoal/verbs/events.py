@@ -1,4 +1,7 @@
-"""What a verb tells while it works; `cli` decides how it looks. A verb takes one `Report` and calls it with these values."""
+"""What a verb tells while it works; `cli` decides how it looks.
+
+A verb takes one `Report` and calls it with these values.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,9 @@ class Transferred:
 
 @dataclass(frozen=True)
 class Planned:
-    """An execution was started: the steps (name, type) it will take if all goes well, and how many epochs it trains (None: unknown)."""
+    """An execution was started: the steps (name, type) it will take if all goes well, and how many
+    epochs it trains (None: unknown).
+    """
 
     steps: tuple[tuple[str, str], ...]
     epochs: int | None
@@ -75,5 +80,15 @@ class Trained:
     metrics: Metrics
 
 
-Event = PhaseStarted | PhaseEnded | Detail | Note | Transferred | Planned | ExecutionChanged | StepLogged | Trained
+Event = (
+    PhaseStarted
+    | PhaseEnded
+    | Detail
+    | Note
+    | Transferred
+    | Planned
+    | ExecutionChanged
+    | StepLogged
+    | Trained
+)
 Report = Callable[[Event], None]

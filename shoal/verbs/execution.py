@@ -1,4 +1,7 @@
-"""Pipeline executions: start with checked parameters, look, stop. API answers come in, frozen values go out."""
+"""Pipeline executions: start with checked parameters, look, stop.
+
+API answers come in, frozen values go out.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,10 @@ class Step:
         return None
 
     def resource(self, kind: str) -> str | None:
-        """ARN of what the step made or ran: TrainingJob, ProcessingJob, Model, EndpointConfig, Endpoint, RegisterModel, Lambda."""
+        """ARN of what the step made or ran:
+
+        TrainingJob, ProcessingJob, Model, EndpointConfig, Endpoint, RegisterModel, Lambda.
+        """
         arn = self.metadata.get(kind, {}).get("Arn")
         return str(arn) if arn else None
 
@@ -79,7 +85,11 @@ class Execution:
     def failed_step(self) -> Step | None:
         """The step that failed first."""
         failed = [step for step in self.steps if step.status == "Failed"]
-        return min(failed, key=lambda step: step.ended_at or datetime.max.replace(tzinfo=UTC)) if failed else None
+        return (
+            min(failed, key=lambda step: step.ended_at or datetime.max.replace(tzinfo=UTC))
+            if failed
+            else None
+        )
 
     def step(self, name: str) -> Step | None:
         return next((step for step in self.steps if step.name == name), None)
@@ -100,19 +110,26 @@ class Pipeline:
             body = self._client.describe_pipeline(PipelineName=self.name)["PipelineDefinition"]
         except ClientError as error:
             if error_code(error) in _NOT_FOUND:
-                raise NotFoundError(f"there is no pipeline {self.name} in {self.target.description}; deploy it first") from error
+                raise NotFoundError(
+                    f"there is no pipeline {self.name} in {self.target.description}; deploy it"
+                    " first"
+                ) from error
             raise
         return dict(json.loads(body))
 
     def start(self, parameters: Mapping[str, str], token: str | None = None) -> str:
-        """Starts an execution and returns its ARN; the same `token` (32 to 128 characters) never starts a second one.
+        """Starts an execution and returns its ARN; the same `token` (32 to 128 characters) never
+        starts a second one.
 
-        Raises ParameterError, before anything is started, for parameters that the deployed definition does not declare.
+        Raises ParameterError, before anything is started, for parameters that the deployed
+        definition does not declare.
         """
         check_parameters(self.definition().get("Parameters", []), parameters)
         response = self._client.start_pipeline_execution(
             PipelineName=self.name,
-            PipelineParameters=[{"Name": name, "Value": value} for name, value in parameters.items()],
+            PipelineParameters=[
+                {"Name": name, "Value": value} for name, value in parameters.items()
+            ],
             ClientRequestToken=token or uuid.uuid4().hex,
         )
         return str(response["PipelineExecutionArn"])
@@ -121,26 +138,38 @@ class Pipeline:
         """The execution and its steps as they are now."""
         types = self._types_of(arn)
         described = self._client.describe_pipeline_execution(PipelineExecutionArn=arn)
-        pages = self._client.get_paginator("list_pipeline_execution_steps").paginate(PipelineExecutionArn=arn, SortOrder="Ascending")
+        pages = self._client.get_paginator("list_pipeline_execution_steps").paginate(
+            PipelineExecutionArn=arn, SortOrder="Ascending"
+        )
         return Execution(
             arn=arn,
             status=described["PipelineExecutionStatus"],
             failure_reason=described.get("FailureReason", ""),
             started_at=described.get("CreationTime"),
-            steps=tuple(_step(item, types) for page in pages for item in page["PipelineExecutionSteps"]),
+            steps=tuple(
+                _step(item, types) for page in pages for item in page["PipelineExecutionSteps"]
+            ),
         )
 
     def _types_of(self, arn: str) -> dict[str, str]:
-        """Type of each step by name, from the definition that the execution runs; ListPipelineExecutionSteps does not tell it."""
+        """Type of each step by name, from the definition that the execution runs;
+        ListPipelineExecutionSteps does not tell it.
+        """
         if arn not in self._types:
-            body = self._client.describe_pipeline_definition_for_execution(PipelineExecutionArn=arn)["PipelineDefinition"]
-            self._types[arn] = dict(_walk(json.loads(body).get("Steps", []), ("IfSteps", "ElseSteps")))
+            body = self._client.describe_pipeline_definition_for_execution(
+                PipelineExecutionArn=arn
+            )["PipelineDefinition"]
+            self._types[arn] = dict(
+                _walk(json.loads(body).get("Steps", []), ("IfSteps", "ElseSteps"))
+            )
         return self._types[arn]
 
     def executions(self) -> list[dict[str, Any]]:
         """Summaries of all executions, newest first; none if there is no pipeline."""
         try:
-            pages = self._client.get_paginator("list_pipeline_executions").paginate(PipelineName=self.name, SortOrder="Descending")
+            pages = self._client.get_paginator("list_pipeline_executions").paginate(
+                PipelineName=self.name, SortOrder="Descending"
+            )
             return [summary for page in pages for summary in page["PipelineExecutionSummaries"]]
         except ClientError as error:
             if error_code(error) in _NOT_FOUND:
@@ -155,29 +184,39 @@ class Pipeline:
         found = next((arn for arn in arns if execution in {arn, arn.rpartition("/")[2]}), None)
         if found is None:
             known = ", ".join(arn.rpartition("/")[2] for arn in arns[:5]) or "none"
-            raise NotFoundError(f"pipeline {self.name} has no execution {execution!r}; the newest are: {known}")
+            raise NotFoundError(
+                f"pipeline {self.name} has no execution {execution!r}; the newest are: {known}"
+            )
         return found
 
     def stop(self, arn: str) -> None:
         """Asks an execution to stop; one that has ended already is fine."""
         try:
-            self._client.stop_pipeline_execution(PipelineExecutionArn=arn, ClientRequestToken=uuid.uuid4().hex)
+            self._client.stop_pipeline_execution(
+                PipelineExecutionArn=arn, ClientRequestToken=uuid.uuid4().hex
+            )
         except ClientError:
             if not self.look(arn).has_ended:
                 raise
 
     def planned_steps(self) -> tuple[tuple[str, str], ...]:
-        """Name and type of the steps on the way to success, in definition order: conditions count as if they were met."""
+        """Name and type of the steps on the way to success, in definition order: conditions count
+        as if they were met.
+        """
         return tuple(_walk(self.definition().get("Steps", []), ("IfSteps",)))
 
 
 def check_parameters(declared: list[dict[str, Any]], given: Mapping[str, str]) -> None:
-    """Raises ParameterError for a name that is not declared or a value that is not of the declared type or enumeration."""
+    """Raises ParameterError for a name that is not declared or a value that is not of the declared
+    type or enumeration.
+    """
     types = {parameter["Name"]: parameter for parameter in declared}
     for name, value in given.items():
         if name not in types:
             known = ", ".join(sorted(types)) or "none"
-            raise ParameterError(f"parameter {name!r}: the pipeline declares no such parameter; it declares: {known}")
+            raise ParameterError(
+                f"parameter {name!r}: the pipeline declares no such parameter; it declares: {known}"
+            )
         _check_value(name, value, types[name])
 
 
@@ -194,7 +233,9 @@ def _check_value(name: str, value: str, declared: Mapping[str, Any]) -> None:
     except ValueError:
         raise ParameterError(f"parameter {name!r}: {value!r} is not of type {kind}") from None
     if kind == "Boolean" and value.lower() not in {"true", "false"}:
-        raise ParameterError(f"parameter {name!r}: {value!r} is not of type Boolean (true or false)")
+        raise ParameterError(
+            f"parameter {name!r}: {value!r} is not of type Boolean (true or false)"
+        )
 
 
 def _step(item: Mapping[str, Any], types: Mapping[str, str]) -> Step:
@@ -210,7 +251,9 @@ def _step(item: Mapping[str, Any], types: Mapping[str, str]) -> Step:
 
 
 def _walk(steps: Iterable[dict[str, Any]], branches: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Name and type of each step, those in the `branches` of conditions included, in definition order."""
+    """Name and type of each step, those in the `branches` of conditions included, in definition
+    order.
+    """
     for step in steps:
         yield step["Name"], step["Type"]
         for branch in branches:

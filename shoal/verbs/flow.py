@@ -1,4 +1,6 @@
-"""A job as data: a tuple of phases, run in order by a short loop, undone in reverse order whatever happened."""
+"""A job as data: a tuple of phases, run in order by a short loop, undone in reverse order whatever
+happened.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ Context = TypeVar("Context")
 
 @dataclass(frozen=True)
 class Phase(Generic[Context]):
-    """One part of a job. `undo` runs if `run` was begun, also when it failed half way, so it must accept that."""
+    """One part of a job.
+
+    `undo` runs if `run` was begun, also when it failed half way, so it must accept that.
+    """
 
     name: str
     run: Callable[[Context], None] | None = None
@@ -34,7 +39,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job went: seconds per phase that ended well, and everything that failed, first cause first."""
+    """How a job went: seconds per phase that ended well, and everything that failed, first cause
+    first.
+    """
 
     seconds: dict[str, float]
     failures: tuple[Failure, ...]
@@ -44,10 +51,14 @@ class Outcome:
         return any(isinstance(failure.error, KeyboardInterrupt) for failure in self.failures)
 
 
-def run_phases(phases: Sequence[Phase[Context]], context: Context, report: Report, shield: Callable[[], None]) -> Outcome:
-    """Runs the phases until one fails, calls `shield` (no interruption from here on), then undoes those begun, last first.
+def run_phases(
+    phases: Sequence[Phase[Context]], context: Context, report: Report, shield: Callable[[], None]
+) -> Outcome:
+    """Runs the phases until one fails, calls `shield` (no interruption from here on), then undoes
+    those begun, last first.
 
-    Expected failures (LifecycleError, refusals of AWS, OSError, interruption) end up in the outcome; a bug is raised, after the undoing.
+    Expected failures (LifecycleError, refusals of AWS, OSError, interruption) end up in the
+    outcome; a bug is raised, after the undoing.
     """
     seconds: dict[str, float] = {}
     failures: list[Failure] = []
@@ -55,7 +66,9 @@ def run_phases(phases: Sequence[Phase[Context]], context: Context, report: Repor
     try:
         for phase in phases:
             begun.append(phase)
-            if phase.run and not _attempt(phase.name, phase.run, context, report, seconds, failures):
+            if phase.run and not _attempt(
+                phase.name, phase.run, context, report, seconds, failures
+            ):
                 break
     except KeyboardInterrupt as error:  # between two phases
         failures.append(Failure("interrupted", error))
@@ -63,7 +76,14 @@ def run_phases(phases: Sequence[Phase[Context]], context: Context, report: Repor
         shield()
         for phase in reversed(begun):
             if phase.undo:
-                _attempt(phase.undo_name or f"undo {phase.name}", phase.undo, context, report, seconds, failures)
+                _attempt(
+                    phase.undo_name or f"undo {phase.name}",
+                    phase.undo,
+                    context,
+                    report,
+                    seconds,
+                    failures,
+                )
     return Outcome(seconds, tuple(failures))
 
 

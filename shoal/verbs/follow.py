@@ -1,4 +1,6 @@
-"""Follows an execution to its end: polls its status, tails the log of what runs, and tells both as events."""
+"""Follows an execution to its end: polls its status, tails the log of what runs, and tells both as
+events.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class Follower:
     poll_s: float
     log_folder: Path | None = None
     logs_command: str = ""
-    """What prints a step's log when execution and step are added to it; named where there is no folder."""
+    """What prints a step's log when execution and step are added to it; named where there is no
+    folder.
+    """
     _tails: dict[str, LogTail | None] = field(default_factory=dict)
     _last: dict[str, deque[str]] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)
@@ -50,14 +54,20 @@ class Follower:
         return execution
 
     def raise_unless_succeeded(self, execution: Execution) -> None:
-        """Raises ExecutionError with the evidence: the failing step, its reason, its last lines, where the rest is."""
+        """Raises ExecutionError with the evidence: the failing step, its reason, its last lines,
+        where the rest is.
+        """
         if execution.status == "Succeeded":
             return
         step, ended = execution.failed_step, f"execution {execution.id} ended as {execution.status}"
         if step is None:
             raise ExecutionError(f"{ended}: {execution.failure_reason or 'no reason was given'}")
-        message = f"step {step.name} failed, {ended}: {step.failure_reason or 'no reason was given'}"
-        raise ExecutionError(message, step.name, tuple(self._last.get(step.name, ())), self._where(step))
+        message = (
+            f"step {step.name} failed, {ended}: {step.failure_reason or 'no reason was given'}"
+        )
+        raise ExecutionError(
+            message, step.name, tuple(self._last.get(step.name, ())), self._where(step)
+        )
 
     def _polls(self) -> Iterator[Execution]:
         while True:
@@ -68,7 +78,9 @@ class Follower:
             time.sleep(self.poll_s)
 
     def _read_logs(self, execution: Execution, last_time: bool = False) -> None:
-        """Tails the jobs that run, once more when they have ended; at the end reads everything again, for lines that came late."""
+        """Tails the jobs that run, once more when they have ended; at the end reads everything
+        again, for lines that came late.
+        """
         for step in execution.steps:
             tailed = step.name not in self._ended and any(step.resource(kind) for kind in _TAILED)
             if tailed or last_time:
@@ -99,5 +111,7 @@ class Follower:
             return str(self.log_folder / f"{step.name}.log")
         tail = self._tails.get(step.name)
         if tail and self.logs_command:
-            return f"`{self.logs_command} {self.arn.rpartition('/')[2]} {step.name}` ({tail.location})"
+            return (
+                f"`{self.logs_command} {self.arn.rpartition('/')[2]} {step.name}` ({tail.location})"
+            )
         return str(tail.location) if tail else None

@@ -1,6 +1,8 @@
-"""The container image that an environment builds for training: the recipe's parameter and project come in, its URI with digest goes out.
+"""The container image that an environment builds for training: the recipe's parameter and project
+come in, its URI with digest goes out.
 
-A build publishes the URI in a parameter whose name contains the recipe's content. So "there is a parameter" means "this recipe was built".
+A build publishes the URI in a parameter whose name contains the recipe's content. So "there is a
+parameter" means "this recipe was built".
 """
 
 from __future__ import annotations
@@ -36,28 +38,44 @@ class Image:
     """Name of the CodeBuild project."""
 
     def uri(self) -> str | None:
-        """The image's URI with its digest, or None if this recipe, as it is in the checkout, was not built yet."""
+        """The image's URI with its digest, or None if this recipe, as it is in the checkout, was
+        not built yet.
+        """
         try:
-            return str(self.target.client("ssm").get_parameter(Name=self.parameter)["Parameter"]["Value"])
+            return str(
+                self.target.client("ssm").get_parameter(Name=self.parameter)["Parameter"]["Value"]
+            )
         except ClientError as error:
             if error_code(error) == "ParameterNotFound":
                 return None
             raise
 
     def require(self, arguments: str) -> None:
-        """Raises NotFoundError unless the image is there; `arguments` name the environment on a command line."""
+        """Raises NotFoundError unless the image is there; `arguments` name the environment on a
+        command line.
+        """
         if self.uri() is None:
-            message = f"images/{self.recipe}, as it is in this checkout, has not been built in {self.target.description}"
-            raise NotFoundError(f"{message}; nothing was deployed; run `shoal image build {arguments}` first")
+            message = (
+                f"images/{self.recipe}, as it is in this checkout, has not been built in"
+                f" {self.target.description}"
+            )
+            raise NotFoundError(
+                f"{message}; nothing was deployed; run `shoal image build {arguments}` first"
+            )
 
     def build(self, report: Report, poll_s: float) -> str:
-        """Starts the project, waits, and returns the URI. Raises ImageBuildError, with the log's last lines."""
+        """Starts the project, waits, and returns the URI.
+
+        Raises ImageBuildError, with the log's last lines.
+        """
         client = self.target.client("codebuild")
         build = client.start_build(projectName=self.project)["build"]
         follow(client, self.target.client("logs"), str(build["id"]), report, poll_s)
         uri = self.uri()
         if uri is None:
-            raise ImageBuildError(f"build {build['id']} succeeded, but did not write the parameter {self.parameter}")
+            raise ImageBuildError(
+                f"build {build['id']} succeeded, but did not write the parameter {self.parameter}"
+            )
         return uri
 
 
@@ -77,11 +95,17 @@ def follow(codebuild: Any, logs: Any, build_id: str, report: Report, poll_s: flo
         time.sleep(poll_s)
     if build["buildStatus"] != "SUCCEEDED":
         phase = build.get("currentPhase", "unknown")
-        raise ImageBuildError(f"build {build_id} ended as {build['buildStatus']} in phase {phase}", lines, where.get("deepLink"))
+        raise ImageBuildError(
+            f"build {build_id} ended as {build['buildStatus']} in phase {phase}",
+            lines,
+            where.get("deepLink"),
+        )
 
 
 def remove_parameters(target: Target, path: str) -> None:
-    """Removes what builds left below `path`; nothing else of them has a name that a stack does not own."""
+    """Removes what builds left below `path`; nothing else of them has a name that a stack does not
+    own.
+    """
     client = target.client("ssm")
     pages = client.get_paginator("get_parameters_by_path").paginate(Path=path, Recursive=True)
     for name in [parameter["Name"] for page in pages for parameter in page["Parameters"]]:
@@ -98,6 +122,11 @@ def built_image(environment: Environment, target: Target, root: Path) -> Image |
 
 
 def refuse_built_image(environment: Environment) -> None:
-    """Raises UsageError where an environment that runs on this machine only wants an image built: the emulator has no Docker."""
+    """Raises UsageError where an environment that runs on this machine only wants an image built:
+    the emulator has no Docker.
+    """
     if recipe := environment.training.build_image:
-        raise UsageError(f"training.build_image {recipe}: the emulator builds no images, so this environment runs on AWS only")
+        raise UsageError(
+            f"training.build_image {recipe}: the emulator builds no images, so this environment"
+            " runs on AWS only"
+        )

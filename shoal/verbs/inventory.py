@@ -1,7 +1,10 @@
-"""What an environment has in an account right now, asked of each service. A name prefix comes in, kinds and names go out.
+"""What an environment has in an account right now, asked of each service.
 
-It answers both "what was created" and "what was left behind", so nothing here remembers: every call asks again. Records that AWS
-keeps for ever by design (training jobs that ended, deleted stacks) are not in it; running jobs are.
+A name prefix comes in, kinds and names go out.
+
+It answers both "what was created" and "what was left behind", so nothing here remembers: every call
+asks again. Records that AWS keeps for ever by design (training jobs that ended, deleted stacks) are
+not in it; running jobs are.
 """
 
 from __future__ import annotations
@@ -29,9 +32,11 @@ class Resource:
 
 @dataclass(frozen=True)
 class Owner:
-    """How the things of an environment are recognised: by the prefix of their names, by the id of an execution in them, or by tags.
+    """How the things of an environment are recognised: by the prefix of their names, by the id of
+    an execution in them, or by tags.
 
-    Names that SageMaker makes up for a step contain the execution's id and not the prefix. What a network consists of has no names.
+    Names that SageMaker makes up for a step contain the execution's id and not the prefix. What a
+    network consists of has no names.
     """
 
     prefix: str
@@ -41,14 +46,18 @@ class Owner:
     """Prefixes of other environments that begin with this one's, see `neighbours`."""
 
     @classmethod
-    def of(cls, names: Names, execution_ids: tuple[str, ...] = (), others: tuple[str, ...] = ()) -> Owner:
+    def of(
+        cls, names: Names, execution_ids: tuple[str, ...] = (), others: tuple[str, ...] = ()
+    ) -> Owner:
         """Recognises what belongs to an environment."""
         environment = names.environment
         tags = (("shoal:project", environment.project), ("shoal:environment", environment.name))
         return cls(names.prefix, execution_ids, tags, others)
 
     def owns(self, name: str) -> bool:
-        has_prefix = _starts(name, self.prefix) and not any(_starts(name, other) for other in self.others)
+        has_prefix = _starts(name, self.prefix) and not any(
+            _starts(name, other) for other in self.others
+        )
         return has_prefix or any(mark in name for mark in self.execution_ids)
 
     @property
@@ -61,7 +70,8 @@ def _starts(name: str, prefix: str) -> bool:
 
 
 def neighbours(target: Target, names: Names) -> tuple[str, ...]:
-    """Prefixes of the environments in the account whose names go on where this one's ends, as `dev-b` does after `dev`.
+    """Prefixes of the environments in the account whose names go on where this one's ends, as
+    `dev-b` does after `dev`.
 
     Their stacks tell: `<prefix>-b-network`.
     """
@@ -73,20 +83,39 @@ def neighbours(target: Target, names: Names) -> tuple[str, ...]:
 Lister = Callable[[Target, Owner], Iterable[str]]
 
 
-def of_environment(target: Target, owner: Owner, kinds: Collection[str] = ()) -> tuple[Resource, ...]:
-    """Everything in the account that `owner` owns, or only the `kinds` given, sorted by kind and name."""
-    return _ask(target, owner, {kind: lister for kind, lister in LISTERS.items() if not kinds or kind in kinds})
+def of_environment(
+    target: Target, owner: Owner, kinds: Collection[str] = ()
+) -> tuple[Resource, ...]:
+    """Everything in the account that `owner` owns, or only the `kinds` given, sorted by kind and
+    name.
+    """
+    return _ask(
+        target,
+        owner,
+        {kind: lister for kind, lister in LISTERS.items() if not kinds or kind in kinds},
+    )
 
 
 def of_bootstrap(target: Target) -> tuple[Resource, ...]:
     """Everything that `cdk bootstrap` made."""
     toolkit, rest = Owner(TOOLKIT_STACK), Owner(f"cdk-{QUALIFIER}")
-    listers = {kind: LISTERS[kind] for kind in ("bucket", "role")} | {"image repository": _repositories, "parameter": _parameters}
+    listers = {kind: LISTERS[kind] for kind in ("bucket", "role")} | {
+        "image repository": _repositories,
+        "parameter": _parameters,
+    }
     return tuple(sorted({*_ask(target, toolkit, {"stack": _stacks}), *_ask(target, rest, listers)}))
 
 
 def _ask(target: Target, owner: Owner, listers: dict[str, Lister]) -> tuple[Resource, ...]:
-    return tuple(sorted({Resource(kind, name) for kind, lister in listers.items() for name in lister(target, owner)}))
+    return tuple(
+        sorted(
+            {
+                Resource(kind, name)
+                for kind, lister in listers.items()
+                for name in lister(target, owner)
+            }
+        )
+    )
 
 
 def _pages(target: Target, service: str, operation: str, key: str, **request: Any) -> Iterator[Any]:
@@ -106,19 +135,30 @@ def _narrowed(operation: str, key: str, name_key: str) -> Lister:
     """SageMaker's lists, narrowed by the service: an account may have thousands of models."""
 
     def lister(target: Target, owner: Owner) -> Iterator[str]:
-        pages = (_pages(target, "sagemaker", operation, key, NameContains=mark) for mark in owner.marks)
+        pages = (
+            _pages(target, "sagemaker", operation, key, NameContains=mark) for mark in owner.marks
+        )
         return (item[name_key] for items in pages for item in items if owner.owns(item[name_key]))
 
     return lister
 
 
 def _running(kind: str) -> Lister:
-    """Training or processing jobs that have not ended. Their generated names have no prefix, so they are known by their role."""
+    """Training or processing jobs that have not ended.
+
+    Their generated names have no prefix, so they are known by their role.
+    """
 
     def lister(target: Target, owner: Owner) -> Iterator[str]:
         describe = getattr(target.client("sagemaker"), f"describe_{kind.lower()}_job")
         for status in ("InProgress", "Stopping"):
-            for item in _pages(target, "sagemaker", f"list_{kind.lower()}_jobs", f"{kind}JobSummaries", StatusEquals=status):
+            for item in _pages(
+                target,
+                "sagemaker",
+                f"list_{kind.lower()}_jobs",
+                f"{kind}JobSummaries",
+                StatusEquals=status,
+            ):
                 name = item[f"{kind}JobName"]
                 if owner.owns(describe(**{f"{kind}JobName": name})["RoleArn"].rpartition("/")[2]):
                     yield name
@@ -128,7 +168,9 @@ def _running(kind: str) -> Lister:
 
 def _schedule_groups(target: Target, owner: Owner) -> Iterator[str]:
     """Schedules go with their group."""
-    groups = _pages(target, "scheduler", "list_schedule_groups", "ScheduleGroups", NamePrefix=owner.prefix)
+    groups = _pages(
+        target, "scheduler", "list_schedule_groups", "ScheduleGroups", NamePrefix=owner.prefix
+    )
     return (group["Name"] for group in groups if owner.owns(group["Name"]))
 
 
@@ -139,7 +181,9 @@ def _stacks(target: Target, owner: Owner) -> Iterator[str]:
 
 
 def _pipelines(target: Target, owner: Owner) -> Iterator[str]:
-    summaries = _pages(target, "sagemaker", "list_pipelines", "PipelineSummaries", PipelineNamePrefix=owner.prefix)
+    summaries = _pages(
+        target, "sagemaker", "list_pipelines", "PipelineSummaries", PipelineNamePrefix=owner.prefix
+    )
     return (summary["PipelineName"] for summary in summaries if owner.owns(summary["PipelineName"]))
 
 
@@ -150,8 +194,13 @@ def _queues(target: Target, owner: Owner) -> Iterator[str]:
 
 
 def _log_groups(target: Target, owner: Owner) -> Iterator[str]:
-    """Names end in the name of what logs there: /aws/lambda/FUNCTION, /aws/sagemaker/Endpoints/ENDPOINT."""
-    names = (group["logGroupName"] for group in _pages(target, "logs", "describe_log_groups", "logGroups"))
+    """Names end in the name of what logs there: /aws/lambda/FUNCTION,
+    /aws/sagemaker/Endpoints/ENDPOINT.
+    """
+    names = (
+        group["logGroupName"]
+        for group in _pages(target, "logs", "describe_log_groups", "logGroups")
+    )
     return (name for name in names if any(owner.owns(part) for part in name.split("/")))
 
 
@@ -167,7 +216,9 @@ def _network(operation: str, key: str, id_key: str, filter_key: str = "Filters")
         filters = _tag_filters(owner)
         if not filters:
             return iter(())
-        return (item[id_key] for item in _pages(target, "ec2", operation, key, **{filter_key: filters}))
+        return (
+            item[id_key] for item in _pages(target, "ec2", operation, key, **{filter_key: filters})
+        )
 
     return lister
 
@@ -178,14 +229,22 @@ def _tag_filters(owner: Owner) -> list[dict[str, Any]]:
 
 def _nat_gateways(target: Target, owner: Owner) -> Iterator[str]:
     """A deleted one is listed for about an hour."""
-    pages = _pages(target, "ec2", "describe_nat_gateways", "NatGateways", Filter=_tag_filters(owner)) if owner.tags else ()
+    pages = (
+        _pages(target, "ec2", "describe_nat_gateways", "NatGateways", Filter=_tag_filters(owner))
+        if owner.tags
+        else ()
+    )
     alive = (gateway for gateway in pages if gateway["State"] not in ("deleted", "deleting"))
     # moto does not apply the filter.
     return (gateway["NatGatewayId"] for gateway in alive if _has_tags(gateway, owner))
 
 
 def _addresses(target: Target, owner: Owner) -> Iterator[str]:
-    found = target.client("ec2").describe_addresses(Filters=_tag_filters(owner))["Addresses"] if owner.tags else ()
+    found = (
+        target.client("ec2").describe_addresses(Filters=_tag_filters(owner))["Addresses"]
+        if owner.tags
+        else ()
+    )
     return (address["AllocationId"] for address in found)
 
 
@@ -207,24 +266,43 @@ def _mappings(target: Target, owner: Owner) -> Iterator[str]:
 
 def _scalable_targets(target: Target, owner: Owner) -> Iterator[str]:
     """Ids are endpoint/NAME/variant/NAME."""
-    found = _pages(target, "application-autoscaling", "describe_scalable_targets", "ScalableTargets", ServiceNamespace="sagemaker")
+    found = _pages(
+        target,
+        "application-autoscaling",
+        "describe_scalable_targets",
+        "ScalableTargets",
+        ServiceNamespace="sagemaker",
+    )
     ids = (str(item["ResourceId"]) for item in found)
     return (id_ for id_ in ids if id_.startswith("endpoint/") and owner.owns(id_.split("/")[1]))
 
 
 def _repositories(target: Target, owner: Owner) -> Iterator[str]:
-    names = (item["repositoryName"] for item in _pages(target, "ecr", "describe_repositories", "repositories"))
+    names = (
+        item["repositoryName"]
+        for item in _pages(target, "ecr", "describe_repositories", "repositories")
+    )
     return (name for name in names if owner.owns(name))
 
 
 def _image_parameters(target: Target, owner: Owner) -> Iterator[str]:
     path = f"/shoal/{owner.prefix}/images"
-    return (item["Name"] for item in _pages(target, "ssm", "get_parameters_by_path", "Parameters", Path=path, Recursive=True))
+    return (
+        item["Name"]
+        for item in _pages(
+            target, "ssm", "get_parameters_by_path", "Parameters", Path=path, Recursive=True
+        )
+    )
 
 
 def _parameters(target: Target, _owner: Owner) -> Iterator[str]:
     path = f"/cdk-bootstrap/{QUALIFIER}"
-    return (item["Name"] for item in _pages(target, "ssm", "get_parameters_by_path", "Parameters", Path=path, Recursive=True))
+    return (
+        item["Name"]
+        for item in _pages(
+            target, "ssm", "get_parameters_by_path", "Parameters", Path=path, Recursive=True
+        )
+    )
 
 
 LISTERS: dict[str, Lister] = {
@@ -246,13 +324,17 @@ LISTERS: dict[str, Lister] = {
     "security group": _network("describe_security_groups", "SecurityGroups", "GroupId"),
     "nat gateway": _nat_gateways,
     "public address": _addresses,
-    "internet gateway": _network("describe_internet_gateways", "InternetGateways", "InternetGatewayId"),
+    "internet gateway": _network(
+        "describe_internet_gateways", "InternetGateways", "InternetGatewayId"
+    ),
     "file system": _file_systems,
     "vpc endpoint": _network("describe_vpc_endpoints", "VpcEndpoints", "VpcEndpointId"),
     "image repository": _repositories,
     "image parameter": _image_parameters,
     "pipeline": _pipelines,
-    "model package group": _narrowed("list_model_package_groups", "ModelPackageGroupSummaryList", "ModelPackageGroupName"),
+    "model package group": _narrowed(
+        "list_model_package_groups", "ModelPackageGroupSummaryList", "ModelPackageGroupName"
+    ),
     "model": _narrowed("list_models", "Models", "ModelName"),
     "endpoint config": _narrowed("list_endpoint_configs", "EndpointConfigs", "EndpointConfigName"),
     "endpoint": _narrowed("list_endpoints", "Endpoints", "EndpointName"),
@@ -262,4 +344,6 @@ LISTERS: dict[str, Lister] = {
 }
 """One lister per kind of thing that the stacks or an execution make."""
 MADE_BY_EXECUTIONS = ("model", "endpoint config", "endpoint", "scalable target", "log group")
-"""Kinds that executions make and that can be deleted; jobs and model packages are told by the steps."""
+"""Kinds that executions make and that can be deleted; jobs and model packages are told by the
+steps.
+"""

@@ -1,4 +1,7 @@
-"""Asks a running endpoint about one digit of the test set. A digit's number comes in; question, answer and latency go out."""
+"""Asks a running endpoint about one digit of the test set.
+
+A digit's number comes in; question, answer and latency go out.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +28,27 @@ class Answer:
 
 
 def find_endpoint(target: Target, prefix: str, serving: str | None = None) -> str:
-    """Name of the newest endpoint in service whose name starts with `prefix`, else the endpoint `serving`. Raises NotFoundError."""
-    request = {"NameContains": serving or prefix, "StatusEquals": "InService", "SortBy": "CreationTime", "SortOrder": "Descending"}
+    """Name of the newest endpoint in service whose name starts with `prefix`, else the endpoint
+    `serving`. Raises NotFoundError.
+    """
+    request = {
+        "NameContains": serving or prefix,
+        "StatusEquals": "InService",
+        "SortBy": "CreationTime",
+        "SortOrder": "Descending",
+    }
     pages = target.client("sagemaker").get_paginator("list_endpoints").paginate(**request)
     names = [str(endpoint["EndpointName"]) for page in pages for endpoint in page["Endpoints"]]
-    for name in (*(name for name in names if name.startswith(prefix)), *(name for name in names if name == serving)):
+    for name in (
+        *(name for name in names if name.startswith(prefix)),
+        *(name for name in names if name == serving),
+    ):
         return name
     where = f"no endpoint {prefix}* is in service in {target.description}"
     served = f", nor {serving}, which would serve a pinned release" if serving else ""
-    raise NotFoundError(f"{where}{served}; the pipeline tears its own down at the end of each execution")
+    raise NotFoundError(
+        f"{where}{served}; the pipeline tears its own down at the end of each execution"
+    )
 
 
 def ask(target: Target, endpoint: str, digit: Digit, patience_s: float | None = None) -> Answer:
@@ -52,6 +67,15 @@ def ask(target: Target, endpoint: str, digit: Digit, patience_s: float | None = 
         answer = json.loads(payload)
         (prediction,) = answer["predictions"]
         probabilities = tuple(float(value) for value in prediction["probabilities"])
-        return Answer(endpoint, digit.label, int(prediction["digit"]), probabilities, dict(answer.get("model", {})), latency_ms)
+        return Answer(
+            endpoint,
+            digit.label,
+            int(prediction["digit"]),
+            probabilities,
+            dict(answer.get("model", {})),
+            latency_ms,
+        )
     except (ValueError, KeyError, TypeError) as error:
-        raise LifecycleError(f"endpoint {endpoint} gave an answer of another shape ({error!r}): {payload[:200]!r}") from error
+        raise LifecycleError(
+            f"endpoint {endpoint} gave an answer of another shape ({error!r}): {payload[:200]!r}"
+        ) from error

@@ -1,4 +1,7 @@
-"""A job's name from its ARN. ARNs are lower case; log streams and Describe operations need the name as it was given."""
+"""A job's name from its ARN.
+
+ARNs are lower case; log streams and Describe operations need the name as it was given.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,18 @@ _CLOCK_SLACK = timedelta(minutes=5)
 
 
 def job_name(target: Target, kind: str, arn: str, started_at: datetime | None) -> str:
-    """Name of the `kind` (TrainingJob, ProcessingJob) with this ARN, looked up among those created since the step started.
+    """Name of the `kind` (TrainingJob, ProcessingJob) with this ARN, looked up among those created
+    since the step started.
 
     Raises NotFoundError.
     """
     since = {"CreationTimeAfter": started_at - _CLOCK_SLACK} if started_at else {}
     operation = {"TrainingJob": "list_training_jobs", "ProcessingJob": "list_processing_jobs"}[kind]
-    pages = target.client("sagemaker").get_paginator(operation).paginate(SortBy="CreationTime", SortOrder="Descending", **since)
+    pages = (
+        target.client("sagemaker")
+        .get_paginator(operation)
+        .paginate(SortBy="CreationTime", SortOrder="Descending", **since)
+    )
     for page in pages:
         for job in page[f"{kind}Summaries"]:
             if str(job[f"{kind}Arn"]).lower() == arn.lower():

@@ -1,4 +1,6 @@
-"""The emulator as a child process: started on a free port with a state directory, found again through it, stopped and checked."""
+"""The emulator as a child process: started on a free port with a state directory, found again
+through it, stopped and checked.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +50,18 @@ class Running:
         """What the user should know of its machine."""
         if self.cores > 1:
             return None
-        return "this machine has one core: each host shows one GPU, so one rank trains where two or more cores would give two or more"
+        return (
+            "this machine has one core: each host shows one GPU, so one rank trains where two or"
+            " more cores would give two or more"
+        )
 
     @property
     def played(self) -> str:
         """For messages: which accounts where."""
-        return f"account{'s' if len(self.accounts) > 1 else ''} {', '.join(self.accounts)} in {self.region}"
+        return (
+            f"account{'s' if len(self.accounts) > 1 else ''} {', '.join(self.accounts)} in"
+            f" {self.region}"
+        )
 
     @property
     def target(self) -> Target:
@@ -79,16 +87,30 @@ class EmulatorProcess:
         hosting_speed: float = 1.0,
         others: Sequence[str] = (),
     ) -> Running:
-        """Removes what a crash left, starts it in its own session, and returns when it answers. Raises CommandError if it does not.
+        """Removes what a crash left, starts it in its own session, and returns when it answers.
 
-        `images`: runtimes by patterns of the user's own images; `others`: accounts beside the first.
+        Raises CommandError if it does not.
+
+        `images`: runtimes by patterns of the user's own images; `others`: accounts beside the
+        first.
         """
         self.sweep()
         self.state.mkdir(parents=True)
         accounts = tuple(part for each in (account, *others) for part in ("--account", each))
         options = ("--port", "0", "--state-dir", str(self.state), *accounts, "--region", region)
-        own = tuple(part for pattern, runtime in (images or {}).items() for part in ("--image", f"{pattern}={runtime}"))
-        arguments = ("serve", *options, "--hosting-speed", f"{hosting_speed:g}", *own, *(("--enforce-iam",) if enforce_iam else ()))
+        own = tuple(
+            part
+            for pattern, runtime in (images or {}).items()
+            for part in ("--image", f"{pattern}={runtime}")
+        )
+        arguments = (
+            "serve",
+            *options,
+            "--hosting-speed",
+            f"{hosting_speed:g}",
+            *own,
+            *(("--enforce-iam",) if enforce_iam else ()),
+        )
         process = start_detached(self._command("emulator serve", arguments, _START_TIMEOUT_S))
         try:
             running = self._wait_until_ready(process)
@@ -101,7 +123,18 @@ class EmulatorProcess:
         """The emulator of this state directory, if it runs and answers."""
         with suppress(OSError, ValueError, KeyError):
             told = json.loads((self.state / "emulator.json").read_text())
-            shown = {name: told[name] for name in ("endpoint", "pid", "account", "region", "cores", "enforces_iam", "hosting_speed")}
+            shown = {
+                name: told[name]
+                for name in (
+                    "endpoint",
+                    "pid",
+                    "account",
+                    "region",
+                    "cores",
+                    "enforces_iam",
+                    "hosting_speed",
+                )
+            }
             running = Running(**shown, accounts=tuple(told["accounts"]))
             return running if is_alive(running.pid) and port_answers(running.endpoint) else None
         return None
@@ -114,12 +147,19 @@ class EmulatorProcess:
         return running
 
     def shut_down(self) -> None:
-        """Stops it and removes its state. Raises LeftBehindError if a process, the port or the directory is still there then."""
+        """Stops it and removes its state.
+
+        Raises LeftBehindError if a process, the port or the directory is still there then.
+        """
         running = self.find()
         processes = {running.pid, *descendants(running.pid)} if running else set()
         if self.state.exists():
             down = ("down", "--state-dir", str(self.state))
-            run_command(self._command("emulator down", down, _STOP_TIMEOUT_S, self.log.with_name("emulator-down.log")))
+            run_command(
+                self._command(
+                    "emulator down", down, _STOP_TIMEOUT_S, self.log.with_name("emulator-down.log")
+                )
+            )
         left = self._left(running, processes)
         shutil.rmtree(self.state, ignore_errors=True)
         if self.state.exists():
@@ -141,9 +181,18 @@ class EmulatorProcess:
             left.append(f"port of {running.endpoint}")
         return left
 
-    def _command(self, what: str, arguments: tuple[str, ...], timeout_s: float, log: Path | None = None) -> Command:
+    def _command(
+        self, what: str, arguments: tuple[str, ...], timeout_s: float, log: Path | None = None
+    ) -> Command:
         variables = offline_environment(self.inherited) | {"PYTHONDONTWRITEBYTECODE": "1"}
-        return Command(what, (sys.executable, "-m", "shoal_local", *arguments), self.root, variables, log or self.log, timeout_s)
+        return Command(
+            what,
+            (sys.executable, "-m", "shoal_local", *arguments),
+            self.root,
+            variables,
+            log or self.log,
+            timeout_s,
+        )
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> Running:
         deadline = time.monotonic() + _START_TIMEOUT_S
@@ -157,10 +206,28 @@ class EmulatorProcess:
         raise CommandError("the emulator's start", None, tail_of(self.log), self.log)
 
 
-def build_runtimes(root: Path, inherited: Mapping[str, str], runtime: str, log: Path, on_line: Callable[[str], None]) -> None:
-    """Builds what stands in for the container images of `runtime`; returns at once if it is there."""
+def build_runtimes(
+    root: Path,
+    inherited: Mapping[str, str],
+    runtime: str,
+    log: Path,
+    on_line: Callable[[str], None],
+) -> None:
+    """Builds what stands in for the container images of `runtime`; returns at once if it is
+    there.
+    """
     command = (sys.executable, "-m", "shoal_local", "runtime", "build", runtime)
-    run_command(Command("emulator runtime build", command, root, {**inherited, "PYTHONUNBUFFERED": "1"}, log, _BUILD_TIMEOUT_S), on_line)
+    run_command(
+        Command(
+            "emulator runtime build",
+            command,
+            root,
+            {**inherited, "PYTHONUNBUFFERED": "1"},
+            log,
+            _BUILD_TIMEOUT_S,
+        ),
+        on_line,
+    )
 
 
 def port_answers(endpoint: str) -> bool:

@@ -1,4 +1,7 @@
-"""What a step printed, from CloudWatch Logs. A step comes in; where its log is, and its lines, go out."""
+"""What a step printed, from CloudWatch Logs.
+
+A step comes in; where its log is, and its lines, go out.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,17 @@ from shoal.verbs.jobs import job_name
 from shoal.verbs.target import Target
 
 _LAMBDA_SLACK = timedelta(seconds=2)
-_GROUPS = {"TrainingJob": "/aws/sagemaker/TrainingJobs", "ProcessingJob": "/aws/sagemaker/ProcessingJobs"}
+_GROUPS = {
+    "TrainingJob": "/aws/sagemaker/TrainingJobs",
+    "ProcessingJob": "/aws/sagemaker/ProcessingJobs",
+}
 
 
 @dataclass(frozen=True)
 class LogLocation:
-    """A log group, the prefix of the streams in it, and the time the lines are from (None: from the first to the last)."""
+    """A log group, the prefix of the streams in it, and the time the lines are from (None: from the
+    first to the last).
+    """
 
     group: str
     stream_prefix: str = ""
@@ -28,12 +36,16 @@ class LogLocation:
     until: datetime | None = None
 
     def __str__(self) -> str:
-        return f"CloudWatch Logs, group {self.group}" + (f", streams {self.stream_prefix}*" if self.stream_prefix else "")
+        return f"CloudWatch Logs, group {self.group}" + (
+            f", streams {self.stream_prefix}*" if self.stream_prefix else ""
+        )
 
 
 @dataclass
 class LogTail:
-    """Reads a log from its beginning; each `new_lines()` returns what came since the last one, stream by stream."""
+    """Reads a log from its beginning; each `new_lines()` returns what came since the last one,
+    stream by stream.
+    """
 
     client: Any
     location: LogLocation
@@ -44,9 +56,15 @@ class LogTail:
             yield from self._new_in(stream)
 
     def _streams(self) -> list[str]:
-        prefix = {"logStreamNamePrefix": self.location.stream_prefix} if self.location.stream_prefix else {}
+        prefix = (
+            {"logStreamNamePrefix": self.location.stream_prefix}
+            if self.location.stream_prefix
+            else {}
+        )
         try:
-            pages = self.client.get_paginator("describe_log_streams").paginate(logGroupName=self.location.group, **prefix)
+            pages = self.client.get_paginator("describe_log_streams").paginate(
+                logGroupName=self.location.group, **prefix
+            )
             return [stream["logStreamName"] for page in pages for stream in page["logStreams"]]
         except ClientError as error:
             if error_code(error) == "ResourceNotFoundException":  # nothing was printed yet

@@ -1,4 +1,6 @@
-"""Training metrics from the lines that the training script prints, the same lines CloudWatch's metric definitions read."""
+"""Training metrics from the lines that the training script prints, the same lines CloudWatch's
+metric definitions read.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,14 @@ from dataclasses import dataclass
 
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*(?:e[-+]?[0-9]+)?|nan|inf)"
 _PROGRESS = re.compile(
-    rf"epoch=(?P<epoch>\d+) step=(?P<step>\d+)/(?P<steps>\d+) train_loss=(?P<loss>{_NUMBER}) learning_rate={_NUMBER}"
-    rf" images_per_second=(?P<rate>{_NUMBER}) elapsed_s=(?P<elapsed>{_NUMBER}) world_size=(?P<world>\d+)"
+    rf"epoch=(?P<epoch>\d+) step=(?P<step>\d+)/(?P<steps>\d+) train_loss=(?P<loss>{_NUMBER})"
+    rf" learning_rate={_NUMBER}"
+    rf" images_per_second=(?P<rate>{_NUMBER}) elapsed_s=(?P<elapsed>{_NUMBER})"
+    r" world_size=(?P<world>\d+)"
 )
 _EPOCH = re.compile(
-    rf"epoch=(?P<epoch>\d+) test_loss=(?P<loss>{_NUMBER}) test_accuracy=(?P<accuracy>{_NUMBER}) elapsed_s=(?P<elapsed>{_NUMBER})"
+    rf"epoch=(?P<epoch>\d+) test_loss=(?P<loss>{_NUMBER}) test_accuracy=(?P<accuracy>{_NUMBER})"
+    rf" elapsed_s=(?P<elapsed>{_NUMBER})"
 )
 _PARTS = re.compile(r"(?:^|[\s:>])processes=(?P<processes>\d+)(?P<parts>(?: [a-z_]+=\d+)*)$")
 
@@ -23,16 +28,25 @@ class Parts:
 
     processes: int
     parts: tuple[tuple[str, int], ...] = ()
-    """Such as (("chiefs", 1), ("parameter_servers", 3), ("workers", 2)); empty when the job does not say."""
+    """Such as (("chiefs", 1), ("parameter_servers", 3), ("workers", 2)); empty when the job does
+    not say.
+    """
 
     def __str__(self) -> str:
-        """`2 ranks`, `1 process`, `2 replicas in one process`, `1 chief, 3 parameter servers, 2 workers`."""
+        """`2 ranks`, `1 process`, `2 replicas in one process`, `1 chief, 3 parameter servers, 2
+        workers`.
+        """
         if self.processes == 1 and all(count == 1 for _, count in self.parts):
             return "1 process"
-        named = ", ".join(f"{count} {_words(name, count)}" for name, count in self.parts) or f"{self.processes} processes"
+        named = (
+            ", ".join(f"{count} {_words(name, count)}" for name, count in self.parts)
+            or f"{self.processes} processes"
+        )
         if not self.parts or sum(count for _, count in self.parts) == self.processes:
             return named
-        return f"{named} in {'one process' if self.processes == 1 else f'{self.processes} processes'}"
+        return (
+            f"{named} in {'one process' if self.processes == 1 else f'{self.processes} processes'}"
+        )
 
 
 @dataclass(frozen=True)
@@ -87,7 +101,12 @@ def parse(line: str) -> Metrics | None:
             world_size=int(found["world"]),
         )
     if found := _EPOCH.search(line):
-        return Epoch(int(found["epoch"]), float(found["loss"]), float(found["accuracy"]), float(found["elapsed"]))
+        return Epoch(
+            int(found["epoch"]),
+            float(found["loss"]),
+            float(found["accuracy"]),
+            float(found["elapsed"]),
+        )
     if found := _PARTS.search(line):
         named = (part.split("=") for part in found["parts"].split())
         return Parts(int(found["processes"]), tuple((name, int(count)) for name, count in named))

@@ -1,4 +1,6 @@
-"""`--parameter KEY=VALUE` arguments in; pipeline parameters out, or what is wrong with them, before anything starts."""
+"""`--parameter KEY=VALUE` arguments in; pipeline parameters out, or what is wrong with them, before
+anything starts.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,18 @@ def parse_parameters(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def check_declared(environment: Environment, given: Mapping[str, str], root: Path) -> None:
-    """Raises ParameterError for what the pipeline of the environment, as it would be deployed now, does not declare; ConfigError."""
+    """Raises ParameterError for what the pipeline of the environment, as it would be deployed now,
+    does not declare; ConfigError.
+    """
     if given:
         definition = definition_of(environment, placeholder_infrastructure(environment), root)
         execution.check_parameters(definition.get("Parameters", []), given)
 
 
 def check_values(environment: Environment, given: Mapping[str, str], root: Path) -> None:
-    """Raises ParameterError for values that Shoal's own pipeline or the training script would refuse only when they run."""
+    """Raises ParameterError for values that Shoal's own pipeline or the training script would
+    refuse only when they run.
+    """
     if environment.pipeline is not None:  # the user's, whose parameters mean what they mean there
         return
     _check_limits(given)
@@ -50,5 +56,9 @@ def _check_limits(given: Mapping[str, str]) -> None:
     for name, (least, most) in _LIMITS.items():
         with suppress(ValueError):  # not a number, which the declared type refuses
             if name in given and not least <= float(given[name]) <= most:
-                allowed = f"from {least:g} to {most:g}" if most < float("inf") else f"{least:g} or more"
-                raise ParameterError(f"parameter {name!r}: {given[name]!r} is not allowed; it must be {allowed}")
+                allowed = (
+                    f"from {least:g} to {most:g}" if most < float("inf") else f"{least:g} or more"
+                )
+                raise ParameterError(
+                    f"parameter {name!r}: {given[name]!r} is not allowed; it must be {allowed}"
+                )

@@ -1,4 +1,6 @@
-"""A role of a template goes in; its trust, policies and boundary come out in a form in which two of the same meaning are equal."""
+"""A role of a template goes in; its trust, policies and boundary come out in a form in which two of
+the same meaning are equal.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ _LISTS = frozenset({"Action", "NotAction", "Resource", "NotResource"})
 
 
 def of_role(stack: DeployedStack, logical_id: str) -> Json:
-    """What the template gives the role: trust, inline policies by name, attached ones, boundary. Raises UnknownValueError."""
+    """What the template gives the role: trust, inline policies by name, attached ones, boundary.
+
+    Raises UnknownValueError.
+    """
     properties = stack.of_type("AWS::IAM::Role")[logical_id]
     inline = {each["PolicyName"]: each["PolicyDocument"] for each in properties.get("Policies", [])}
     for policy in stack.of_type("AWS::IAM::Policy").values():
@@ -22,26 +27,45 @@ def of_role(stack: DeployedStack, logical_id: str) -> Json:
     attached = stack.value(properties.get("ManagedPolicyArns", []))
     return {
         "trust": canonical(stack.value(properties["AssumeRolePolicyDocument"])),
-        "inline": {str(name): canonical(stack.value(document)) for name, document in inline.items()},
+        "inline": {
+            str(name): canonical(stack.value(document)) for name, document in inline.items()
+        },
         "attached": sorted(attached),
-        "boundary": stack.value(properties["PermissionsBoundary"]) if "PermissionsBoundary" in properties else None,
+        "boundary": stack.value(properties["PermissionsBoundary"])
+        if "PermissionsBoundary" in properties
+        else None,
     }
 
 
 def canonical(document: Mapping[str, Any]) -> Json:
-    """Lists for what may be one or several, in one order, and the statements in the order of their Sid and content."""
-    statements = document["Statement"] if isinstance(document["Statement"], list) else [document["Statement"]]
+    """Lists for what may be one or several, in one order, and the statements in the order of their
+    Sid and content.
+    """
+    statements = (
+        document["Statement"]
+        if isinstance(document["Statement"], list)
+        else [document["Statement"]]
+    )
     made = [_statement(each) for each in statements]
-    return {"Statement": sorted(made, key=lambda each: (each.get("Sid", ""), json.dumps(each, sort_keys=True)))}
+    return {
+        "Statement": sorted(
+            made, key=lambda each: (each.get("Sid", ""), json.dumps(each, sort_keys=True))
+        )
+    }
 
 
 def _statement(statement: Mapping[str, Any]) -> Json:
-    made: Json = {key: _sorted(value) if key in _LISTS else value for key, value in statement.items()}
+    made: Json = {
+        key: _sorted(value) if key in _LISTS else value for key, value in statement.items()
+    }
     for key in ("Principal", "NotPrincipal"):
         if isinstance(statement.get(key), Mapping):
             made[key] = {kind: _sorted(each) for kind, each in statement[key].items()}
     if "Condition" in statement:
-        made["Condition"] = {test: {key: _sorted(each) for key, each in keys.items()} for test, keys in statement["Condition"].items()}
+        made["Condition"] = {
+            test: {key: _sorted(each) for key, each in keys.items()}
+            for test, keys in statement["Condition"].items()
+        }
     return made
 
 

@@ -1,4 +1,6 @@
-"""The one module that starts and stops child processes: own process group, explicit environment, deadline, output to a log file."""
+"""The one module that starts and stops child processes: own process group, explicit environment,
+deadline, output to a log file.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,8 @@ class Command:
 def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:
     """Runs a command to its end, `on_line` called with each line it prints.
 
-    Raises CommandError for an exit code other than 0 and at the deadline. Whatever is raised meanwhile (Ctrl-C too), the
-    whole process group is gone afterwards.
+    Raises CommandError for an exit code other than 0 and at the deadline. Whatever is raised
+    meanwhile (Ctrl-C too), the whole process group is gone afterwards.
     """
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     expired = threading.Event()
@@ -56,15 +58,28 @@ def run(command: Command, on_line: Callable[[str], None] | None = None) -> None:
             timer.cancel()
             stop(process)
     if expired.is_set() or code:
-        raise CommandError(command.what, None if expired.is_set() else code, tuple(tail), command.log)
+        raise CommandError(
+            command.what, None if expired.is_set() else code, tuple(tail), command.log
+        )
 
 
-def output_of(arguments: tuple[str, ...], cwd: Path, environment: Mapping[str, str], timeout_s: float) -> str:
-    """Runs a program that answers at once, and returns what it printed. Raises AnswerError with its complaint, or at the deadline."""
+def output_of(
+    arguments: tuple[str, ...], cwd: Path, environment: Mapping[str, str], timeout_s: float
+) -> str:
+    """Runs a program that answers at once, and returns what it printed.
+
+    Raises AnswerError with its complaint, or at the deadline.
+    """
     what = " ".join(arguments[:2])
     try:
         result = subprocess.run(
-            arguments, cwd=cwd, env=dict(environment), stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False
+            arguments,
+            cwd=cwd,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
         )
     except FileNotFoundError as error:
         raise ToolMissingError(f"{arguments[0]} is not installed, or not on PATH") from error
@@ -77,7 +92,9 @@ def output_of(arguments: tuple[str, ...], cwd: Path, environment: Mapping[str, s
 
 
 def start_detached(command: Command) -> subprocess.Popen[bytes]:
-    """Starts a program that goes on by itself, its output in `command.log`; `command.timeout_s` is for the caller's own wait."""
+    """Starts a program that goes on by itself, its output in `command.log`; `command.timeout_s` is
+    for the caller's own wait.
+    """
     command.log.parent.mkdir(parents=True, exist_ok=True)
     with command.log.open("wb") as log:
         return subprocess.Popen(
@@ -105,7 +122,10 @@ def is_alive(pid: int) -> bool:
     """Whether the process exists (one that has ended and waits for its parent does not count)."""
     if _PROC.exists():
         with suppress(OSError):
-            return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+            return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in {
+                "Z",
+                "X",
+            }
         return False
     try:
         os.kill(pid, 0)
@@ -136,19 +156,31 @@ def descendants(ancestor: int) -> tuple[int, ...]:
 
 
 def mentioning(text: str) -> tuple[int, ...]:
-    """Ids of this user's other processes whose command line, folder or environment contains `text` (Linux; elsewhere: command lines)."""
+    """Ids of this user's other processes whose command line, folder or environment contains `text`
+    (Linux; elsewhere: command lines).
+    """
     if _PROC.exists():
         ids = (int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit())
         return tuple(pid for pid in ids if pid != os.getpid() and _mentions(_PROC / str(pid), text))
-    listing = subprocess.run(["ps", "-axo", "pid=,command="], check=True, capture_output=True, text=True).stdout
+    listing = subprocess.run(
+        ["ps", "-axo", "pid=,command="], check=True, capture_output=True, text=True
+    ).stdout
     rows = (line.split(None, 1) for line in listing.splitlines() if text in line)
     return tuple(int(row[0]) for row in rows if int(row[0]) != os.getpid())
 
 
 def _parents() -> Iterator[tuple[int, int]]:
     """Id and parent's id of every process."""
-    listing = subprocess.run(["ps", "-axo", "pid=,ppid="], check=True, capture_output=True, text=True).stdout if not _PROC.exists() else ""
-    yield from ((int(pid), int(parent)) for pid, parent in (line.split() for line in listing.splitlines()))
+    listing = (
+        subprocess.run(
+            ["ps", "-axo", "pid=,ppid="], check=True, capture_output=True, text=True
+        ).stdout
+        if not _PROC.exists()
+        else ""
+    )
+    yield from (
+        (int(pid), int(parent)) for pid, parent in (line.split() for line in listing.splitlines())
+    )
     for status in _PROC.glob("[0-9]*/stat"):
         with suppress(OSError):
             yield int(status.parent.name), int(status.read_text().rpartition(")")[2].split()[1])
@@ -159,7 +191,9 @@ def _mentions(process: Path, text: str) -> bool:
         if not is_alive(int(process.name)):
             return False
         where = str((process / "cwd").readlink())
-        return any(text in part for part in (_text(process / "cmdline"), _text(process / "environ"), where))
+        return any(
+            text in part for part in (_text(process / "cmdline"), _text(process / "environ"), where)
+        )
     except OSError:  # ended meanwhile, or not ours to read
         return False
 

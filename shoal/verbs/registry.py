@@ -40,51 +40,79 @@ class Package:
     environment: Mapping[str, str] = field(default_factory=dict)
     """The container's variables."""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    """What the pipeline said of it: execution_id, code_uri, training_job_name; and who copied it: copied_from and hashes."""
+    """What the pipeline said of it: execution_id, code_uri, training_job_name; and who copied it:
+    copied_from and hashes.
+    """
 
     @property
     def origin(self) -> str:
-        """ARN of the version that was trained and judged: this one, or the one that this says it is a copy of."""
+        """ARN of the version that was trained and judged: this one, or the one that this says it is
+        a copy of.
+        """
         return self.metadata.get("copied_from", self.arn)
 
 
 def describe(target: Target, arn: str) -> Package:
-    """The version with this ARN. Raises NotFoundError when the registry has none, or it is not one model in one container."""
+    """The version with this ARN.
+
+    Raises NotFoundError when the registry has none, or it is not one model in one container.
+    """
     try:
         found = target.client("sagemaker").describe_model_package(ModelPackageName=arn)
     except ClientError as error:
         if error_code(error) in _NO_SUCH:
-            raise NotFoundError(f"there is no model package {arn} in {target.description}") from error
+            raise NotFoundError(
+                f"there is no model package {arn} in {target.description}"
+            ) from error
         raise
     return _package(found)
 
 
 def versions(target: Target, group: str) -> list[tuple[str, str]]:
-    """ARN and approval status of every version of the group, newest first; none when there is no such group."""
+    """ARN and approval status of every version of the group, newest first; none when there is no
+    such group.
+    """
     request = {"ModelPackageGroupName": group, "SortBy": "CreationTime", "SortOrder": "Descending"}
     pages = target.client("sagemaker").get_paginator("list_model_packages").paginate(**request)
-    found = [(str(each["ModelPackageArn"]), str(each["ModelApprovalStatus"])) for page in pages for each in page["ModelPackageSummaryList"]]
+    found = [
+        (str(each["ModelPackageArn"]), str(each["ModelApprovalStatus"]))
+        for page in pages
+        for each in page["ModelPackageSummaryList"]
+    ]
     return sorted(found, key=lambda each: version_of(each[0]), reverse=True)
 
 
 def newest_approved(target: Target, group: str, arguments: str) -> Package:
-    """The approved version with the highest number. Raises NothingToPromoteError; `arguments` name the environment on a command line."""
+    """The approved version with the highest number.
+
+    Raises NothingToPromoteError; `arguments` name the environment on a command line.
+    """
     known = versions(target, group)
     for arn, approval in known:
         if approval == APPROVED:
             return describe(target, arn)
     if not known:
-        raise NothingToPromoteError(f"the registry has no version of {group} in {target.description}; train one: `shoal run {arguments}`")
+        raise NothingToPromoteError(
+            f"the registry has no version of {group} in {target.description}; train one: `shoal run"
+            f" {arguments}`"
+        )
     arn, approval = known[0]
     message = f"no version of {group} is approved; the newest, {version_of(arn)}, is {approval}"
-    raise NothingToPromoteError(f"{message}; whoever may judge it runs `shoal approve {arguments} {version_of(arn)}`")
+    raise NothingToPromoteError(
+        f"{message}; whoever may judge it runs `shoal approve {arguments} {version_of(arn)}`"
+    )
 
 
 def approve(target: Target, arn: str, comment: str | None) -> Package:
-    """Sets the version's status to Approved, as whoever's credentials these are, and returns it. Raises NotFoundError."""
+    """Sets the version's status to Approved, as whoever's credentials these are, and returns it.
+
+    Raises NotFoundError.
+    """
     describe(target, arn)
     said = {"ApprovalDescription": comment} if comment else {}
-    target.client("sagemaker").update_model_package(ModelPackageArn=arn, ModelApprovalStatus=APPROVED, **said)
+    target.client("sagemaker").update_model_package(
+        ModelPackageArn=arn, ModelApprovalStatus=APPROVED, **said
+    )
     return describe(target, arn)
 
 
@@ -94,9 +122,15 @@ def version_of(arn: str) -> int:
 
 
 def _package(found: Mapping[str, Any]) -> Package:
-    arn, containers = str(found["ModelPackageArn"]), found.get("InferenceSpecification", {}).get("Containers", [])
+    arn, containers = (
+        str(found["ModelPackageArn"]),
+        found.get("InferenceSpecification", {}).get("Containers", []),
+    )
     if len(containers) != 1 or "ModelDataUrl" not in containers[0] or "Image" not in containers[0]:
-        raise NotFoundError(f"{arn} is not one container with one archive of model data; only such versions can be promoted")
+        raise NotFoundError(
+            f"{arn} is not one container with one archive of model data; only such versions can be"
+            " promoted"
+        )
     container = containers[0]
     image, _, digest = str(container["Image"]).partition("@")
     changed_by = found.get("LastModifiedBy") or found.get("CreatedBy") or {}
@@ -110,9 +144,14 @@ def _package(found: Mapping[str, Any]) -> Package:
         model_data_url=str(container["ModelDataUrl"]),
         image_digest=digest or container.get("ImageDigest"),
         model_data_etag=container.get("ModelDataETag"),
-        statistics_url=found.get("ModelMetrics", {}).get("ModelQuality", {}).get("Statistics", {}).get("S3Uri"),
+        statistics_url=found.get("ModelMetrics", {})
+        .get("ModelQuality", {})
+        .get("Statistics", {})
+        .get("S3Uri"),
         environment=container.get("Environment", {}),
         metadata=found.get("CustomerMetadataProperties", {}),
-        changed_by=changed_by.get("IamIdentity", {}).get("Arn") or changed_by.get("UserProfileName") or UNNAMED,
+        changed_by=changed_by.get("IamIdentity", {}).get("Arn")
+        or changed_by.get("UserProfileName")
+        or UNNAMED,
         changed_at=changed_at.astimezone(UTC),
     )

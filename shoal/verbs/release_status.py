@@ -1,4 +1,6 @@
-"""What an environment pins, compared with what is there: a `Release` and the targets to ask in; one answer per question out."""
+"""What an environment pins, compared with what is there: a `Release` and the targets to ask in; one
+answer per question out.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _IN_SERVICE = "InService"
 
 @dataclass(frozen=True)
 class Answer:
-    """`agrees` is None where nothing could be asked: neither agreement nor disagreement may be claimed then."""
+    """`agrees` is None where nothing could be asked: neither agreement nor disagreement may be
+    claimed then.
+    """
 
     question: str
     says: str
@@ -34,7 +38,9 @@ class Places:
     """Where to ask; each may refuse, for want of credentials, when it is opened."""
 
     registry: Callable[[], Target]
-    """The account whose registry has the release: the one that trained it, or, of a copy, the one that it was copied to."""
+    """The account whose registry has the release: the one that trained it, or, of a copy, the one
+    that it was copied to.
+    """
     serving: Callable[[], Target]
     """The environment's own."""
     environment: str
@@ -69,12 +75,19 @@ def _registry(target: Target, release: Release, pipeline_arn: str) -> tuple[str,
     """Whether it is approved, and as the block in the file says."""
     package = describe(target, release.model_package_arn)
     facts = release_facts.compare(target, package, release, pipeline_arn)
-    return f"{package.approval}, by {package.changed_by}{facts}", package.approval == APPROVED and not facts.otherwise
+    return (
+        f"{package.approval}, by {package.changed_by}{facts}",
+        package.approval == APPROVED and not facts.otherwise,
+    )
 
 
 def _model_data(target: Target, release: Release) -> tuple[str, bool]:
     place = urlsplit(release.model_data_url)
-    which = {"Bucket": place.netloc, "Key": place.path.lstrip("/"), "VersionId": release.model_data_version_id}
+    which = {
+        "Bucket": place.netloc,
+        "Key": place.path.lstrip("/"),
+        "VersionId": release.model_data_version_id,
+    }
     try:
         found = target.client("s3").head_object(**which)
     except ClientError as error:
@@ -92,9 +105,15 @@ def _image(target: Target, release: Release) -> tuple[str, bool]:
     ecr = Target(target.account, region, target.endpoint_url).client("ecr")
     repository, _, tag = path.partition(":")
     by_tag = [{"imageTag": tag}] if tag else []
-    wanted = {"registryId": registry, "repositoryName": repository, "imageIds": [*by_tag, {"imageDigest": release.image_digest}]}
+    wanted = {
+        "registryId": registry,
+        "repositoryName": repository,
+        "imageIds": [*by_tag, {"imageDigest": release.image_digest}],
+    }
     try:
-        found = {str(each["imageId"]["imageDigest"]) for each in ecr.batch_get_image(**wanted)["images"]}
+        found = {
+            str(each["imageId"]["imageDigest"]) for each in ecr.batch_get_image(**wanted)["images"]
+        }
     except ecr.exceptions.RepositoryNotFoundException:
         found = set()
     if release.image_digest not in found:
@@ -105,23 +124,39 @@ def _image(target: Target, release: Release) -> tuple[str, bool]:
     ), True
 
 
-def _live(target: Target, release: Release | None, endpoint: str, places: Places) -> tuple[str, bool]:
-    """What the endpoint's models were made of; nothing is a disagreement only where the stack that makes it is there."""
+def _live(
+    target: Target, release: Release | None, endpoint: str, places: Places
+) -> tuple[str, bool]:
+    """What the endpoint's models were made of; nothing is a disagreement only where the stack that
+    makes it is there.
+    """
     found = live(target, endpoint)
     if found is None:
         status = status_of_stack(target, places.serving_stack)
-        return (f"no endpoint {endpoint}" + (f", and its stack {places.serving_stack} is {status}" if status else ""), status is None)
+        return (
+            f"no endpoint {endpoint}"
+            + (f", and its stack {places.serving_stack} is {status}" if status else ""),
+            status is None,
+        )
     otherwise = _otherwise(found, release, places)
-    as_pinned = found.status == _IN_SERVICE and found.packages == ((release.model_package_arn,) if release else ()) and not otherwise
+    as_pinned = (
+        found.status == _IN_SERVICE
+        and found.packages == ((release.model_package_arn,) if release else ())
+        and not otherwise
+    )
     failure = told_of(found.failure, as_pinned=as_pinned)
     return "; ".join(filter(None, (str(found), otherwise, failure))), as_pinned
 
 
 def _otherwise(found: Live, release: Release | None, places: Places) -> str:
-    """What to say where nothing is to be served, or the image that runs is not the pinned one; nothing where SageMaker tells no digest."""
+    """What to say where nothing is to be served, or the image that runs is not the pinned one;
+    nothing where SageMaker tells no digest.
+    """
     if release is None or not places.serves:
         why = "nothing is pinned" if release is None else "the file has no section `serving`"
         return f"{why}: `shoal destroy {places.environment} --serving` deletes it"
     if found.image_digests in {(), (release.image_digest,)}:
         return ""
-    return f"the image that runs is {', '.join(found.image_digests)}, pinned is {release.image_digest}"
+    return (
+        f"the image that runs is {', '.join(found.image_digests)}, pinned is {release.image_digest}"
+    )

@@ -1,4 +1,6 @@
-"""What a run amounted to: an execution, its evaluation, the endpoint's answers come in; the content of summary.json goes out."""
+"""What a run amounted to: an execution, its evaluation, the endpoint's answers come in; the content
+of summary.json goes out.
+"""
 
 from __future__ import annotations
 
@@ -45,44 +47,68 @@ class ModelPackage:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What evaluation.json says: accuracy (0 to 1), and on how many images it was measured if it says so."""
+    """What evaluation.json says: accuracy (0 to 1), and on how many images it was measured if it
+    says so.
+    """
 
     accuracy: float
     images: int | None
 
 
 def evaluation_of(target: Target, execution: Execution, step: str = "Evaluate") -> Evaluation:
-    """From the evaluation.json that the processing job left in S3. Raises LifecycleError if it is not there."""
+    """From the evaluation.json that the processing job left in S3.
+
+    Raises LifecycleError if it is not there.
+    """
     found = execution.step(step)
     arn = found.resource("ProcessingJob") if found else None
     if arn is None:
         raise LifecycleError(f"execution {execution.id} has no processing job {step}")
     name = job_name(target, "ProcessingJob", arn, found.started_at if found else None)
     job = target.client("sagemaker").describe_processing_job(ProcessingJobName=name)
-    uris = {output["OutputName"]: output["S3Output"]["S3Uri"] for output in job["ProcessingOutputConfig"]["Outputs"]}
+    uris = {
+        output["OutputName"]: output["S3Output"]["S3Uri"]
+        for output in job["ProcessingOutputConfig"]["Outputs"]
+    }
     place = urlsplit(f"{uris['evaluation'].rstrip('/')}/evaluation.json")
-    body = target.client("s3").get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))["Body"].read()
+    body = (
+        target.client("s3")
+        .get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))["Body"]
+        .read()
+    )
     metrics = json.loads(body)["metrics"]
     images = metrics.get("images", {}).get("value")
     return Evaluation(float(metrics["accuracy"]["value"]), None if images is None else int(images))
 
 
 def answers_of(execution: Execution, step: str = "SmokeTest") -> tuple[EndpointAnswer, ...]:
-    """The endpoint's answers, from the output parameter `answers` of the smoke test; none if it did not get that far."""
+    """The endpoint's answers, from the output parameter `answers` of the smoke test; none if it did
+    not get that far.
+    """
     found = execution.step(step)
     text = found.output("answers") if found else None
     if not text:
         return ()
-    return tuple(EndpointAnswer(int(item["label"]), int(item["digit"]), float(item["probability"])) for item in json.loads(text))
+    return tuple(
+        EndpointAnswer(int(item["label"]), int(item["digit"]), float(item["probability"]))
+        for item in json.loads(text)
+    )
 
 
-def model_package_of(target: Target, execution: Execution, step: str = "Register") -> ModelPackage | None:
+def model_package_of(
+    target: Target, execution: Execution, step: str = "Register"
+) -> ModelPackage | None:
     """The model package that the execution registered, with the approval status it has now."""
     found = execution.step(step)
     arn = found.resource("RegisterModel") if found else None
     if arn is None:
         return None
-    return ModelPackage(arn, target.client("sagemaker").describe_model_package(ModelPackageName=arn)["ModelApprovalStatus"])
+    return ModelPackage(
+        arn,
+        target.client("sagemaker").describe_model_package(ModelPackageName=arn)[
+            "ModelApprovalStatus"
+        ],
+    )
 
 
 def parts_of(metrics: Iterable[Metrics]) -> Parts | None:
@@ -98,28 +124,50 @@ def throughput_of(metrics: Iterable[Metrics]) -> float | None:
 
 def made_by_steps(execution: Execution) -> tuple[Resource, ...]:
     """What the steps made or ran, jobs included."""
-    pairs = ((kind, step.resource(key)) for step in execution.steps for key, kind in _MADE_BY_STEPS.items())
+    pairs = (
+        (kind, step.resource(key))
+        for step in execution.steps
+        for key, kind in _MADE_BY_STEPS.items()
+    )
     return tuple(Resource(kind, arn.partition("/")[2]) for kind, arn in pairs if arn)
 
 
 def step_rows(execution: Execution) -> list[dict[str, Any]]:
     """One row per step that started: name, type, status, seconds; with its reason if it failed."""
     return [
-        {"name": step.name, "type": step.type, "status": step.status, "seconds": round(step.seconds() or 0.0, 2)}
+        {
+            "name": step.name,
+            "type": step.type,
+            "status": step.status,
+            "seconds": round(step.seconds() or 0.0, 2),
+        }
         | ({"failure_reason": step.failure_reason} if step.failure_reason else {})
         for step in execution.steps
     ]
 
 
 def resource_rows(resources: Iterable[Resource]) -> list[dict[str, str]]:
-    """Resources as JSON, each once: names read from ARNs are lower case, and the name as it was given wins (capitals sort first)."""
-    once = {(resource.kind, resource.name.lower()): resource for resource in sorted(set(resources), reverse=True)}
+    """Resources as JSON, each once: names read from ARNs are lower case, and the name as it was
+    given wins (capitals sort first).
+    """
+    once = {
+        (resource.kind, resource.name.lower()): resource
+        for resource in sorted(set(resources), reverse=True)
+    }
     return [asdict(resource) for resource in sorted(once.values())]
 
 
-def curve(metrics: Sequence[Metrics]) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+def curve(
+    metrics: Sequence[Metrics],
+) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
     """Points (step, training loss) and (step, test accuracy) of a training run."""
-    losses = [(entry.steps_done, entry.train_loss) for entry in metrics if isinstance(entry, Progress)]
+    losses = [
+        (entry.steps_done, entry.train_loss) for entry in metrics if isinstance(entry, Progress)
+    ]
     per_epoch = max((entry.steps for entry in metrics if isinstance(entry, Progress)), default=0)
-    accuracies = [(float(entry.epoch * per_epoch), entry.test_accuracy) for entry in metrics if isinstance(entry, Epoch)]
+    accuracies = [
+        (float(entry.epoch * per_epoch), entry.test_accuracy)
+        for entry in metrics
+        if isinstance(entry, Epoch)
+    ]
     return losses, accuracies

@@ -1,6 +1,8 @@
-"""The schedules of an environment as they are live: what is deployed comes out, and a state (paused or not) goes in.
+"""The schedules of an environment as they are live: what is deployed comes out, and a state (paused
+or not) goes in.
 
-Pausing changes the live schedule only. The environment file still says what it said, so `Live.differs` tells where the two part.
+Pausing changes the live schedule only. The environment file still says what it said, so
+`Live.differs` tells where the two part.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ class Live:
     paused_in_file: bool | None
     """None: the environment file has no such schedule."""
     rings: bool | None
-    """Whether its alarm tells anybody; None: it has none, because its years are named, or it is too rare."""
+    """Whether its alarm tells anybody; None: it has none, because its years are named, or it is too
+    rare.
+    """
 
     @property
     def differs(self) -> bool:
@@ -49,7 +53,9 @@ class Live:
 
     @property
     def is_silent(self) -> bool:
-        """Whether it starts executions while its alarm tells nobody: a deployment that changed a paused schedule leaves it so."""
+        """Whether it starts executions while its alarm tells nobody: a deployment that changed a
+        paused schedule leaves it so.
+        """
         return not self.paused and self.rings is False
 
 
@@ -65,10 +71,16 @@ class Schedules:
         return [self._live(self._get(name)) for name in self._deployed()]
 
     def set_paused(self, name: str, paused: bool) -> Live:
-        """Pause or resume it, and its alarm, which would ring for the silence. Raises NotFoundError."""
+        """Pause or resume it, and its alarm, which would ring for the silence.
+
+        Raises NotFoundError.
+        """
         known = self._deployed()
         if name not in known:
-            raise NotFoundError(f"there is no schedule {name!r} in {self._target.description}; deployed are: {', '.join(known) or 'none'}")
+            raise NotFoundError(
+                f"there is no schedule {name!r} in {self._target.description}; deployed are:"
+                f" {', '.join(known) or 'none'}"
+            )
         found = self._get(name)
         kept = {key: found[key] for key in _KEPT if key in found}
         self._client.update_schedule(**kept, State=_DISABLED if paused else _ENABLED)
@@ -83,7 +95,9 @@ class Schedules:
             change(AlarmNames=[self._alarm(name)])
 
     def _rings(self, name: str) -> bool | None:
-        alarms = self._target.client("cloudwatch").describe_alarms(AlarmNames=[self._alarm(name)])["MetricAlarms"]
+        alarms = self._target.client("cloudwatch").describe_alarms(AlarmNames=[self._alarm(name)])[
+            "MetricAlarms"
+        ]
         return bool(alarms[0]["ActionsEnabled"]) if alarms else None
 
     def _alarm(self, name: str) -> str:
@@ -93,7 +107,9 @@ class Schedules:
         return sorted(self._names_in_group())
 
     def _names_in_group(self) -> Iterator[str]:
-        pages = self._client.get_paginator("list_schedules").paginate(GroupName=self._names.schedule_group)
+        pages = self._client.get_paginator("list_schedules").paginate(
+            GroupName=self._names.schedule_group
+        )
         try:
             for page in pages:
                 yield from (schedule["Name"] for schedule in page["Schedules"])

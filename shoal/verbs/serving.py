@@ -1,4 +1,6 @@
-"""The endpoint that serves an environment's release, as it is now: a target and a name in, what serves there out."""
+"""The endpoint that serves an environment's release, as it is now: a target and a name in, what
+serves there out.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,11 @@ class Live:
     status: str
     config: str
     packages: tuple[str, ...]
-    """ARNs of the model packages behind it, sorted; none for models that were made of no package."""
+    """ARNs of the model packages behind it, sorted; none for models that were made of no package.
+    """
     instances: int | None
-    """As many as there are now; None where there are none to count, as with serverless inference."""
+    """As many as there are now; None where there are none to count, as with serverless inference.
+    """
     failure: str = ""
     """Why a deployment failed; an endpoint may be in service, with what it had before."""
     image_digests: tuple[str, ...] = ()
@@ -36,9 +40,11 @@ class Live:
 
 
 def told_of(failure: str, *, as_pinned: bool) -> str:
-    """What to say of an endpoint's FailureReason beside what the endpoint serves; nothing where there is none.
+    """What to say of an endpoint's FailureReason beside what the endpoint serves; nothing where
+    there is none.
 
-    After a rollback it is told on and on (in the emulator; what AWS does is not documented), also when git serves the old release again.
+    After a rollback it is told on and on (in the emulator; what AWS does is not documented), also
+    when git serves the old release again.
     """
     if not failure:
         return ""
@@ -56,7 +62,11 @@ def live(target: Target, endpoint: str) -> Live | None:
         if _NOT_FOUND in str(error):
             return None
         raise
-    counts = [variant["CurrentInstanceCount"] for variant in found.get("ProductionVariants", ()) if "CurrentInstanceCount" in variant]
+    counts = [
+        variant["CurrentInstanceCount"]
+        for variant in found.get("ProductionVariants", ())
+        if "CurrentInstanceCount" in variant
+    ]
     return Live(
         endpoint,
         found["EndpointStatus"],
@@ -69,12 +79,18 @@ def live(target: Target, endpoint: str) -> Live | None:
 
 
 def image_digests(endpoint: Mapping[str, Any]) -> tuple[str, ...]:
-    """Digests of the images that run behind an endpoint as DescribeEndpoint describes it, each once, sorted.
+    """Digests of the images that run behind an endpoint as DescribeEndpoint describes it, each
+    once, sorted.
 
-    SageMaker resolves a tag when it deploys; `ResolvedImage` is then `registry/repository@digest` (API reference, DeployedImage), also of
-    serverless variants. What is not resolved to a digest is left out.
+    SageMaker resolves a tag when it deploys; `ResolvedImage` is then `registry/repository@digest`
+    (API reference, DeployedImage), also of serverless variants. What is not resolved to a digest is
+    left out.
     """
-    images = [image for variant in endpoint.get("ProductionVariants", ()) for image in variant.get("DeployedImages", ())]
+    images = [
+        image
+        for variant in endpoint.get("ProductionVariants", ())
+        for image in variant.get("DeployedImages", ())
+    ]
     resolved = {str(image.get("ResolvedImage", "")).partition("@")[2] for image in images}
     return tuple(sorted(resolved - {""}))
 
@@ -82,5 +98,9 @@ def image_digests(endpoint: Mapping[str, Any]) -> tuple[str, ...]:
 def _packages(client: Any, config: str) -> set[str]:
     variants = client.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
     models = [client.describe_model(ModelName=variant["ModelName"]) for variant in variants]
-    containers = [each for model in models for each in (model.get("PrimaryContainer", {}), *model.get("Containers", []))]
+    containers = [
+        each
+        for model in models
+        for each in (model.get("PrimaryContainer", {}), *model.get("Containers", []))
+    ]
     return {str(each["ModelPackageName"]) for each in containers if "ModelPackageName" in each}

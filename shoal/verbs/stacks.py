@@ -1,6 +1,8 @@
-"""An environment's stacks as CloudFormation has them: what will stay on purpose when they go, what holds them back, and the last of them.
+"""An environment's stacks as CloudFormation has them: what will stay on purpose when they go, what
+holds them back, and the last of them.
 
-`cdk destroy` deletes the stacks that the checkout describes. What is here sees those too that it does not describe any more.
+`cdk destroy` deletes the stacks that the checkout describes. What is here sees those too that it
+does not describe any more.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ ORDER = ("monitoring", "serving", "pipeline", "file-system", "image", "network",
 _STAYS = {"Retain", "RetainExceptOnCreate", "Snapshot"}
 _DELETE_TIMEOUT_S = 3600.0
 _SETTLE_TIMEOUT_S = 2 * 14_400.0
-"""A release there and back. Source: API reference, BlueGreenUpdatePolicy: MaximumExecutionTimeoutInSeconds is at most 14,400."""
+"""A release there and back.
+
+Source: API reference, BlueGreenUpdatePolicy: MaximumExecutionTimeoutInSeconds is at most 14,400.
+"""
 _INTERFACES_TIMEOUT_S = 1200.0
 """Interfaces of jobs and endpoints go some minutes after them (read: SageMaker developer guide)."""
 
@@ -43,27 +48,41 @@ class Stacks:
     def left(self) -> list[str]:
         """Names of those that are there, in the order in which they can be deleted."""
         owner = inventory.Owner.of(self.names, others=inventory.neighbours(self.target, self.names))
-        return sorted((stack.name for stack in inventory.of_environment(self.target, owner, ["stack"])), key=self._rank)
+        return sorted(
+            (stack.name for stack in inventory.of_environment(self.target, owner, ["stack"])),
+            key=self._rank,
+        )
 
     def busy(self) -> dict[str, str]:
         """Status by name of those that something is being done to."""
         found = {name: self.describe(name) for name in self.left()}
-        return {name: str(stack["StackStatus"]) for name, stack in found.items() if stack and _is_busy(stack)}
+        return {
+            name: str(stack["StackStatus"])
+            for name, stack in found.items()
+            if stack and _is_busy(stack)
+        }
 
     def settle(self) -> None:
-        """Waits for what is being done to any of them, by a deployment that was interrupted or is somebody else's.
+        """Waits for what is being done to any of them, by a deployment that was interrupted or is
+        somebody else's.
 
-        CloudFormation neither updates nor deletes a stack in the middle of something. Raises LeftBehindError at a deadline.
+        CloudFormation neither updates nor deletes a stack in the middle of something. Raises
+        LeftBehindError at a deadline.
         """
         for name in self.busy():
             self.settled(name)
 
     def settled(self, name: str) -> dict[str, Any] | None:
-        """The stack as CloudFormation tells it once nothing is being done to it; None when it is gone. Raises LeftBehindError."""
+        """The stack as CloudFormation tells it once nothing is being done to it; None when it is
+        gone. Raises LeftBehindError.
+        """
         deadline, told = time.monotonic() + _SETTLE_TIMEOUT_S, False
         while (stack := self.describe(name)) and _is_busy(stack):
             if time.monotonic() > deadline:
-                raise LeftBehindError(f"stack {name} is still {stack['StackStatus']} after {_SETTLE_TIMEOUT_S:.0f} s; run it again")
+                raise LeftBehindError(
+                    f"stack {name} is still {stack['StackStatus']} after {_SETTLE_TIMEOUT_S:.0f} s;"
+                    " run it again"
+                )
             if not told:
                 self.report(Note(f"waiting for stack {name}, which is {stack['StackStatus']}"))
                 told = True
@@ -71,22 +90,32 @@ class Stacks:
         return stack
 
     def kept_on_purpose(self) -> list[str]:
-        """What their templates keep, and what only looks like a part of the environment; ask before they are deleted."""
+        """What their templates keep, and what only looks like a part of the environment; ask before
+        they are deleted.
+        """
         kept = [line for stack in self.left() for line in self.kept_of(stack)]
         vpc = self.names.environment.network.existing
         if vpc is not None:
             kept.append(f"vpc {vpc.vpc_id}, with its subnets: it was there before")
-        kept.append(f"stack {TOOLKIT_STACK}, with its bucket: every CDK app of the account and region uses them")
+        kept.append(
+            f"stack {TOOLKIT_STACK}, with its bucket: every CDK app of the account and region uses"
+            " them"
+        )
         return kept
 
     def wait_for_interfaces(self, timeout_s: float = _INTERFACES_TIMEOUT_S) -> None:
-        """Subnets and security groups cannot be deleted while jobs' and endpoints' network interfaces are in them."""
+        """Subnets and security groups cannot be deleted while jobs' and endpoints' network
+        interfaces are in them.
+        """
         deadline = time.monotonic() + timeout_s
         told = False
         while found := self._interfaces():
             if time.monotonic() > deadline:
                 self.report(
-                    Note(f"still there after {timeout_s:.0f} s: network interfaces {', '.join(found)}; the network's deletion may fail")
+                    Note(
+                        f"still there after {timeout_s:.0f} s: network interfaces"
+                        f" {', '.join(found)}; the network's deletion may fail"
+                    )
                 )
                 return
             if not told:
@@ -95,7 +124,9 @@ class Stacks:
             time.sleep(self.poll_s)
 
     def delete_rest(self) -> None:
-        """Deletes what `cdk destroy` did not: stacks that the checkout does not describe, and those that failed before."""
+        """Deletes what `cdk destroy` did not: stacks that the checkout does not describe, and those
+        that failed before.
+        """
         for name in self.left():
             self.report(Note(f"deleting stack {name}"))
             reason = self.delete(name)
@@ -112,24 +143,42 @@ class Stacks:
         try:
             declared = _resources(cloudformation.get_template(StackName=stack)["TemplateBody"])
         except ClientError as error:
-            if error_code(error) == "ValidationError":  # gone meanwhile, or a change set that was never executed
+            if (
+                error_code(error) == "ValidationError"
+            ):  # gone meanwhile, or a change set that was never executed
                 return
             raise
         for resource in _all_of(cloudformation, stack):
             policy = declared.get(resource["LogicalResourceId"], {}).get("DeletionPolicy")
             if policy in _STAYS and "PhysicalResourceId" in resource:
-                yield f"{resource['ResourceType']} {resource['PhysicalResourceId']} of stack {stack} (DeletionPolicy {policy})"
-            elif resource["ResourceType"] == "AWS::KMS::Key" and resource["ResourceStatus"] != "DELETE_COMPLETE":
-                yield f"key {resource['PhysicalResourceId']}: KMS deletes it after its waiting period, and until then it can be had back"
+                yield (
+                    f"{resource['ResourceType']} {resource['PhysicalResourceId']} of stack {stack}"
+                    f" (DeletionPolicy {policy})"
+                )
+            elif (
+                resource["ResourceType"] == "AWS::KMS::Key"
+                and resource["ResourceStatus"] != "DELETE_COMPLETE"
+            ):
+                yield (
+                    f"key {resource['PhysicalResourceId']}: KMS deletes it after its waiting"
+                    " period, and until then it can be had back"
+                )
 
     def _interfaces(self) -> list[str]:
-        """Of jobs and endpoints; those of VPC endpoints, NAT gateways and file systems go with their stacks."""
+        """Of jobs and endpoints; those of VPC endpoints, NAT gateways and file systems go with
+        their stacks.
+        """
         ids = self._network_ids()
         ec2 = self.target.client("ec2")
         found = {}
-        for kind, name in (("AWS::EC2::Subnet", "subnet-id"), ("AWS::EC2::SecurityGroup", "group-id")):
+        for kind, name in (
+            ("AWS::EC2::Subnet", "subnet-id"),
+            ("AWS::EC2::SecurityGroup", "group-id"),
+        ):
             if ids.get(kind):
-                for interface in ec2.describe_network_interfaces(Filters=[{"Name": name, "Values": ids[kind]}])["NetworkInterfaces"]:
+                for interface in ec2.describe_network_interfaces(
+                    Filters=[{"Name": name, "Values": ids[kind]}]
+                )["NetworkInterfaces"]:
                     found[interface["NetworkInterfaceId"]] = interface
         return sorted(key for key, interface in found.items() if _is_of_a_job(interface))
 
@@ -137,13 +186,17 @@ class Stacks:
         try:
             resources = _all_of(self.target.client("cloudformation"), self.names.stack("network"))
         except ClientError as error:
-            if error_code(error) == "ValidationError":  # CloudFormation's word for a stack that does not exist
+            if (
+                error_code(error) == "ValidationError"
+            ):  # CloudFormation's word for a stack that does not exist
                 return {}
             raise
         found: dict[str, list[str]] = {}
         for resource in resources:
             if resource["ResourceStatus"] != "DELETE_COMPLETE" and "PhysicalResourceId" in resource:
-                found.setdefault(resource["ResourceType"], []).append(resource["PhysicalResourceId"])
+                found.setdefault(resource["ResourceType"], []).append(
+                    resource["PhysicalResourceId"]
+                )
         return found
 
     def delete(self, name: str) -> str | None:

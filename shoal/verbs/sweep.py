@@ -28,13 +28,20 @@ class Swept:
 
 
 def sweep(target: Target, function: str, *, dry_run: bool) -> Swept:
-    """Run the sweeper now. Raises NotFoundError when it is not deployed, ExecutionError when it failed."""
+    """Run the sweeper now.
+
+    Raises NotFoundError when it is not deployed, ExecutionError when it failed.
+    """
     client = target.client("lambda", patience_s=_PATIENCE_S)
     try:
         answer = client.invoke(FunctionName=function, Payload=json.dumps({"dry_run": dry_run}))
     except client.exceptions.ResourceNotFoundException:
-        raise NotFoundError(f"there is no function {function} in {target.description}; deploy the environment first") from None
+        raise NotFoundError(
+            f"there is no function {function} in {target.description}; deploy the environment first"
+        ) from None
     payload = json.loads(answer["Payload"].read())
     if "FunctionError" in answer:
-        raise ExecutionError(f"{function} failed: {payload.get('errorType')}: {payload.get('errorMessage')}")
+        raise ExecutionError(
+            f"{function} failed: {payload.get('errorType')}: {payload.get('errorMessage')}"
+        )
     return Swept(**payload)

@@ -1,6 +1,10 @@
-"""Where requests go: AWS, with the user's own credentials chain untouched, or a loopback endpoint, with nothing of the user's.
+"""Where requests go:
 
-An environment's account and region come in; boto3 clients and the environment variables of child processes go out.
+AWS, with the user's own credentials chain untouched, or a loopback endpoint, with nothing of the
+user's.
+
+An environment's account and region come in; boto3 clients and the environment variables of child
+processes go out.
 """
 
 from __future__ import annotations
@@ -19,7 +23,11 @@ from shoal.verbs.errors import UsageError, WrongAccountError
 
 _UNVERIFIED = "unverified"
 _NO_PROXY = "localhost,127.0.0.1"
-_ISOLATION = {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull}
+_ISOLATION = {
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+}
 
 
 @dataclass(frozen=True)
@@ -30,17 +38,31 @@ class Target:
     region: str
     endpoint_url: str | None = None
     profile: str | None = None
-    """Of the user's own AWS configuration, where other credentials than those in use are meant; nothing on loopback."""
+    """Of the user's own AWS configuration, where other credentials than those in use are meant;
+    nothing on loopback.
+    """
     _session: Session = field(init=False, repr=False, compare=False)
-    _clients: dict[tuple[str, float | None], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _clients: dict[tuple[str, float | None], Any] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
-        if self.endpoint_url is not None and urlsplit(self.endpoint_url).hostname not in {"localhost", "127.0.0.1"}:
-            raise UsageError(f"a local target must be on this machine: {self.endpoint_url!r} is not http://localhost:PORT")
+        if self.endpoint_url is not None and urlsplit(self.endpoint_url).hostname not in {
+            "localhost",
+            "127.0.0.1",
+        }:
+            raise UsageError(
+                f"a local target must be on this machine: {self.endpoint_url!r} is not"
+                " http://localhost:PORT"
+            )
         object.__setattr__(
             self,
             "_session",
-            _loopback_session(self.account, self.region) if self.is_local else Session(region_name=self.region, profile_name=self.profile),
+            (
+                _loopback_session(self.account, self.region)
+                if self.is_local
+                else Session(region_name=self.region, profile_name=self.profile)
+            ),
         )
 
     @property
@@ -50,12 +72,16 @@ class Target:
     @property
     def description(self) -> str:
         """For messages: which account where."""
-        return f"account {self.account} in {self.region}" + (f" at {self.endpoint_url}" if self.is_local else " on AWS")
+        return f"account {self.account} in {self.region}" + (
+            f" at {self.endpoint_url}" if self.is_local else " on AWS"
+        )
 
     def client(self, service: str, patience_s: float | None = None) -> Any:
-        """The boto3 client of `service`, made once (making one costs more than most calls); clients may be shared between threads.
+        """The boto3 client of `service`, made once (making one costs more than most calls); clients
+        may be shared between threads.
 
-        With `patience_s`, each request is sent once and its answer awaited that long: for calls that must not be repeated.
+        With `patience_s`, each request is sent once and its answer awaited that long: for calls
+        that must not be repeated.
         """
         if (service, patience_s) not in self._clients:
             self._clients[service, patience_s] = self._new_client(service, patience_s)
@@ -63,39 +89,59 @@ class Target:
 
     def _new_client(self, service: str, patience_s: float | None) -> Any:
         attempts = 5 if patience_s is None else 1
-        config = Config(retries={"mode": "standard", "total_max_attempts": attempts}, read_timeout=patience_s or 60)
+        config = Config(
+            retries={"mode": "standard", "total_max_attempts": attempts},
+            read_timeout=patience_s or 60,
+        )
         if self.is_local:
             config = config.merge(Config(proxies={}, s3={"addressing_style": "path"}))
         return self._session.client(service, endpoint_url=self.endpoint_url, config=config)  # type: ignore[call-overload]
 
     def child_environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """The environment of a child process for this target: all of `inherited` for AWS, none of its AWS settings for loopback."""
+        """The environment of a child process for this target: all of `inherited` for AWS, none of
+        its AWS settings for loopback.
+        """
         region = {"AWS_REGION": self.region, "AWS_DEFAULT_REGION": self.region}
         if self.endpoint_url is None:
             return dict(inherited) | region
-        return offline_environment(inherited) | region | loopback_variables(self.endpoint_url, self.account)
+        return (
+            offline_environment(inherited)
+            | region
+            | loopback_variables(self.endpoint_url, self.account)
+        )
 
     def check_account(self) -> None:
         """Raises WrongAccountError unless the credentials in use belong to this account."""
         account = self.client("sts").get_caller_identity()["Account"]
         if account != self.account:
-            message = f"the credentials in use belong to account {account}, the environment to {self.account}; nothing was done"
+            message = (
+                f"the credentials in use belong to account {account}, the environment to"
+                f" {self.account}; nothing was done"
+            )
             raise WrongAccountError(message)
 
 
 def offline_environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """For a child process that must ask no one: `inherited` without AWS settings, and nothing to find credentials in."""
+    """For a child process that must ask no one:
+
+    `inherited` without AWS settings, and nothing to find credentials in.
+    """
     kept = {name: value for name, value in inherited.items() if not name.startswith("AWS_")}
     return kept | _ISOLATION
 
 
 def local_access_key(account: str) -> str:
-    """Stands for the account's root in the emulator, which verifies no secret. AWS makes no such key: theirs have no 0, 1, 8 or 9."""
+    """Stands for the account's root in the emulator, which verifies no secret.
+
+    AWS makes no such key: theirs have no 0, 1, 8 or 9.
+    """
     return f"AKIA{account}ROOT"
 
 
 def loopback_variables(endpoint_url: str, account: str) -> dict[str, str]:
-    """What points any AWS client at the emulator's account and away from the user's own settings and from the instance metadata service."""
+    """What points any AWS client at the emulator's account and away from the user's own settings
+    and from the instance metadata service.
+    """
     return {
         "AWS_ENDPOINT_URL": endpoint_url,
         "AWS_ENDPOINT_URL_S3": endpoint_url,

@@ -1,7 +1,9 @@
-"""Removes what executions and deployments made, in the order in which AWS accepts it: schedules, executions, endpoints, stacks, bootstrap.
+"""Removes what executions and deployments made, in the order in which AWS accepts it: schedules,
+executions, endpoints, stacks, bootstrap.
 
-`DeletePipeline` is refused while an execution runs, and a stack's roles must outlive the endpoints that use them: so executions are
-stopped first, the environment's own teardown function removes their endpoints, and what it left is deleted here.
+`DeletePipeline` is refused while an execution runs, and a stack's roles must outlive the endpoints
+that use them: so executions are stopped first, the environment's own teardown function removes
+their endpoints, and what it left is deleted here.
 """
 
 from __future__ import annotations
@@ -20,7 +22,13 @@ from config.names import EXECUTION_TAG, PIPELINE_TAG, Names
 from config.settings import Environment
 from shoal.verbs import inventory
 from shoal.verbs.cdk import TOOLKIT_STACK
-from shoal.verbs.errors import CommandError, LeftBehindError, LifecycleError, ProtectedError, error_code
+from shoal.verbs.errors import (
+    CommandError,
+    LeftBehindError,
+    LifecycleError,
+    ProtectedError,
+    error_code,
+)
 from shoal.verbs.events import Note, Report
 from shoal.verbs.execution import Pipeline
 from shoal.verbs.image import remove_parameters
@@ -32,7 +40,9 @@ from shoal.verbs.target import Target
 
 _STOP_TIMEOUT_S = 900.0
 _ENDPOINT_TIMEOUT_S = 3900.0
-"""AWS keeps an endpoint whose container fails in Creating for up to about an hour, and it cannot be deleted in that state."""
+"""AWS keeps an endpoint whose container fails in Creating for up to about an hour, and it cannot be
+deleted in that state.
+"""
 _FUNCTION_TIMEOUT_S = 910.0
 """A function runs at most 15 minutes."""
 _SERVING = ("scalable target", "endpoint", "endpoint config", "model")
@@ -58,7 +68,10 @@ class Destroyed:
         """Raises LeftBehindError with everything that is still there and should not be."""
         if self.left:
             why = f"\n{self.failure}" if self.failure else ""
-            raise LeftBehindError(f"could not be deleted: {', '.join(map(str, self.left))}; run it again, it goes on where it was{why}")
+            raise LeftBehindError(
+                f"could not be deleted: {', '.join(map(str, self.left))}; run it again, it goes on"
+                f" where it was{why}"
+            )
 
 
 @dataclass(frozen=True)
@@ -71,10 +84,12 @@ class Teardown:
     poll_s: float
 
     def destroy(self, cdk: DeletesStacks) -> Destroyed:
-        """Everything, stacks included; may be interrupted anywhere and begun again, because it asks what is there.
+        """Everything, stacks included; may be interrupted anywhere and begun again, because it asks
+        what is there.
 
-        Raises ProtectedError, before anything is touched, for a protected environment; LeftBehindError when executions do not stop or
-        endpoints do not go, because stacks with their roles must outlive them.
+        Raises ProtectedError, before anything is touched, for a protected environment;
+        LeftBehindError when executions do not stop or endpoints do not go, because stacks with
+        their roles must outlive them.
         """
         refuse_if_protected(self.names.environment)
         stacks = Stacks(self.target, self.names, self.report, self.poll_s)
@@ -92,7 +107,9 @@ class Teardown:
         return Destroyed(tuple(kept), inventory.of_environment(self.target, owner), failure)
 
     def _delete_stacks(self, cdk: DeletesStacks, stacks: Stacks) -> LifecycleError | None:
-        """How `cdk destroy` failed, if that still matters: what it left is tried once more, one by one."""
+        """How `cdk destroy` failed, if that still matters: what it left is tried once more, one by
+        one.
+        """
         try:
             cdk.destroy(self.target, self.names.environment.name)
         except CommandError as error:
@@ -113,26 +130,40 @@ class Teardown:
     def stop_executions(self) -> None:
         """Stops what runs and waits until it has stopped."""
         pipeline = self._pipeline
-        running = [e["PipelineExecutionArn"] for e in pipeline.executions() if e["PipelineExecutionStatus"] in {"Executing", "Stopping"}]
+        running = [
+            e["PipelineExecutionArn"]
+            for e in pipeline.executions()
+            if e["PipelineExecutionStatus"] in {"Executing", "Stopping"}
+        ]
         for arn in running:
             self.report(Note(f"stopping execution {arn.rpartition('/')[2]}"))
             pipeline.stop(arn)
-        self._wait(lambda: all(pipeline.look(arn).has_ended for arn in running), _STOP_TIMEOUT_S, "executions are still stopping")
+        self._wait(
+            lambda: all(pipeline.look(arn).has_ended for arn in running),
+            _STOP_TIMEOUT_S,
+            "executions are still stopping",
+        )
 
     def remove_endpoints(self) -> None:
-        """Removes scalable targets, endpoints, endpoint configs and models of executions: by the teardown function, then directly."""
+        """Removes scalable targets, endpoints, endpoint configs and models of executions: by the
+        teardown function, then directly.
+        """
         if not self._serving():
             return
         self._run_teardown_function()
         self._wait(self._delete_serving, _ENDPOINT_TIMEOUT_S, "endpoints are still there")
 
     def remove_unpinned_serving(self) -> None:
-        """Deletes the serving stack where the checkout has none any more; one that it has, the CLI destroys before what it needs."""
+        """Deletes the serving stack where the checkout has none any more; one that it has, the CLI
+        destroys before what it needs.
+        """
         if not self.names.environment.serves:
             ServingRemoval(self.target, self.names, self.report, self.poll_s).remove()
 
     def remove_log_groups(self) -> None:
-        """Removes the log groups that services made by themselves under the environment's prefix."""
+        """Removes the log groups that services made by themselves under the environment's
+        prefix.
+        """
         logs = self.target.client("logs")
         owner = inventory.Owner.of(self.names, others=inventory.neighbours(self.target, self.names))
         for group in inventory.of_environment(self.target, owner, ["log group"]):
@@ -140,28 +171,51 @@ class Teardown:
                 logs.delete_log_group(logGroupName=group.name)
 
     def _serving(self) -> list[inventory.Resource]:
-        """What this pipeline's executions made for serving: by their ids, exact names and tags, never by the prefix alone, which `dev` and
-        `dev-b` share."""
-        executions = [self._pipeline.look(summary["PipelineExecutionArn"]) for summary in self._pipeline.executions()]
-        made = {_folded(resource) for execution in executions for resource in made_by_steps(execution)}
+        """What this pipeline's executions made for serving: by their ids, exact names and tags,
+        never by the prefix alone, which `dev` and `dev-b` share.
+        """
+        executions = [
+            self._pipeline.look(summary["PipelineExecutionArn"])
+            for summary in self._pipeline.executions()
+        ]
+        made = {
+            _folded(resource) for execution in executions for resource in made_by_steps(execution)
+        }
         ids = tuple(execution.id for execution in executions)
         owner = inventory.Owner.of(self.names, ids, inventory.neighbours(self.target, self.names))
         found = inventory.of_environment(self.target, owner, _SERVING)
-        return [each for each in found if _folded(each) in made or any(mark in each.name for mark in ids) or self._is_attributed(each)]
+        return [
+            each
+            for each in found
+            if _folded(each) in made
+            or any(mark in each.name for mark in ids)
+            or self._is_attributed(each)
+        ]
 
     def _is_attributed(self, resource: inventory.Resource) -> bool:
-        """Whether its name or tags say that an execution of this pipeline made it: one without a record, or that did not report it."""
-        name = resource.name.removeprefix("endpoint/").partition("/")[0]  # a scalable target's is endpoint/NAME/variant/NAME
+        """Whether its name or tags say that an execution of this pipeline made it: one without a
+        record, or that did not report it.
+        """
+        name = resource.name.removeprefix("endpoint/").partition("/")[
+            0
+        ]  # a scalable target's is endpoint/NAME/variant/NAME
         if re.match(rf"{re.escape(self.names.pipeline)}-[a-z0-9]{{12}}(-|$)", name):
             return True
         kind = "endpoint" if resource.kind == "scalable target" else resource.kind.replace(" ", "-")
         pages = self.target.client("sagemaker").get_paginator("list_tags")
         try:
-            listed = pages.paginate(ResourceArn=self.names.arn("sagemaker", f"{kind}/{name.lower()}"))
+            listed = pages.paginate(
+                ResourceArn=self.names.arn("sagemaker", f"{kind}/{name.lower()}")
+            )
             tags = {tag["Key"]: tag["Value"] for page in listed for tag in page["Tags"]}
         except ClientError as error:
             if error_code(error) != "ResourceNotFound":  # gone meanwhile
-                self.report(Note(f"the tags of {resource} cannot be read ({error_code(error)}); only its name counts"))
+                self.report(
+                    Note(
+                        f"the tags of {resource} cannot be read ({error_code(error)}); only its"
+                        " name counts"
+                    )
+                )
             return False
         return tags.get(PIPELINE_TAG) == self.names.pipeline and EXECUTION_TAG in tags
 
@@ -173,15 +227,27 @@ class Teardown:
         client = self.target.client("lambda", patience_s=_FUNCTION_TIMEOUT_S)
         function = self.names.function("teardown")
         for summary in self._pipeline.executions():
-            payload = {"pipeline_execution_arn": summary["PipelineExecutionArn"], "pipeline_name": self.names.pipeline}
+            payload = {
+                "pipeline_execution_arn": summary["PipelineExecutionArn"],
+                "pipeline_name": self.names.pipeline,
+            }
             try:
-                response = client.invoke(FunctionName=function, Payload=json.dumps(payload).encode())
+                response = client.invoke(
+                    FunctionName=function, Payload=json.dumps(payload).encode()
+                )
             except ClientError as error:
-                if error_code(error) == "ResourceNotFoundException":  # half deployed: delete directly
+                if (
+                    error_code(error) == "ResourceNotFoundException"
+                ):  # half deployed: delete directly
                     return
                 raise
             if "FunctionError" in response:
-                self.report(Note(f"the teardown function failed ({response['Payload'].read().decode()[:200]}); deleting directly"))
+                self.report(
+                    Note(
+                        "the teardown function failed"
+                        f" ({response['Payload'].read().decode()[:200]}); deleting directly"
+                    )
+                )
                 return
 
     def _delete_serving(self) -> bool:
@@ -208,9 +274,13 @@ class Teardown:
     def _deregister(self, resource_id: str) -> None:
         """Application Auto Scaling must neither change nor keep an endpoint that is to go."""
         scaling = self.target.client("application-autoscaling")
-        found = scaling.describe_scalable_targets(ServiceNamespace="sagemaker", ResourceIds=[resource_id])["ScalableTargets"]
+        found = scaling.describe_scalable_targets(
+            ServiceNamespace="sagemaker", ResourceIds=[resource_id]
+        )["ScalableTargets"]
         for target in found:
-            identity = {key: target[key] for key in ("ServiceNamespace", "ResourceId", "ScalableDimension")}
+            identity = {
+                key: target[key] for key in ("ServiceNamespace", "ResourceId", "ScalableDimension")
+            }
             with suppress(scaling.exceptions.ObjectNotFoundException):
                 scaling.deregister_scalable_target(**identity)
 
@@ -223,7 +293,10 @@ class Teardown:
 
 
 def _unless_gone(delete: Callable[..., object], **name: str) -> None:
-    """Delete what may be gone by now: the end of a stopped execution brings its deleter, too. SageMaker tells by the message only."""
+    """Delete what may be gone by now: the end of a stopped execution brings its deleter, too.
+
+    SageMaker tells by the message only.
+    """
     try:
         delete(**name)
     except ClientError as error:
@@ -240,22 +313,30 @@ def refuse_if_protected(environment: Environment) -> None:
     """Raises ProtectedError for an environment whose stacks and data are to stay."""
     if environment.protect:
         raise ProtectedError(
-            f"environment {environment.name} is protected (protect: true in its file): nothing was destroyed; "
-            f"set protect: false, run `shoal deploy {environment.name}`, then destroy"
+            f"environment {environment.name} is protected (protect: true in its file): nothing was"
+            f" destroyed; set protect: false, run `shoal deploy {environment.name}`, then destroy"
         )
 
 
 def remove_bootstrap(target: Target) -> None:
-    """Removes what `cdk bootstrap` made. Only for a loopback target: on AWS every CDK app of the account shares it."""
+    """Removes what `cdk bootstrap` made.
+
+    Only for a loopback target: on AWS every CDK app of the account shares it.
+    """
     if not target.is_local:
-        raise ProtectedError("the bootstrap stack of an AWS account is shared by all its CDK apps; it is not removed here")
+        raise ProtectedError(
+            "the bootstrap stack of an AWS account is shared by all its CDK apps; it is not removed"
+            " here"
+        )
     cloudformation = target.client("cloudformation")
     for resource in inventory.of_bootstrap(target):
         if resource.kind == "bucket":
             _empty_bucket(target, resource.name)
         elif resource.kind == "stack":
             cloudformation.delete_stack(StackName=resource.name)
-            cloudformation.get_waiter("stack_delete_complete").wait(StackName=resource.name, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
+            cloudformation.get_waiter("stack_delete_complete").wait(
+                StackName=resource.name, WaiterConfig={"Delay": 1, "MaxAttempts": 120}
+            )
     for resource in inventory.of_bootstrap(target):
         if resource.kind == "bucket":  # the template retains it
             target.client("s3").delete_bucket(Bucket=resource.name)
@@ -266,7 +347,9 @@ def is_bootstrapped(target: Target) -> bool:
     try:
         stacks = target.client("cloudformation").describe_stacks(StackName=TOOLKIT_STACK)["Stacks"]
     except ClientError as error:
-        if error_code(error) == "ValidationError":  # CloudFormation's word for a stack that does not exist
+        if (
+            error_code(error) == "ValidationError"
+        ):  # CloudFormation's word for a stack that does not exist
             return False
         raise
     return any(stack["StackStatus"] != "DELETE_COMPLETE" for stack in stacks)

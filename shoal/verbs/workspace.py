@@ -1,4 +1,6 @@
-"""One checkout as the verbs see it: its environments, its `.shoal` folder, and the target that an environment's name and `--local` mean."""
+"""One checkout as the verbs see it: its environments, its `.shoal` folder, and the target that an
+environment's name and `--local` mean.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class Workspace:
     environ: Mapping[str, str]
 
     def open(self, name: str, local: bool, profile: str | None = None) -> Session:
-        """The environment `name` and its target, on AWS with the credentials of `profile` if one is named.
+        """The environment `name` and its target, on AWS with the credentials of `profile` if one is
+        named.
 
         Raises ConfigError, NotFoundError (no emulator), WrongAccountError.
         """
@@ -46,20 +49,33 @@ class Workspace:
     def emulator(self) -> EmulatorProcess:
         """The emulator that `shoal local up` starts."""
         folder = self.root / ".shoal" / "local"
-        return EmulatorProcess(self.root, folder, self.root / ".shoal" / "logs" / "emulator.log", self.environ)
+        return EmulatorProcess(
+            self.root, folder, self.root / ".shoal" / "logs" / "emulator.log", self.environ
+        )
 
     def cdk(self, assembly: Path, logs: Path, scratch: Path, report: Report) -> Cdk:
-        return Cdk(self.root, self.environ, assembly, logs, scratch, lambda line: report(Detail(line)))
+        return Cdk(
+            self.root, self.environ, assembly, logs, scratch, lambda line: report(Detail(line))
+        )
 
-    def target_of(self, environment: Environment, local: bool, profile: str | None = None) -> Target:
-        """Where requests for `environment` go; nothing is asked yet. Raises NotFoundError when that is an emulator and none runs."""
+    def target_of(
+        self, environment: Environment, local: bool, profile: str | None = None
+    ) -> Target:
+        """Where requests for `environment` go; nothing is asked yet.
+
+        Raises NotFoundError when that is an emulator and none runs.
+        """
         if not local and environment.target is TargetKind.AWS:
             return Target(environment.account, environment.region, profile=profile)
         running = self.emulator.require()
         if environment.account not in running.accounts or environment.region != running.region:
-            wanted = f"environment {environment.name} is for {environment.account} in {environment.region}"
+            wanted = (
+                f"environment {environment.name} is for {environment.account} in"
+                f" {environment.region}"
+            )
             advice = (
-                f"run `shoal local down`, then `shoal local up {environment.name}`, with the other environments that you want beside it"
+                f"run `shoal local down`, then `shoal local up {environment.name}`, with the other"
+                " environments that you want beside it"
             )
             raise WrongAccountError(f"the emulator plays {running.played}, {wanted}; {advice}")
         return Target(environment.account, environment.region, running.endpoint)
@@ -79,8 +95,12 @@ class Session:
 
     @property
     def arguments(self) -> str:
-        """What names this environment at this target on a command line, for messages that tell a command."""
-        flag = " --local" if self.target.is_local and self.environment.target is TargetKind.AWS else ""
+        """What names this environment at this target on a command line, for messages that tell a
+        command.
+        """
+        flag = (
+            " --local" if self.target.is_local and self.environment.target is TargetKind.AWS else ""
+        )
         return self.environment.name + flag
 
     @property
@@ -92,7 +112,9 @@ class Session:
         return LOCAL_POLL_S if self.target.is_local else AWS_POLL_S
 
     def cdk(self, report: Report) -> Cdk:
-        """The CLI with this environment's own assembly, so that `shoal synth` and other environments do not change it."""
+        """The CLI with this environment's own assembly, so that `shoal synth` and other
+        environments do not change it.
+        """
         folder = self._folder
         return self.workspace.cdk(self.assembly, folder, folder / "tmp", report)
 

@@ -1,1 +1,3 @@
-"""One file per capability: typed settings and CDK objects in, CDK objects with least-privilege policies out."""
+"""One file per capability: typed settings and CDK objects in, CDK objects with least-privilege
+policies out.
+"""

@@ -1,4 +1,6 @@
-"""Names and what may go wrong go in; one topic, and an alarm on it for each thing that somebody must look at, come out."""
+"""Names and what may go wrong go in; one topic, and an alarm on it for each thing that somebody
+must look at, come out.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Alarms(Construct):
         super().__init__(scope, construct_id)
         self._names = names
         self._account = names.environment.account
-        self.topic = sns.Topic(self, "Topic", topic_name=names.topic, master_key=key, enforce_ssl=True)
+        self.topic = sns.Topic(
+            self, "Topic", topic_name=names.topic, master_key=key, enforce_ssl=True
+        )
         self._let_services_publish(key)
         for address in names.environment.observability.alert_emails:
             self.topic.add_subscription(subscriptions.EmailSubscription(address))
@@ -49,33 +53,59 @@ class Alarms(Construct):
         metric = dead_letters.metric_approximate_number_of_messages_visible(
             period=cdk.Duration.minutes(5), statistic=cloudwatch.Stats.MAXIMUM
         )
-        why = f"An endpoint of {self._names.pipeline} may still run: its teardown gave up. See the dead-letter queue."
+        why = (
+            f"An endpoint of {self._names.pipeline} may still run: its teardown gave up. See the"
+            " dead-letter queue."
+        )
         self._add("not-torn-down", why, metric)
 
     def watch_functions(self, functions: Mapping[str, lambda_.IFunction]) -> None:
         """Ring when one of the functions (purpose -> function) has raised an error."""
         for purpose, function in functions.items():
-            metric = function.metric_errors(period=cdk.Duration.minutes(15), statistic=cloudwatch.Stats.SUM)
-            self._add(f"{purpose}-errors", f"The function {self._names.function(purpose)} has failed; its log says why.", metric)
+            metric = function.metric_errors(
+                period=cdk.Duration.minutes(15), statistic=cloudwatch.Stats.SUM
+            )
+            self._add(
+                f"{purpose}-errors",
+                f"The function {self._names.function(purpose)} has failed; its log says why.",
+                metric,
+            )
 
     def _watch_executions(self) -> None:
         metric = self._metric(PIPELINES, "ExecutionFailed", "PipelineName")
-        why = f"An execution of {self._names.pipeline} has failed: `shoal status {self._names.environment.name} latest` says at which step."
+        why = (
+            f"An execution of {self._names.pipeline} has failed: `shoal status"
+            f" {self._names.environment.name} latest` says at which step."
+        )
         self._add("execution-failed", why, metric)
 
     def _watch_sweeps(self) -> None:
-        past_ttl = self._metric(NAMESPACE, "EndpointsPastTtl", "Pipeline", cloudwatch.Stats.MAXIMUM, 2 * EVERY.to_minutes())
+        past_ttl = self._metric(
+            NAMESPACE,
+            "EndpointsPastTtl",
+            "Pipeline",
+            cloudwatch.Stats.MAXIMUM,
+            2 * EVERY.to_minutes(),
+        )
         # Two sweeps in a row: the first one that sees an endpoint past its time deletes it.
-        why = f"An endpoint of {self._names.pipeline} is older than {self._names.environment.endpoint.ttl_minutes} minutes and costs money."
+        why = (
+            f"An endpoint of {self._names.pipeline} is older than"
+            f" {self._names.environment.endpoint.ttl_minutes} minutes and costs money."
+        )
         self._add("endpoint-past-ttl", why, past_ttl, periods=2)
-        sweeps = self._metric(NAMESPACE, "Sweeps", "Pipeline", cloudwatch.Stats.SUM, 4 * EVERY.to_minutes())
+        sweeps = self._metric(
+            NAMESPACE, "Sweeps", "Pipeline", cloudwatch.Stats.SUM, 4 * EVERY.to_minutes()
+        )
         self.ring(
             "sweep-missed",
             cloudwatch.Alarm(
                 self,
                 "sweep-missed",
                 alarm_name=self._names.alarm("sweep-missed"),
-                alarm_description=f"Nothing has looked for forgotten endpoints of {self._names.pipeline} for an hour.",
+                alarm_description=(
+                    f"Nothing has looked for forgotten endpoints of {self._names.pipeline} for an"
+                    " hour."
+                ),
                 metric=sweeps,
                 threshold=1,
                 evaluation_periods=1,
@@ -99,15 +129,28 @@ class Alarms(Construct):
         self.ring(what, alarm)
 
     def _metric(
-        self, namespace: str, name: str, dimension: str, statistic: str = cloudwatch.Stats.SUM, minutes: float = 5
+        self,
+        namespace: str,
+        name: str,
+        dimension: str,
+        statistic: str = cloudwatch.Stats.SUM,
+        minutes: float = 5,
     ) -> cloudwatch.Metric:
         where = {dimension: self._names.pipeline}
         period = cdk.Duration.minutes(minutes)
-        return cloudwatch.Metric(namespace=namespace, metric_name=name, dimensions_map=where, statistic=statistic, period=period)
+        return cloudwatch.Metric(
+            namespace=namespace,
+            metric_name=name,
+            dimensions_map=where,
+            statistic=statistic,
+            period=period,
+        )
 
     def _let_services_publish(self, key: kms.Key) -> None:
-        """The two services publish without a role, so topic and key name them (SNS developer guide, "Enable compatibility between
-        event sources from AWS services and encrypted topics"), on behalf of this account only."""
+        """The two services publish without a role, so topic and key name them (SNS developer guide,
+        "Enable compatibility between event sources from AWS services and encrypted topics"), on
+        behalf of this account only.
+        """
         here = {"StringEquals": {"aws:SourceAccount": self._account}}
         for service in _PUBLISHERS:
             principal = iam.ServicePrincipal(service)

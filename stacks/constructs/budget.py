@@ -1,4 +1,6 @@
-"""A monthly amount and a topic go in; the AWS budget that watches the costs tagged with this environment comes out."""
+"""A monthly amount and a topic go in; the AWS budget that watches the costs tagged with this
+environment comes out.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,23 @@ _NOTICES = (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
 
 
 class MonthlyBudget(Construct):
-    """It counts what carries the tag shoal:environment, so that tag must be activated as a cost allocation tag once per account."""
+    """It counts what carries the tag shoal:environment, so that tag must be activated as a cost
+    allocation tag once per account.
+    """
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, amount_usd: int, topic: sns.ITopic) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        amount_usd: int,
+        topic: sns.ITopic,
+    ) -> None:
         super().__init__(scope, construct_id)
-        subscriber = budgets.CfnBudget.SubscriberProperty(subscription_type="SNS", address=topic.topic_arn)
+        subscriber = budgets.CfnBudget.SubscriberProperty(
+            subscription_type="SNS", address=topic.topic_arn
+        )
         self.resource = budgets.CfnBudget(
             self,
             "Budget",
@@ -25,13 +39,17 @@ class MonthlyBudget(Construct):
                 budget_type="COST",
                 time_unit="MONTHLY",
                 budget_limit=budgets.CfnBudget.SpendProperty(amount=amount_usd, unit="USD"),
-                # The documented form of a user-defined tag: user:KEY$VALUE (AWS Budgets API reference, CostFilters).
+                # The documented form of a user-defined tag: user:KEY$VALUE (AWS Budgets API
+                # reference, CostFilters).
                 cost_filters={"TagKeyValue": [f"user:shoal:environment${names.environment.name}"]},
             ),
             notifications_with_subscribers=[
                 budgets.CfnBudget.NotificationWithSubscribersProperty(
                     notification=budgets.CfnBudget.NotificationProperty(
-                        notification_type=kind, comparison_operator="GREATER_THAN", threshold=percent, threshold_type="PERCENTAGE"
+                        notification_type=kind,
+                        comparison_operator="GREATER_THAN",
+                        threshold=percent,
+                        threshold_type="PERCENTAGE",
                     ),
                     subscribers=[subscriber],
                 )

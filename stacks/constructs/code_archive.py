@@ -1,4 +1,6 @@
-"""A SageMaker `source_dir` goes in; a `sourcedir.tar.gz` in the bootstrap bucket, addressed by its content, comes out."""
+"""A SageMaker `source_dir` goes in; a `sourcedir.tar.gz` in the bootstrap bucket, addressed by its
+content, comes out.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from constructs import Construct
 
 
 class CodeArchive(Construct):
-    """`uri` changes when, and only when, a file of the folder changes: SageMaker's step cache and a re-run depend on that."""
+    """`uri` changes when, and only when, a file of the folder changes:
+
+    SageMaker's step cache and a re-run depend on that.
+    """
 
     def __init__(self, scope: Construct, construct_id: str, *, source_dir: Path) -> None:
         super().__init__(scope, construct_id)
@@ -23,8 +28,9 @@ class CodeArchive(Construct):
         with tempfile.TemporaryDirectory(prefix="shoal-code-") as folder:
             path = Path(folder, "sourcedir.tar.gz")
             path.write_bytes(gzip.compress(archive, mtime=0))
-            # The hash is of the uncompressed bytes: zlib may compress differently from one Python build to the next. The CDK copies
-            # the file into the cloud assembly inside this constructor, so the folder may go.
+            # The hash is of the uncompressed bytes: zlib may compress differently from one Python
+            # build to the next. The CDK copies the file into the cloud assembly inside this
+            # constructor, so the folder may go.
             self.asset = assets.Asset(
                 self,
                 "Asset",
@@ -37,12 +43,18 @@ class CodeArchive(Construct):
 
 
 def deterministic_tar(folder: Path) -> bytes:
-    """The files below `folder` as an uncompressed tar with `folder`'s content at its root; sorted, without owners and times."""
+    """The files below `folder` as an uncompressed tar with `folder`'s content at its root; sorted,
+    without owners and times.
+    """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).as_posix()):
             relative = path.relative_to(folder)
-            if path.is_file() and "__pycache__" not in relative.parts and not any(part.startswith(".") for part in relative.parts):
+            if (
+                path.is_file()
+                and "__pycache__" not in relative.parts
+                and not any(part.startswith(".") for part in relative.parts)
+            ):
                 content = path.read_bytes()
                 member = tarfile.TarInfo(relative.as_posix())
                 member.size = len(content)

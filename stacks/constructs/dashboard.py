@@ -1,8 +1,10 @@
-"""Names, steps and alarms go in; the CloudWatch dashboard of one environment comes out, four rows from "is it well" to "what does it cost".
+"""Names, steps and alarms go in; the CloudWatch dashboard of one environment comes out, four rows
+from "is it well" to "what does it cost".
 
-Namespaces, metrics and dimensions: SageMaker developer guide, "Amazon SageMaker AI metrics in Amazon CloudWatch"; the metrics of
-training are the ones that `pipelines.requests.METRICS` defines, those of the sweeper are ours. Jobs have made-up names, so their
-metrics are found by SEARCH: it shows every pipeline job of this account and region that has such metrics.
+Namespaces, metrics and dimensions: SageMaker developer guide, "Amazon SageMaker AI metrics in
+Amazon CloudWatch"; the metrics of training are the ones that `pipelines.requests.METRICS` defines,
+those of the sweeper are ours. Jobs have made-up names, so their metrics are found by SEARCH: it
+shows every pipeline job of this account and region that has such metrics.
 """
 
 from __future__ import annotations
@@ -28,7 +30,13 @@ class Dashboard(Construct):
     """`body` is the document before CloudFormation fills in the alarms' ARNs."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, names: Names, steps: Sequence[str], alarms: Mapping[str, cloudwatch.Alarm]
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        steps: Sequence[str],
+        alarms: Mapping[str, cloudwatch.Alarm],
     ) -> None:
         super().__init__(scope, construct_id)
         self._names = names
@@ -37,62 +45,146 @@ class Dashboard(Construct):
         self.body = {
             "start": "-PT3H",
             "periodOverride": "inherit",
-            "widgets": [_alarms([alarm.alarm_arn for alarm in alarms.values()]), *map(_placed, range(len(widgets)), widgets)],
+            "widgets": [
+                _alarms([alarm.alarm_arn for alarm in alarms.values()]),
+                *map(_placed, range(len(widgets)), widgets),
+            ],
         }
         text = cdk.Stack.of(self).to_json_string(self.body)
-        cloudwatch.CfnDashboard(self, "Dashboard", dashboard_name=names.dashboard, dashboard_body=text)
+        cloudwatch.CfnDashboard(
+            self, "Dashboard", dashboard_name=names.dashboard, dashboard_body=text
+        )
 
     def _executions(self, steps: Sequence[str]) -> list[dict[str, Any]]:
         pipeline = ["PipelineName", self._names.pipeline]
         counts = ("ExecutionStarted", "ExecutionSucceeded", "ExecutionFailed", "ExecutionStopped")
-        durations = [[PIPELINES, "StepDuration", *pipeline, "StepName", step, {"label": step}] for step in steps]
+        durations = [
+            [PIPELINES, "StepDuration", *pipeline, "StepName", step, {"label": step}]
+            for step in steps
+        ]
         return [
-            self._graph("Executions", [[PIPELINES, name, *pipeline] for name in counts], "Sum", _QUARTER),
+            self._graph(
+                "Executions", [[PIPELINES, name, *pipeline] for name in counts], "Sum", _QUARTER
+            ),
             self._graph("Duration of steps (ms)", durations, "Average", _QUARTER),
-            self._graph("Duration of executions (ms)", [[PIPELINES, "ExecutionDuration", *pipeline]], "Average", _QUARTER),
+            self._graph(
+                "Duration of executions (ms)",
+                [[PIPELINES, "ExecutionDuration", *pipeline]],
+                "Average",
+                _QUARTER,
+            ),
         ]
 
     def _training(self) -> list[dict[str, Any]]:
         functions: list[Series] = [
-            [_LAMBDA, "Invocations", "FunctionName", self._names.function(purpose), {"label": purpose}]
+            [
+                _LAMBDA,
+                "Invocations",
+                "FunctionName",
+                self._names.function(purpose),
+                {"label": purpose},
+            ]
             for purpose in ("smoke-test", "teardown", PURPOSE)
         ]
         return [
-            self._graph("Training throughput (images/s)", [_job_metric("train:images_per_second", "Average")], "Average", _MINUTE),
-            self._graph("Loss", [_job_metric("train:loss", "Average"), _job_metric("test:loss", "Average")], "Average", _MINUTE),
-            self._graph("Test accuracy", [_job_metric("test:accuracy", "Maximum")], "Maximum", _MINUTE),
-            self._graph("Ranks all on EFA (1 = yes)", [_job_metric("fabric:efa", "Minimum")], "Minimum", _MINUTE),
-            self._graph("All-reduce (GB/s)", [_job_metric("fabric:allreduce_gigabytes_per_second", "Minimum")], "Minimum", _MINUTE),
+            self._graph(
+                "Training throughput (images/s)",
+                [_job_metric("train:images_per_second", "Average")],
+                "Average",
+                _MINUTE,
+            ),
+            self._graph(
+                "Loss",
+                [_job_metric("train:loss", "Average"), _job_metric("test:loss", "Average")],
+                "Average",
+                _MINUTE,
+            ),
+            self._graph(
+                "Test accuracy", [_job_metric("test:accuracy", "Maximum")], "Maximum", _MINUTE
+            ),
+            self._graph(
+                "Ranks all on EFA (1 = yes)",
+                [_job_metric("fabric:efa", "Minimum")],
+                "Minimum",
+                _MINUTE,
+            ),
+            self._graph(
+                "All-reduce (GB/s)",
+                [_job_metric("fabric:allreduce_gigabytes_per_second", "Minimum")],
+                "Minimum",
+                _MINUTE,
+            ),
             self._graph("Calls of functions", functions, "Sum", _QUARTER),
-            self._graph("GPU use (%, 100 per GPU)", [_host_metric("GPUUtilization")], "Average", _MINUTE),
-            self._graph("GPU memory (%, 100 per GPU)", [_host_metric("GPUMemoryUtilization")], "Average", _MINUTE),
-            self._graph("CPU and disk (%)", [_host_metric("CPUUtilization"), _host_metric("DiskUtilization")], "Average", _MINUTE),
+            self._graph(
+                "GPU use (%, 100 per GPU)", [_host_metric("GPUUtilization")], "Average", _MINUTE
+            ),
+            self._graph(
+                "GPU memory (%, 100 per GPU)",
+                [_host_metric("GPUMemoryUtilization")],
+                "Average",
+                _MINUTE,
+            ),
+            self._graph(
+                "CPU and disk (%)",
+                [_host_metric("CPUUtilization"), _host_metric("DiskUtilization")],
+                "Average",
+                _MINUTE,
+            ),
         ]
 
     def _serving(self) -> list[dict[str, Any]]:
-        errors = [self._endpoint_metric(name, "Sum") for name in ("Invocation4XXErrors", "Invocation5XXErrors")]
-        latencies = [self._endpoint_metric("ModelLatency", statistic) for statistic in ("p50", "p99")]
+        errors = [
+            self._endpoint_metric(name, "Sum")
+            for name in ("Invocation4XXErrors", "Invocation5XXErrors")
+        ]
+        latencies = [
+            self._endpoint_metric("ModelLatency", statistic) for statistic in ("p50", "p99")
+        ]
         return [
             self._graph("Endpoint latency, p50 and p99 (µs)", latencies, "p99", _MINUTE),
-            self._graph("Endpoint calls", [self._endpoint_metric("Invocations", "Sum")], "Sum", _MINUTE),
+            self._graph(
+                "Endpoint calls", [self._endpoint_metric("Invocations", "Sum")], "Sum", _MINUTE
+            ),
             self._graph("Endpoint errors", errors, "Sum", _MINUTE),
         ]
 
     def _costs(self) -> list[dict[str, Any]]:
         pipeline = ["Pipeline", self._names.pipeline]
-        endpoints = [[NAMESPACE, name, *pipeline] for name in ("Endpoints", "EndpointsPastTtl", "Unremoved")]
-        trained = [[PIPELINES, "StepDuration", "PipelineName", self._names.pipeline, "StepName", "Train", {"label": "ms of training"}]]
+        endpoints = [
+            [NAMESPACE, name, *pipeline] for name in ("Endpoints", "EndpointsPastTtl", "Unremoved")
+        ]
+        trained = [
+            [
+                PIPELINES,
+                "StepDuration",
+                "PipelineName",
+                self._names.pipeline,
+                "StepName",
+                "Train",
+                {"label": "ms of training"},
+            ]
+        ]
         sweeps: list[Series] = [
             [NAMESPACE, "Sweeps", *pipeline],
-            [_LAMBDA, "Errors", "FunctionName", self._names.function(PURPOSE), {"label": "sweeps that failed"}],
+            [
+                _LAMBDA,
+                "Errors",
+                "FunctionName",
+                self._names.function(PURPOSE),
+                {"label": "sweeps that failed"},
+            ],
         ]
         return [
-            self._graph("Endpoints that exist, and past their time", endpoints, "Maximum", _QUARTER),
+            self._graph(
+                "Endpoints that exist, and past their time", endpoints, "Maximum", _QUARTER
+            ),
             self._graph("Training time a day (ms)", trained, "Sum", _DAY),
             self._graph("Sweeps", sweeps, "Sum", _QUARTER),
         ]
 
-    def _graph(self, title: str, series: list[Series], statistic: str, period_s: int) -> dict[str, Any]:
+    def _graph(
+        self, title: str, series: list[Series], statistic: str, period_s: int
+    ) -> dict[str, Any]:
         properties = {
             "title": title,
             "view": "timeSeries",
@@ -105,11 +197,17 @@ class Dashboard(Construct):
         return {"type": "metric", "properties": properties}
 
     def _endpoint_metric(self, name: str, statistic: str) -> Series:
-        return _search(f'{{"{_ENDPOINTS}",EndpointName,VariantName}} MetricName="{name}" EndpointName={self._names.pipeline}', statistic)
+        return _search(
+            f'{{"{_ENDPOINTS}",EndpointName,VariantName}} MetricName="{name}"'
+            f" EndpointName={self._names.pipeline}",
+            statistic,
+        )
 
 
 def _job_metric(name: str, statistic: str) -> Series:
-    return _search(f'{{"{_JOBS}",TrainingJobName}} MetricName="{name}" TrainingJobName=pipelines', statistic)
+    return _search(
+        f'{{"{_JOBS}",TrainingJobName}} MetricName="{name}" TrainingJobName=pipelines', statistic
+    )
 
 
 def _host_metric(name: str) -> Series:
@@ -117,15 +215,30 @@ def _host_metric(name: str) -> Series:
 
 
 def _search(query: str, statistic: str) -> Series:
-    """Terms without quotes match a part of a value; in quotes they would have to be all of it (CloudWatch user guide)."""
+    """Terms without quotes match a part of a value; in quotes they would have to be all of it
+    (CloudWatch user guide).
+    """
     return [{"expression": f"SEARCH('{query}', '{statistic}', {_MINUTE})"}]
 
 
 def _alarms(arns: list[str]) -> dict[str, Any]:
     wide = _WIDTH * _COLUMNS
-    return {"type": "alarm", "x": 0, "y": 0, "width": wide, "height": 3, "properties": {"title": "Alarms", "alarms": arns}}
+    return {
+        "type": "alarm",
+        "x": 0,
+        "y": 0,
+        "width": wide,
+        "height": 3,
+        "properties": {"title": "Alarms", "alarms": arns},
+    }
 
 
 def _placed(number: int, widget: dict[str, Any]) -> dict[str, Any]:
     row, column = divmod(number, _COLUMNS)
-    return {**widget, "x": column * _WIDTH, "y": 3 + row * _HEIGHT, "width": _WIDTH, "height": _HEIGHT}
+    return {
+        **widget,
+        "x": column * _WIDTH,
+        "y": 3 + row * _HEIGHT,
+        "width": _WIDTH,
+        "height": _HEIGHT,
+    }

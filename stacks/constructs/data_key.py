@@ -1,9 +1,11 @@
-"""Names go in; the customer-managed key of an environment's data comes out, with a policy that says what it may be used for.
+"""Names go in; the customer-managed key of an environment's data comes out, with a policy that says
+what it may be used for.
 
-The CDK's default gives the account every action and leaves the rest to IAM. Here the account administers the key, and whoever IAM lets
-use it can read with it only what lies in this environment's buckets, through S3. Stacks with something else to encrypt (log groups, a
-topic, a linked file system) add the statement of that service. Source: AWS KMS developer guide, "Key policies" and "kms:ViaService"; FSx
-for Lustre user guide, "Encrypting data at rest".
+The CDK's default gives the account every action and leaves the rest to IAM. Here the account
+administers the key, and whoever IAM lets use it can read with it only what lies in this
+environment's buckets, through S3. Stacks with something else to encrypt (log groups, a topic, a
+linked file system) add the statement of that service. Source: AWS KMS developer guide, "Key
+policies" and "kms:ViaService"; FSx for Lustre user guide, "Encrypting data at rest".
 """
 
 from __future__ import annotations
@@ -21,20 +23,57 @@ from config.file_system import DeploymentType
 from config.names import Names
 from stacks.constructs.shared_releases import key_statements
 
-# Everything that changes or shows the key, nothing that uses it: neither CreateGrant nor Decrypt, Encrypt, GenerateDataKey, ReEncrypt.
+# Everything that changes or shows the key, nothing that uses it: neither CreateGrant nor Decrypt,
+# Encrypt, GenerateDataKey, ReEncrypt.
 ADMINISTRATION = (
-    *("kms:CancelKeyDeletion", "kms:CreateAlias", "kms:DeleteAlias", "kms:DescribeKey", "kms:DisableKey", "kms:DisableKeyRotation"),
-    *("kms:EnableKey", "kms:EnableKeyRotation", "kms:GetKeyPolicy", "kms:GetKeyRotationStatus", "kms:ListGrants", "kms:ListKeyPolicies"),
-    *("kms:ListKeyRotations", "kms:ListResourceTags", "kms:PutKeyPolicy", "kms:RevokeGrant", "kms:RotateKeyOnDemand"),
-    *("kms:ScheduleKeyDeletion", "kms:TagResource", "kms:UntagResource", "kms:UpdateAlias", "kms:UpdateKeyDescription"),
+    *(
+        "kms:CancelKeyDeletion",
+        "kms:CreateAlias",
+        "kms:DeleteAlias",
+        "kms:DescribeKey",
+        "kms:DisableKey",
+        "kms:DisableKeyRotation",
+    ),
+    *(
+        "kms:EnableKey",
+        "kms:EnableKeyRotation",
+        "kms:GetKeyPolicy",
+        "kms:GetKeyRotationStatus",
+        "kms:ListGrants",
+        "kms:ListKeyPolicies",
+    ),
+    *(
+        "kms:ListKeyRotations",
+        "kms:ListResourceTags",
+        "kms:PutKeyPolicy",
+        "kms:RevokeGrant",
+        "kms:RotateKeyOnDemand",
+    ),
+    *(
+        "kms:ScheduleKeyDeletion",
+        "kms:TagResource",
+        "kms:UntagResource",
+        "kms:UpdateAlias",
+        "kms:UpdateKeyDescription",
+    ),
 )
 _BUCKETS = ("data", "artifacts")
 
 
 class DataKey(kms.Key):
-    """Rotated every year. In a protected environment it outlives its stack, because what it encrypted does."""
+    """Rotated every year.
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, consumers: Sequence[Consumer] = ()) -> None:
+    In a protected environment it outlives its stack, because what it encrypted does.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        consumers: Sequence[Consumer] = (),
+    ) -> None:
         protect = names.environment.protect
         super().__init__(
             scope,
@@ -44,7 +83,9 @@ class DataKey(kms.Key):
             enable_key_rotation=True,
             pending_window=cdk.Duration.days(30 if protect else 7),
             removal_policy=cdk.RemovalPolicy.RETAIN if protect else cdk.RemovalPolicy.DESTROY,
-            policy=iam.PolicyDocument(statements=[*_statements(names), *key_statements(names, consumers)]),
+            policy=iam.PolicyDocument(
+                statements=[*_statements(names), *key_statements(names, consumers)]
+            ),
         )
 
 
@@ -58,27 +99,45 @@ def _statements(names: Names) -> list[iam.PolicyStatement]:
             names,
             {"StringEquals": through_s3, "StringLike": _objects(names, _BUCKETS)},
         ),
-        # SageMaker's documentation asks it of a role that names a key for outputs, and does not say through which service it comes.
+        # SageMaker's documentation asks it of a role that names a key for outputs, and does not say
+        # through which service it comes.
         _account("EncryptOutputs", ["kms:Encrypt"], names),
-        _account("LendKeyToServices", ["kms:CreateGrant"], names, {"Bool": {"kms:GrantIsForAWSResource": "true"}}),
+        _account(
+            "LendKeyToServices",
+            ["kms:CreateGrant"],
+            names,
+            {"Bool": {"kms:GrantIsForAWSResource": "true"}},
+        ),
     ]
     file_system = names.environment.file_system
     if file_system is not None and file_system.deployment_type is DeploymentType.PERSISTENT_2:
         through_fsx = {"kms:ViaService": f"fsx.{names.environment.region}.amazonaws.com"}
         actions = ["kms:Decrypt", "kms:GenerateDataKeyWithoutPlaintext"]
-        statements.append(_account("EncryptFileSystem", actions, names, {"StringEquals": through_fsx}))
+        statements.append(
+            _account("EncryptFileSystem", actions, names, {"StringEquals": through_fsx})
+        )
     return statements
 
 
-def _account(sid: str, actions: Sequence[str], names: Names, conditions: Mapping[str, Any] | None = None) -> iam.PolicyStatement:
+def _account(
+    sid: str, actions: Sequence[str], names: Names, conditions: Mapping[str, Any] | None = None
+) -> iam.PolicyStatement:
     """What IAM policies in this account may allow."""
     principal = iam.AccountPrincipal(names.environment.account)
     return iam.PolicyStatement(
-        sid=sid, principals=[principal], actions=[*actions], resources=["*"], conditions=dict(conditions) if conditions else None
+        sid=sid,
+        principals=[principal],
+        actions=[*actions],
+        resources=["*"],
+        conditions=dict(conditions) if conditions else None,
     )
 
 
 def _objects(names: Names, purposes: Sequence[str]) -> dict[str, list[str]]:
-    """S3 names the bucket in the encryption context where bucket keys are on, as here, else the object."""
+    """S3 names the bucket in the encryption context where bucket keys are on, as here, else the
+    object.
+    """
     arns = [f"arn:aws:s3:::{names.bucket(purpose)}" for purpose in purposes]
-    return {"kms:EncryptionContext:aws:s3:arn": [each for arn in arns for each in (arn, f"{arn}/*")]}
+    return {
+        "kms:EncryptionContext:aws:s3:arn": [each for arn in arns for each in (arn, f"{arn}/*")]
+    }

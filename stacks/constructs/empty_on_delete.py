@@ -1,6 +1,8 @@
-"""Buckets and a model package group that must not block the deletion of their stack go in; custom resources that empty them come out.
+"""Buckets and a model package group that must not block the deletion of their stack go in; custom
+resources that empty them come out.
 
-The function behind them is `stacks/functions/empty_on_delete`; the CDK's own provider would bring Node.js into the stack.
+The function behind them is `stacks/functions/empty_on_delete`; the CDK's own provider would bring
+Node.js into the stack.
 """
 
 from __future__ import annotations
@@ -17,15 +19,20 @@ from config.names import Names
 from stacks.constructs.python_function import PythonFunction
 
 PURPOSE = "empty-on-delete"
-# The function acts only on what carries this tag. When an environment becomes protected, CloudFormation takes the tag away in
-# the same update that removes the custom resource, and it removes resources last: the data stays.
+# The function acts only on what carries this tag. When an environment becomes protected,
+# CloudFormation takes the tag away in the same update that removes the custom resource, and it
+# removes resources last: the data stays.
 EMPTY_TAG = "shoal:empty-on-delete"
 
 
 class EmptyOnDelete(Construct):
-    """Whatever is given to `bucket` and `registry` is emptied right before CloudFormation deletes it."""
+    """Whatever is given to `bucket` and `registry` is emptied right before CloudFormation deletes
+    it.
+    """
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, functions: Path) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, names: Names, functions: Path
+    ) -> None:
         super().__init__(scope, construct_id)
         self._names = names
         self._emptier = PythonFunction(
@@ -42,7 +49,14 @@ class EmptyOnDelete(Construct):
         """Empty these buckets (purpose -> bucket) on delete, all versions included."""
         arns = [f"arn:aws:s3:::{self._names.bucket(purpose)}" for purpose in buckets]
         self._emptier.role.allow(
-            "CloseAndList", ["s3:GetBucketPolicy", "s3:GetBucketTagging", "s3:ListBucketVersions", "s3:PutBucketPolicy"], on=arns
+            "CloseAndList",
+            [
+                "s3:GetBucketPolicy",
+                "s3:GetBucketTagging",
+                "s3:ListBucketVersions",
+                "s3:PutBucketPolicy",
+            ],
+            on=arns,
         )
         self._emptier.role.allow(
             "DeleteVersions",
@@ -51,7 +65,12 @@ class EmptyOnDelete(Construct):
             because="Emptying a bucket means every object in it; the buckets are named.",
         )
         for purpose, bucket in buckets.items():
-            self._resource(bucket, f"{purpose.capitalize()}Bucket", "Custom::EmptyBucket", {"BucketName": bucket.bucket_name})
+            self._resource(
+                bucket,
+                f"{purpose.capitalize()}Bucket",
+                "Custom::EmptyBucket",
+                {"BucketName": bucket.bucket_name},
+            )
 
     def registry(self, group: sagemaker.CfnModelPackageGroup) -> None:
         """Delete the model packages of `group` on delete: a group must be empty for that."""
@@ -65,13 +84,21 @@ class EmptyOnDelete(Construct):
             because="Every version in this environment's model package group.",
         )
         self._emptier.role.allow(
-            "ListPackages", ["sagemaker:ListModelPackages"], on=["*"], because="IAM cannot narrow ListModelPackages to a group."
+            "ListPackages",
+            ["sagemaker:ListModelPackages"],
+            on=["*"],
+            because="IAM cannot narrow ListModelPackages to a group.",
         )
         self._resource(
-            group, "Registry", "Custom::EmptyModelPackageGroup", {"ModelPackageGroupName": name, "ModelPackageGroupArn": group_arn}
+            group,
+            "Registry",
+            "Custom::EmptyModelPackageGroup",
+            {"ModelPackageGroupName": name, "ModelPackageGroupArn": group_arn},
         )
 
-    def _resource(self, owner: Construct, resource_id: str, resource_type: str, properties: Mapping[str, str]) -> None:
+    def _resource(
+        self, owner: Construct, resource_id: str, resource_type: str, properties: Mapping[str, str]
+    ) -> None:
         cdk.Tags.of(owner).add(EMPTY_TAG, "true")
         resource = cdk.CustomResource(
             self,

@@ -1,6 +1,9 @@
-"""Ids of a VPC and its subnets go in; the same parts as of a network of our own come out. Nothing is made, and nothing is looked up.
+"""Ids of a VPC and its subnets go in; the same parts as of a network of our own come out.
 
-That the subnets lie in the zones of the settings, reach S3 and have free addresses can only be asked of AWS: `shoal.verbs.network_check`.
+Nothing is made, and nothing is looked up.
+
+That the subnets lie in the zones of the settings, reach S3 and have free addresses can only be
+asked of AWS: `shoal.verbs.network_check`.
 """
 
 from __future__ import annotations
@@ -17,11 +20,18 @@ from config.network import ExistingNetwork as Ids
 class ExistingNetwork(Construct):
     """`vpc`, `training_subnet` and `hosting_subnets` by their ids."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, ids: Ids, az_ids: Sequence[str]) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, ids: Ids, az_ids: Sequence[str]
+    ) -> None:
         super().__init__(scope, construct_id)
-        self.vpc = ec2.Vpc.from_vpc_attributes(self, "Vpc", vpc_id=ids.vpc_id, availability_zones=sorted(set(az_ids)))
+        self.vpc = ec2.Vpc.from_vpc_attributes(
+            self, "Vpc", vpc_id=ids.vpc_id, availability_zones=sorted(set(az_ids))
+        )
         self.training_subnet = self._subnet("Training", ids.training_subnet_id)
-        self.hosting_subnets = [self._subnet(f"Hosting{number}", subnet) for number, subnet in enumerate(ids.hosting_subnet_ids, start=1)]
+        self.hosting_subnets = [
+            self._subnet(f"Hosting{number}", subnet)
+            for number, subnet in enumerate(ids.hosting_subnet_ids, start=1)
+        ]
 
     def _subnet(self, construct_id: str, subnet_id: str) -> ec2.ISubnet:
         subnet = ec2.Subnet.from_subnet_id(self, construct_id, subnet_id)

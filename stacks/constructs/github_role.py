@@ -1,8 +1,10 @@
-"""A repository's workflow in one of its environments on GitHub goes in; the role that it, and nothing else, may assume comes out.
+"""A repository's workflow in one of its environments on GitHub goes in; the role that it, and
+nothing else, may assume comes out.
 
-GitHub signs a token for each job; its subject names the repository and, where the job names one, the environment, whose rules (reviewers,
-branches) GitHub applies before it signs. Source: https://docs.github.com/en/actions/reference/security/oidc and the IAM user guide,
-"Configuring a role for GitHub OIDC identity provider".
+GitHub signs a token for each job; its subject names the repository and, where the job names one,
+the environment, whose rules (reviewers, branches) GitHub applies before it signs. Source:
+https://docs.github.com/en/actions/reference/security/oidc and the IAM user guide, "Configuring a
+role for GitHub OIDC identity provider".
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ AUDIENCE = "sts.amazonaws.com"
 
 
 class GitHubRole(StatedRole):
-    """A role with the physical name `Names.role(actor)`. `workflow_environment` is the environment on GitHub."""
+    """A role with the physical name `Names.role(actor)`.
+
+    `workflow_environment` is the environment on GitHub.
+    """
 
     def __init__(
         self,
@@ -42,10 +47,16 @@ class GitHubRole(StatedRole):
             scope,
             construct_id,
             role_name=names.role(actor),
-            description=f"Workflows of {delivery.repository} in the environment {workflow_environment}",
+            description=(
+                f"Workflows of {delivery.repository} in the environment {workflow_environment}"
+            ),
             assumed_by=iam.WebIdentityPrincipal(provider_arn, conditions),
             max_session_duration=cdk.Duration.hours(session_hours),
-            permissions_boundary=iam.ManagedPolicy.from_managed_policy_name(scope, f"{construct_id}Boundary", boundary)
-            if boundary
-            else None,
+            permissions_boundary=(
+                iam.ManagedPolicy.from_managed_policy_name(
+                    scope, f"{construct_id}Boundary", boundary
+                )
+                if boundary
+                else None
+            ),
         )

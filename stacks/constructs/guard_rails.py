@@ -1,8 +1,10 @@
-"""A place in the VPC and what the definition asks for go in; IAM conditions that refuse every other request come out.
+"""A place in the VPC and what the definition asks for go in; IAM conditions that refuse every other
+request come out.
 
-Every key of a set is paired with `Null: false`: `ForAllValues` alone also holds for a request that does not have the key at all.
-Source: service authorization reference, "Actions, resources, and condition keys for Amazon SageMaker". Keys of September 2026: the
-older `sagemaker:OutputKmsKey` is deprecated, belongs to no action any more, and a condition on it would refuse every job.
+Every key of a set is paired with `Null: false`: `ForAllValues` alone also holds for a request that
+does not have the key at all. Source: service authorization reference, "Actions, resources, and
+condition keys for Amazon SageMaker". Keys of September 2026: the older `sagemaker:OutputKmsKey` is
+deprecated, belongs to no action any more, and a condition on it would refuse every job.
 """
 
 from __future__ import annotations
@@ -34,16 +36,22 @@ def inside(place: Place) -> Conditions:
     return only(
         {
             "sagemaker:VpcSubnets": [subnet.subnet_id for subnet in place.subnets],
-            "sagemaker:VpcSecurityGroupIds": [group.security_group_id for group in place.security_groups],
+            "sagemaker:VpcSecurityGroupIds": [
+                group.security_group_id for group in place.security_groups
+            ],
         }
     )
 
 
 def within(limits: Limits, key_arn: str) -> Conditions:
-    """Only on the instance types that the definition names, no longer than it says, and with outputs under this key."""
+    """Only on the instance types that the definition names, no longer than it says, and with
+    outputs under this key.
+    """
     conditions = only({"sagemaker:InstanceTypes": [*limits.instance_types]})
     if limits.max_runtime_s is not None:
-        conditions["NumericLessThanEquals"] = {"sagemaker:MaxRuntimeInSeconds": str(limits.max_runtime_s)}
+        conditions["NumericLessThanEquals"] = {
+            "sagemaker:MaxRuntimeInSeconds": str(limits.max_runtime_s)
+        }
         conditions["Null"] |= {"sagemaker:MaxRuntimeInSeconds": "false"}
     if limits.encrypts_output:
         conditions["ArnEquals"] = {"sagemaker:OutputKmsKeyArn": key_arn}
@@ -52,9 +60,11 @@ def within(limits: Limits, key_arn: str) -> Conditions:
 
 
 def from_file_system(mounted: bool) -> Conditions:
-    """Channels from Lustre read-only; where the environment has no file system none from anybody's in the same VPC.
+    """Channels from Lustre read-only; where the environment has no file system none from anybody's
+    in the same VPC.
 
-    StringEquals without IfExists is false for a request that does not have the key, Null says the same for whoever reads the policy.
+    StringEquals without IfExists is false for a request that does not have the key, Null says the
+    same for whoever reads the policy.
     """
     if not mounted:
         return {"Null": {"sagemaker:FileSystemId": "true"}}
@@ -68,9 +78,12 @@ def only(allowed: Mapping[str, Sequence[str]]) -> Conditions:
 
 
 def ours(names: Names) -> Conditions:
-    """Only what is tagged as this pipeline's. Names alone do not tell: `dev-2` begins like `dev`, and SageMaker makes up some.
+    """Only what is tagged as this pipeline's.
 
-    A definition of one's own need not tag what it makes: there only what is another pipeline's is refused.
+    Names alone do not tell: `dev-2` begins like `dev`, and SageMaker makes up some.
+
+    A definition of one's own need not tag what it makes: there only what is another pipeline's is
+    refused.
     """
     if names.environment.pipeline is not None:
         return ours_or_gone(names)
@@ -78,19 +91,26 @@ def ours(names: Names) -> Conditions:
 
 
 def ours_or_gone(names: Names) -> Conditions:
-    """Nothing that is tagged as another pipeline's, under a name that this pipeline gives, or only to look at.
+    """Nothing that is tagged as another pipeline's, under a name that this pipeline gives, or only
+    to look at.
 
-    IfExists: what does not exist has no tags, and whoever asks for it must be told so, not that access is denied.
+    IfExists: what does not exist has no tags, and whoever asks for it must be told so, not that
+    access is denied.
     """
     return {"StringEqualsIfExists": {_TAG: names.pipeline}}
 
 
 def tagging_new(names: Names, *operations: str) -> Conditions:
-    """Only while something is made, so that what is there already cannot be made to look like ours; and never as another pipeline's."""
+    """Only while something is made, so that what is there already cannot be made to look like ours;
+    and never as another pipeline's.
+    """
     made = {"StringEquals": {"sagemaker:TaggingAction": [*operations]}}
     return made | {"StringEqualsIfExists": {f"aws:RequestTag/{PIPELINE_TAG}": names.pipeline}}
 
 
 def both(one: Conditions, other: Conditions) -> Conditions:
     """The conditions of both; the keys differ."""
-    return {operator: one.get(operator, {}) | other.get(operator, {}) for operator in sorted({*one, *other})}
+    return {
+        operator: one.get(operator, {}) | other.get(operator, {})
+        for operator in sorted({*one, *other})
+    }

@@ -1,7 +1,9 @@
-"""A recipe of `images/` and its repository go in; the CodeBuild project that builds exactly this recipe, and its role, come out.
+"""A recipe of `images/` and its repository go in; the CodeBuild project that builds exactly this
+recipe, and its role, come out.
 
-The build leaves the image's URI with its digest in an SSM parameter whose name contains the recipe's content: what is deployed from a
-checkout is what this checkout's recipe gave, or CloudFormation does not find the parameter and changes nothing.
+The build leaves the image's URI with its digest in an SSM parameter whose name contains the
+recipe's content: what is deployed from a checkout is what this checkout's recipe gave, or
+CloudFormation does not find the parameter and changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +25,11 @@ from stacks.constructs.actor_role import ActorRole
 
 ACTOR = "image-build"
 _SCRIPT = Path(__file__).with_name("image_build.sh")
-_PULL_ACTIONS = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer")
+_PULL_ACTIONS = (
+    "ecr:BatchCheckLayerAvailability",
+    "ecr:BatchGetImage",
+    "ecr:GetDownloadUrlForLayer",
+)
 _PUSH_ACTIONS = (
     "ecr:BatchCheckLayerAvailability",
     "ecr:BatchGetImage",
@@ -37,19 +43,37 @@ _PUSH_ACTIONS = (
 class ImageBuild(Construct):
     """`project` builds the recipe `image` of the repository at `root`."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, image: str, root: Path, key: kms.Key) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        image: str,
+        root: Path,
+        key: kms.Key,
+    ) -> None:
         super().__init__(scope, construct_id)
         self._names, self._image, self._key = names, image, key
         self._region = names.environment.region
-        self.parameter = names.image_parameter(image, recipes.content_tag(image, self._region, root))
-        self._source = assets.Asset(self, "Recipe", path=str(root / recipes.FOLDER / image), exclude=["__pycache__"], display_name=image)
+        self.parameter = names.image_parameter(
+            image, recipes.content_tag(image, self._region, root)
+        )
+        self._source = assets.Asset(
+            self,
+            "Recipe",
+            path=str(root / recipes.FOLDER / image),
+            exclude=["__pycache__"],
+            display_name=image,
+        )
         self._log = self._log_group()
         self.role = self._role()
         self.project = self._project()
         self.project.node.add_dependency(self.role)
 
     def _project(self) -> codebuild.CfnProject:
-        # Privileged mode: docker build needs a Docker daemon, which CodeBuild starts in no other mode.
+        # Privileged mode: docker build needs a Docker daemon, which CodeBuild starts in no other
+        # mode.
         return codebuild.CfnProject(
             self,
             "Project",
@@ -58,14 +82,21 @@ class ImageBuild(Construct):
             service_role=self.role.role_arn,
             artifacts=codebuild.CfnProject.ArtifactsProperty(type="NO_ARTIFACTS"),
             environment=codebuild.CfnProject.EnvironmentProperty(
-                type="LINUX_CONTAINER", compute_type="BUILD_GENERAL1_LARGE", image="aws/codebuild/standard:7.0", privileged_mode=True
+                type="LINUX_CONTAINER",
+                compute_type="BUILD_GENERAL1_LARGE",
+                image="aws/codebuild/standard:7.0",
+                privileged_mode=True,
             ),
             source=codebuild.CfnProject.SourceProperty(
-                type="S3", location=f"{self._source.s3_bucket_name}/{self._source.s3_object_key}", build_spec=self._build_spec()
+                type="S3",
+                location=f"{self._source.s3_bucket_name}/{self._source.s3_object_key}",
+                build_spec=self._build_spec(),
             ),
             encryption_key=self._key.key_arn,
             logs_config=codebuild.CfnProject.LogsConfigProperty(
-                cloud_watch_logs=codebuild.CfnProject.CloudWatchLogsConfigProperty(status="ENABLED", group_name=self._log.log_group_name)
+                cloud_watch_logs=codebuild.CfnProject.CloudWatchLogsConfigProperty(
+                    status="ENABLED", group_name=self._log.log_group_name
+                )
             ),
             concurrent_build_limit=1,
             timeout_in_minutes=120,
@@ -73,14 +104,20 @@ class ImageBuild(Construct):
         )
 
     def _build_spec(self) -> str:
-        spec = {"version": "0.2", "env": {"shell": "bash"}, "phases": {"build": {"commands": [self.script()]}}}
+        spec = {
+            "version": "0.2",
+            "env": {"shell": "bash"},
+            "phases": {"build": {"commands": [self.script()]}},
+        }
         return json.dumps(spec)
 
     def script(self) -> str:
         """The build, with every value in it: nothing in it can be changed by a variable."""
         uri, tag = self._names.repository_uri(self._image), self.parameter.rpartition("/")[2]
         arguments = recipes.build_arguments(self._image, self._region)
-        given = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
+        given = [
+            part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")
+        ]
         lines = _SCRIPT.read_text(encoding="utf-8").splitlines(keepends=True)
         return "".join(line for line in lines if not line.startswith("#")).format(
             repository=self._names.repository(self._image),
@@ -88,11 +125,24 @@ class ImageBuild(Construct):
             uri=uri,
             parameter=self.parameter,
             registries=shlex.join(sorted({uri.partition("/")[0], *self._base_registries()})),
-            build=shlex.join(["docker", "build", "--platform", "linux/amd64", *given, "--tag", f"{uri}:{tag}", "."]),
+            build=shlex.join(
+                [
+                    "docker",
+                    "build",
+                    "--platform",
+                    "linux/amd64",
+                    *given,
+                    "--tag",
+                    f"{uri}:{tag}",
+                    ".",
+                ]
+            ),
         )
 
     def _base_registries(self) -> list[str]:
-        """The registry to log in to for the image that the recipe extends; an image from Docker Hub needs none."""
+        """The registry to log in to for the image that the recipe extends; an image from Docker Hub
+        needs none.
+        """
         if recipes.recipe(self._image).base_repository is None:
             return []
         return [f"{tables.registry(self._region)}.dkr.ecr.{self._region}.amazonaws.com"]
@@ -115,16 +165,41 @@ class ImageBuild(Construct):
             because="The streams of the project's own log group; CodeBuild makes up their names.",
         )
         bucket = f"arn:aws:s3:::{self._source.s3_bucket_name}"
-        role.allow("ReadRecipe", ["s3:GetObject", "s3:GetObjectVersion"], on=[f"{bucket}/{self._source.s3_object_key}"])
+        role.allow(
+            "ReadRecipe",
+            ["s3:GetObject", "s3:GetObjectVersion"],
+            on=[f"{bucket}/{self._source.s3_object_key}"],
+        )
         role.allow("LocateRecipe", ["s3:GetBucketAcl", "s3:GetBucketLocation"], on=[bucket])
-        role.allow("LogInToEcr", ["ecr:GetAuthorizationToken"], on=["*"], because="GetAuthorizationToken has no resource type in IAM.")
+        role.allow(
+            "LogInToEcr",
+            ["ecr:GetAuthorizationToken"],
+            on=["*"],
+            because="GetAuthorizationToken has no resource type in IAM.",
+        )
         base = recipes.recipe(self._image).base_repository
         if base:
             account = tables.registry(self._region)
-            role.allow("PullBase", _PULL_ACTIONS, on=[f"arn:aws:ecr:{self._region}:{account}:repository/{base}"])
-        role.allow("PushImage", _PUSH_ACTIONS, on=[names.arn("ecr", f"repository/{names.repository(self._image)}")])
-        role.allow("PublishDigest", ["ssm:PutParameter"], on=[names.arn("ssm", f"parameter{self.parameter}")])
-        role.allow("UseKey", ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"], on=[self._key.key_arn])
+            role.allow(
+                "PullBase",
+                _PULL_ACTIONS,
+                on=[f"arn:aws:ecr:{self._region}:{account}:repository/{base}"],
+            )
+        role.allow(
+            "PushImage",
+            _PUSH_ACTIONS,
+            on=[names.arn("ecr", f"repository/{names.repository(self._image)}")],
+        )
+        role.allow(
+            "PublishDigest",
+            ["ssm:PutParameter"],
+            on=[names.arn("ssm", f"parameter{self.parameter}")],
+        )
+        role.allow(
+            "UseKey",
+            ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"],
+            on=[self._key.key_arn],
+        )
         return role
 
     def _log_group(self) -> logs.LogGroup:

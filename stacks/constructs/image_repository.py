@@ -1,4 +1,6 @@
-"""A recipe's name goes in; the ECR repository of its images, which only the image build may push to, and its key come out."""
+"""A recipe's name goes in; the ECR repository of its images, which only the image build may push
+to, and its key come out.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,23 @@ from config.names import Names
 from stacks.constructs.data_key import ADMINISTRATION
 
 KEPT_IMAGES = 100
-"""ECR does not know which image is deployed, so this is far more than the recipe changes while one is."""
-_PUSH_ACTIONS = ("ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload", "ecr:PutImage", "ecr:UploadLayerPart")
+"""ECR does not know which image is deployed, so this is far more than the recipe changes while one
+is.
+"""
+_PUSH_ACTIONS = (
+    "ecr:CompleteLayerUpload",
+    "ecr:InitiateLayerUpload",
+    "ecr:PutImage",
+    "ecr:UploadLayerPart",
+)
 
 
 class ImageRepository(Construct):
     """`repository` and `key`. Tags never move; every pushed image is scanned."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, image: str, builder: str) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, names: Names, image: str, builder: str
+    ) -> None:
         """`builder` is the ARN of the role that may push."""
         super().__init__(scope, construct_id)
         protect = names.environment.protect
@@ -48,9 +59,13 @@ class ImageRepository(Construct):
             removal_policy=removal,
         )
         self.repository.add_lifecycle_rule(
-            description="Layers of pushes that failed", tag_status=ecr.TagStatus.UNTAGGED, max_image_age=cdk.Duration.days(1)
+            description="Layers of pushes that failed",
+            tag_status=ecr.TagStatus.UNTAGGED,
+            max_image_age=cdk.Duration.days(1),
         )
-        self.repository.add_lifecycle_rule(description=f"The newest {KEPT_IMAGES} images", max_image_count=KEPT_IMAGES)
+        self.repository.add_lifecycle_rule(
+            description=f"The newest {KEPT_IMAGES} images", max_image_count=KEPT_IMAGES
+        )
         self.repository.add_to_resource_policy(
             iam.PolicyStatement(
                 sid="OnlyTheBuildPushes",
@@ -63,19 +78,26 @@ class ImageRepository(Construct):
 
 
 def _key_statements(names: Names, builder: str) -> list[iam.PolicyStatement]:
-    """The account administers the key, the registry uses it for the account, the build for itself; who pulls needs nothing of it.
+    """The account administers the key, the registry uses it for the account, the build for itself;
+    who pulls needs nothing of it.
 
-    Source: Amazon ECR user guide, "Encryption at rest" (the key policy that lends a key to the registry).
+    Source: Amazon ECR user guide, "Encryption at rest" (the key policy that lends a key to the
+    registry).
     """
     account = iam.AccountPrincipal(names.environment.account)
     through_ecr = {"kms:ViaService": f"ecr.{names.environment.region}.amazonaws.com"}
-    lend, build = ["kms:CreateGrant", "kms:RetireGrant"], ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"]
+    lend, build = (
+        ["kms:CreateGrant", "kms:RetireGrant"],
+        ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"],
+    )
     rows: tuple[tuple[str, list[str], dict[str, Any]], ...] = (
         ("AdministerKey", [*ADMINISTRATION], {}),
         ("LendKeyToRegistry", lend, {"StringEquals": through_ecr}),
         ("UseKeyInBuilds", build, {"ArnEquals": {"aws:PrincipalArn": builder}}),
     )
     return [
-        iam.PolicyStatement(sid=sid, principals=[account], actions=actions, resources=["*"], conditions=conditions)
+        iam.PolicyStatement(
+            sid=sid, principals=[account], actions=actions, resources=["*"], conditions=conditions
+        )
         for sid, actions, conditions in rows
     ]

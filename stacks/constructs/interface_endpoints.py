@@ -1,4 +1,6 @@
-"""Names of AWS services go in; interface endpoints come out, through which code inside the VPC calls them without the internet."""
+"""Names of AWS services go in; interface endpoints come out, through which code inside the VPC
+calls them without the internet.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from config.network import InterfaceEndpoint
 
 
 class InterfaceEndpoints(Construct):
-    """One endpoint for each service, all in `subnet`: every zone would cost as much again, and other subnets reach it too."""
+    """One endpoint for each service, all in `subnet`: every zone would cost as much again, and
+    other subnets reach it too.
+    """
 
     def __init__(
         self,
@@ -28,7 +32,11 @@ class InterfaceEndpoints(Construct):
         super().__init__(scope, construct_id)
         self._names, self._vpc, self._subnet = names, vpc, subnet
         self._group = ec2.SecurityGroup(
-            self, "Endpoints", vpc=vpc, allow_all_outbound=False, description="Interface endpoints: HTTPS from our own instances"
+            self,
+            "Endpoints",
+            vpc=vpc,
+            allow_all_outbound=False,
+            description="Interface endpoints: HTTPS from our own instances",
         )
         for caller in callers:
             self._group.add_ingress_rule(caller, ec2.Port.tcp(443), "Calls from our own instances")
@@ -41,7 +49,9 @@ class InterfaceEndpoints(Construct):
             self,
             construct_id,
             vpc=self._vpc,
-            service=ec2.InterfaceVpcEndpointService(f"com.amazonaws.{self._names.environment.region}.{service.value}"),
+            service=ec2.InterfaceVpcEndpointService(
+                f"com.amazonaws.{self._names.environment.region}.{service.value}"
+            ),
             subnets=ec2.SubnetSelection(subnets=[self._subnet]),
             security_groups=[self._group],
             private_dns_enabled=True,
@@ -53,6 +63,8 @@ class InterfaceEndpoints(Construct):
                 principals=[iam.AnyPrincipal()],
                 actions=["*"],
                 resources=["*"],
-                conditions={"StringEquals": {"aws:PrincipalAccount": self._names.environment.account}},
+                conditions={
+                    "StringEquals": {"aws:PrincipalAccount": self._names.environment.account}
+                },
             )
         )

@@ -1,4 +1,6 @@
-"""The VPC and its private subnets go in; a NAT gateway through which they can open connections to the internet comes out."""
+"""The VPC and its private subnets go in; a NAT gateway through which they can open connections to
+the internet comes out.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,10 @@ from constructs import Construct
 
 
 class InternetAccess(Construct):
-    """One gateway for all subnets. `public_subnet`, in which it stands, holds nothing else; nothing can connect inwards."""
+    """One gateway for all subnets.
+
+    `public_subnet`, in which it stands, holds nothing else; nothing can connect inwards.
+    """
 
     def __init__(
         self,
@@ -22,9 +27,12 @@ class InternetAccess(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         gateway = ec2.CfnInternetGateway(self, "InternetGateway")
-        attachment = ec2.CfnVPCGatewayAttachment(self, "Attachment", vpc_id=vpc.vpc_id, internet_gateway_id=gateway.ref)
+        attachment = ec2.CfnVPCGatewayAttachment(
+            self, "Attachment", vpc_id=vpc.vpc_id, internet_gateway_id=gateway.ref
+        )
         public_subnet.add_default_internet_route(gateway.ref, attachment)
         nat = public_subnet.add_nat_gateway()
-        # More than one zone behind one gateway: if its zone fails, the others lose the internet, which none of our own traffic needs.
+        # More than one zone behind one gateway: if its zone fails, the others lose the internet,
+        # which none of our own traffic needs.
         for subnet in private_subnets:
             subnet.add_default_nat_route(nat.ref)

@@ -1,4 +1,6 @@
-"""Names, the key and places in the VPC go in; the roles under which SageMaker runs training, evaluation and the endpoint come out."""
+"""Names, the key and places in the VPC go in; the roles under which SageMaker runs training,
+evaluation and the endpoint come out.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,11 @@ from stacks.constructs.sagemaker_role import ATTACH, USE_INTERFACE, SageMakerRol
 
 
 class JobRoles(Construct):
-    """`training`, `evaluation` and `endpoint`: each reads its inputs and writes its outputs, and nothing else.
+    """`training`, `evaluation` and `endpoint`: each reads its inputs and writes its outputs, and
+    nothing else.
 
-    Source: SageMaker developer guide, "SageMaker roles", the execution role permissions of each Create call.
+    Source: SageMaker developer guide, "SageMaker roles", the execution role permissions of each
+    Create call.
     """
 
     def __init__(
@@ -30,10 +34,20 @@ class JobRoles(Construct):
         super().__init__(scope, construct_id)
         self._names = names
         self._key = key
-        self.training = self._role("training", "Runs training jobs.", log_group="TrainingJobs", source="training-job/*")
-        self.evaluation = self._role("evaluation", "Runs evaluation jobs.", log_group="ProcessingJobs", source="processing-job/*")
-        # SageMaker developer guide, "Cross-service confused deputy prevention": hosting sends no narrower ARN than this.
-        self.endpoint = self._role("endpoint", "Runs the temporary endpoint.", log_group="Endpoints", source="*")
+        self.training = self._role(
+            "training", "Runs training jobs.", log_group="TrainingJobs", source="training-job/*"
+        )
+        self.evaluation = self._role(
+            "evaluation",
+            "Runs evaluation jobs.",
+            log_group="ProcessingJobs",
+            source="processing-job/*",
+        )
+        # SageMaker developer guide, "Cross-service confused deputy prevention": hosting sends no
+        # narrower ARN than this.
+        self.endpoint = self._role(
+            "endpoint", "Runs the temporary endpoint.", log_group="Endpoints", source="*"
+        )
         self._allow_training(training)
         self._allow_evaluation()
         self._allow_endpoint(hosting)
@@ -46,14 +60,16 @@ class JobRoles(Construct):
         if environment.data.input_mode is not InputMode.FSX:
             self._read(role, {"data": "datasets"})
         else:
-            # As in AWS's AmazonSageMakerFullAccess; whether a training role needs it is not documented.
+            # As in AWS's AmazonSageMakerFullAccess; whether a training role needs it is not
+            # documented.
             why = "DescribeFileSystems has no resource type in IAM."
             role.allow("SeeFileSystems", ["fsx:DescribeFileSystems"], on=["*"], because=why)
         self._write(role, "training")
         self._keep_checkpoints(role)
         self._read_code(role)
         if environment.training.framework is Framework.TENSORFLOW:
-            # Its toolkit asks where the bucket of the hyperparameter `model_dir` lies, before it starts anything.
+            # Its toolkit asks where the bucket of the hyperparameter `model_dir` lies, before it
+            # starts anything.
             bucket = self._names.bucket("artifacts")
             role.allow("LocateArtifacts", ["s3:GetBucketLocation"], on=[f"arn:aws:s3:::{bucket}"])
 
@@ -65,30 +81,52 @@ class JobRoles(Construct):
         self._read(role, {"data": "datasets", "artifacts": "training"})
         self._write(role, "evaluation")
         self._read_code(role)
-        # SageMaker lists what lies below an input's URI; the code archive of a training job is one object that its toolkit gets.
-        role.allow("ListCode", ["s3:ListBucket"], on=[self._code_bucket], when={"StringLike": {"s3:prefix": "*.gz"}})
+        # SageMaker lists what lies below an input's URI; the code archive of a training job is one
+        # object that its toolkit gets.
+        role.allow(
+            "ListCode",
+            ["s3:ListBucket"],
+            on=[self._code_bucket],
+            when={"StringLike": {"s3:prefix": "*.gz"}},
+        )
 
     def _allow_endpoint(self, place: Place) -> None:
         role = self.endpoint
         role.allow_interfaces(place)
-        role.allow("SeeVpcEndpoints", ["ec2:DescribeVpcEndpoints"], on=["*"], because="EC2 Describe actions have no resource type in IAM.")
+        role.allow(
+            "SeeVpcEndpoints",
+            ["ec2:DescribeVpcEndpoints"],
+            on=["*"],
+            because="EC2 Describe actions have no resource type in IAM.",
+        )
         role.allow("UseKey", ["kms:Decrypt", "kms:DescribeKey"], on=[self._key.key_arn])
         # A model is one object: nothing is listed.
         self._read_objects(role, "artifacts", "training")
 
     def _role(self, actor: str, description: str, *, log_group: str, source: str) -> SageMakerRole:
         role = SageMakerRole(
-            self, actor.capitalize(), names=self._names, actor=actor, log_group=log_group, source=source, description=description
+            self,
+            actor.capitalize(),
+            names=self._names,
+            actor=actor,
+            log_group=log_group,
+            source=source,
+            description=description,
         )
         role.see_vpc()
         return role
 
     def _allow_encryption(self, role: SageMakerRole) -> None:
-        role.allow("UseKey", ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"], on=[self._key.key_arn])
+        role.allow(
+            "UseKey",
+            ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"],
+            on=[self._key.key_arn],
+        )
 
     def _allow_interfaces_anywhere(self, role: SageMakerRole) -> None:
-        # SageMaker developer guide, "CreateProcessingJob API: Execution Role Permissions": "Don't scope in the policy with any
-        # conditions or resource filters. Otherwise, the validation checks that occur during the creation of the processing job fail."
+        # SageMaker developer guide, "CreateProcessingJob API: Execution Role Permissions": "Don't
+        # scope in the policy with any conditions or resource filters. Otherwise, the validation
+        # checks that occur during the creation of the processing job fail."
         why = "AWS refuses a processing job whose role names resources here."
         role.allow("AttachToVpc", [ATTACH, *USE_INTERFACE], on=["*"], because=why)
 
@@ -122,7 +160,12 @@ class JobRoles(Construct):
     def _keep_checkpoints(self, role: SageMakerRole) -> None:
         """SageMaker copies them to S3 while the job runs, and back when it starts again."""
         prefix = "checkpoints"
-        role.allow("ListCheckpoints", ["s3:ListBucket"], on=[self._artifacts], when={"StringLike": {"s3:prefix": f"{prefix}/*"}})
+        role.allow(
+            "ListCheckpoints",
+            ["s3:ListBucket"],
+            on=[self._artifacts],
+            when={"StringLike": {"s3:prefix": f"{prefix}/*"}},
+        )
         actions = ["s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"]
         why = f"Every execution keeps them below its own id in {prefix}/."
         role.allow("KeepCheckpoints", actions, on=[f"{self._artifacts}/{prefix}/*"], because=why)
@@ -132,7 +175,10 @@ class JobRoles(Construct):
             "ReadCode",
             ["s3:GetObject"],
             on=[f"{self._code_bucket}/*.gz"],
-            because="Code archives are named by their content; parameter CodeUri chooses one, so that an older one can be run again.",
+            because=(
+                "Code archives are named by their content; parameter CodeUri chooses one, so that"
+                " an older one can be run again."
+            ),
         )
 
     @property

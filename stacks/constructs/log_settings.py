@@ -1,4 +1,6 @@
-"""A scope, a key and days go in; every log group below the scope keeps its lines that long, encrypted with that key."""
+"""A scope, a key and days go in; every log group below the scope keeps its lines that long,
+encrypted with that key.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from config.names import Names
 
 
 def keep_logs(scope: IConstruct, *, names: Names, key: kms.Key) -> None:
-    """To be called when everything below `scope` is there. The groups of SageMaker's jobs are the account's and not here."""
+    """To be called when everything below `scope` is there.
+
+    The groups of SageMaker's jobs are the account's and not here.
+    """
     _let_logs_encrypt(key, names)
     for construct in scope.node.find_all():
         if isinstance(construct, logs.CfnLogGroup):
@@ -20,14 +25,19 @@ def keep_logs(scope: IConstruct, *, names: Names, key: kms.Key) -> None:
 
 
 def _let_logs_encrypt(key: kms.Key, names: Names) -> None:
-    """CloudWatch Logs user guide, "Encrypt log data in CloudWatch Logs using AWS Key Management Service": actions and condition."""
+    """CloudWatch Logs user guide, "Encrypt log data in CloudWatch Logs using AWS Key Management
+    Service": actions and condition.
+    """
     key.add_to_resource_policy(
         iam.PolicyStatement(
             sid="LogsEncrypts",
             principals=[iam.ServicePrincipal(f"logs.{names.environment.region}.amazonaws.com")],
-            # Not DescribeKey: it has no encryption context, so the condition would never hold (tests/identity).
+            # Not DescribeKey: it has no encryption context, so the condition would never hold
+            # (tests/identity).
             actions=["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"],
             resources=["*"],
-            conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": names.arn("logs", "log-group:*")}},
+            conditions={
+                "ArnLike": {"kms:EncryptionContext:aws:logs:arn": names.arn("logs", "log-group:*")}
+            },
         )
     )

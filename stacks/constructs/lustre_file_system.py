@@ -1,8 +1,9 @@
-"""Settings, the place of the training nodes and the data bucket's key go in; an FSx for Lustre file system that shows the bucket's datasets
-comes out.
+"""Settings, the place of the training nodes and the data bucket's key go in; an FSx for Lustre file
+system that shows the bucket's datasets comes out.
 
-L1 resources: the L2 construct has no data repository association, leaves SCRATCH_2 at Lustre 2.10 (which can have none), and lets a
-PERSISTENT_2 file system without throughput through. Which combinations exist is checked before, in `config.file_system_rules`.
+L1 resources: the L2 construct has no data repository association, leaves SCRATCH_2 at Lustre 2.10
+(which can have none), and lets a PERSISTENT_2 file system without throughput through. Which
+combinations exist is checked before, in `config.file_system_rules`.
 """
 
 from __future__ import annotations
@@ -21,17 +22,34 @@ from config.names import Names
 from stacks.constructs.guard_rails import Place
 
 LUSTRE_VERSION = "2.15"
-# Lustre user guide, "File system access control with Amazon VPC": between the servers, and between them and clients, both ways.
+# Lustre user guide, "File system access control with Amazon VPC": between the servers, and between
+# them and clients, both ways.
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
 _IMPORTED = ["NEW", "CHANGED", "DELETED"]
-_EXPORTED = ["NEW", "CHANGED"]  # never DELETED: who cleans a scratch disk must not delete the data of record
+_EXPORTED = [
+    "NEW",
+    "CHANGED",
+]  # never DELETED: who cleans a scratch disk must not delete the data of record
 
 
 class LustreFileSystem(Construct):
-    """`file_system_id` and `mount_name`. It goes with its stack: what it holds are copies of the bucket's objects."""
+    """`file_system_id` and `mount_name`.
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, settings: FileSystem, place: Place) -> None:
-        """`place` is that of the training nodes: one subnet, and the security groups of the clients."""
+    It goes with its stack: what it holds are copies of the bucket's objects.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        settings: FileSystem,
+        place: Place,
+    ) -> None:
+        """`place` is that of the training nodes: one subnet, and the security groups of the
+        clients.
+        """
         super().__init__(scope, construct_id)
         self._names, self._settings = names, settings
         (subnet,) = place.subnets
@@ -48,12 +66,15 @@ class LustreFileSystem(Construct):
             security_group_ids=[group.security_group_id],
             lustre_configuration=fsx.CfnFileSystem.LustreConfigurationProperty(
                 deployment_type=settings.deployment_type.value,
-                per_unit_storage_throughput=settings.throughput_mbps_per_tib if persistent else None,
+                per_unit_storage_throughput=(
+                    settings.throughput_mbps_per_tib if persistent else None
+                ),
                 data_compression_type="LZ4" if settings.compress else "NONE",
             ),
         )
         self._resource.apply_removal_policy(cdk.RemovalPolicy.DESTROY)
-        # FSx refuses a file system whose security group does not let Lustre's traffic through yet, and asks only once.
+        # FSx refuses a file system whose security group does not let Lustre's traffic through yet,
+        # and asks only once.
         self._resource.node.add_dependency(*rules)
         cdk.Tags.of(self._resource).add("Name", f"{names.prefix}-training-data")
 
@@ -66,15 +87,24 @@ class LustreFileSystem(Construct):
         return self._resource.attr_lustre_mount_name
 
     def encrypt(self, key: kms.IKey) -> None:
-        """Use `key` for what is stored. FSx encrypts scratch file systems with a key of its own, and takes no other."""
+        """Use `key` for what is stored.
+
+        FSx encrypts scratch file systems with a key of its own, and takes no other.
+        """
         if self._settings.deployment_type is DeploymentType.PERSISTENT_2:
             self._resource.kms_key_id = key.key_arn
 
     def show_datasets(self, key: kms.Key) -> None:
-        """Let the file system show the data bucket's prefix `datasets/`; `key` is the one that the bucket's objects are encrypted with."""
+        """Let the file system show the data bucket's prefix `datasets/`; `key` is the one that the
+        bucket's objects are encrypted with.
+        """
         bucket = self._names.bucket("data")
         key.add_to_resource_policy(_use_through_s3(self._names, bucket))
-        export = fsx.CfnDataRepositoryAssociation.AutoExportPolicyProperty(events=_EXPORTED) if self._settings.export_changes else None
+        export = (
+            fsx.CfnDataRepositoryAssociation.AutoExportPolicyProperty(events=_EXPORTED)
+            if self._settings.export_changes
+            else None
+        )
         association = fsx.CfnDataRepositoryAssociation(
             self,
             "Datasets",
@@ -83,17 +113,26 @@ class LustreFileSystem(Construct):
             data_repository_path=f"s3://{bucket}{DATASETS_PATH}/",
             batch_import_meta_data_on_create=True,
             s3=fsx.CfnDataRepositoryAssociation.S3Property(
-                auto_import_policy=fsx.CfnDataRepositoryAssociation.AutoImportPolicyProperty(events=_IMPORTED),
+                auto_import_policy=fsx.CfnDataRepositoryAssociation.AutoImportPolicyProperty(
+                    events=_IMPORTED
+                ),
                 auto_export_policy=export,
             ),
         )
         association.apply_removal_policy(cdk.RemovalPolicy.DESTROY)
 
     def _security_group(self, place: Place) -> tuple[ec2.SecurityGroup, list[Construct]]:
-        """The servers' group and all rules. Rules on the clients' group are resources of this stack too: they come and go with it."""
+        """The servers' group and all rules.
+
+        Rules on the clients' group are resources of this stack too: they come and go with it.
+        """
         (clients,) = place.security_groups
         servers = ec2.SecurityGroup(
-            self, "Servers", vpc=place.vpc, allow_all_outbound=False, description="Lustre servers: each other and the training nodes"
+            self,
+            "Servers",
+            vpc=place.vpc,
+            allow_all_outbound=False,
+            description="Lustre servers: each other and the training nodes",
         )
         rules = _rules(servers.security_group_id, clients.security_group_id)
         return servers, [made for rule in rules for made in _add(self, *rule)]
@@ -134,22 +173,34 @@ def _add(scope: Construct, name: str, group_id: str, peer_id: str) -> Iterator[C
 def _use_through_s3(names: Names, bucket: str) -> iam.PolicyStatement:
     """Lets the role that FSx makes for each file system use the key for this bucket's objects.
 
-    Its name ends in the file system's id, which is not known before, and a principal cannot have a wildcard: hence the condition.
-    Source: Lustre user guide, "Working with server-side encrypted Amazon S3 buckets".
+    Its name ends in the file system's id, which is not known before, and a principal cannot have a
+    wildcard: hence the condition. Source: Lustre user guide, "Working with server-side encrypted
+    Amazon S3 buckets".
     """
     environment = names.environment
-    role = "role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/AWSServiceRoleForFSxS3Access_fs-*"
+    role = "role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/AWSServiceRoleForFSxS3Access_fs-*"  # noqa: E501
     return iam.PolicyStatement(
         sid="FileSystemsThroughS3",
         principals=[iam.AnyPrincipal()],
-        actions=["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"],
+        actions=[
+            "kms:Decrypt",
+            "kms:DescribeKey",
+            "kms:Encrypt",
+            "kms:GenerateDataKey*",
+            "kms:ReEncrypt*",
+        ],
         resources=["*"],
         conditions={
             "StringEquals": {
                 "kms:CallerAccount": environment.account,
                 "kms:ViaService": f"s3.{environment.region}.amazonaws.com",
             },
-            "StringLike": {"kms:EncryptionContext:aws:s3:arn": [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]},
+            "StringLike": {
+                "kms:EncryptionContext:aws:s3:arn": [
+                    f"arn:aws:s3:::{bucket}",
+                    f"arn:aws:s3:::{bucket}/*",
+                ]
+            },
             "ArnLike": {"aws:PrincipalArn": f"arn:aws:iam::{environment.account}:{role}"},
         },
     )

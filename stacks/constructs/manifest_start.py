@@ -1,4 +1,6 @@
-"""The function that starts executions goes in; the rule that calls it when a manifest arrives in the data bucket comes out."""
+"""The function that starts executions goes in; the rule that calls it when a manifest arrives in
+the data bucket comes out.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def manifest_variables(names: Names) -> dict[str, str]:
     wanted = names.environment.data.on_manifest
     if wanted is None:
         return {}
-    parameters = {name: as_text(value) for name, value in wanted.parameters.items()} | {MANIFEST_PARAMETER: "{manifest}"}
+    parameters = {name: as_text(value) for name, value in wanted.parameters.items()} | {
+        MANIFEST_PARAMETER: "{manifest}"
+    }
     if names.environment.pipeline is None:
         parameters |= {"TrainDataUri": "{folder}/train/", "TestDataUri": "{folder}/test/"}
     return {
@@ -34,8 +38,13 @@ def manifest_variables(names: Names) -> dict[str, str]:
     }
 
 
-def start_on_manifest(scope: Construct, *, names: Names, starter: PythonFunction, dead_letters: sqs.Queue) -> events.Rule:
-    """S3 says `Object Created` of a manifest -> the function. What cannot be delivered within an hour goes to `dead_letters`."""
+def start_on_manifest(
+    scope: Construct, *, names: Names, starter: PythonFunction, dead_letters: sqs.Queue
+) -> events.Rule:
+    """S3 says `Object Created` of a manifest -> the function.
+
+    What cannot be delivered within an hour goes to `dead_letters`.
+    """
     _allow_reading(names, starter)
     wanted = names.environment.data.on_manifest
     if wanted is None:
@@ -47,9 +56,19 @@ def start_on_manifest(scope: Construct, *, names: Names, starter: PythonFunction
         event_pattern=events.EventPattern(
             source=["aws.s3"],
             detail_type=["Object Created"],
-            detail={"bucket": {"name": [names.bucket("data")]}, "object": {"key": [{"suffix": f"/{wanted.file}"}]}},
+            detail={
+                "bucket": {"name": [names.bucket("data")]},
+                "object": {"key": [{"suffix": f"/{wanted.file}"}]},
+            },
         ),
-        targets=[targets.LambdaFunction(starter.function, dead_letter_queue=dead_letters, retry_attempts=_RETRIES, max_event_age=_OLDEST)],
+        targets=[
+            targets.LambdaFunction(
+                starter.function,
+                dead_letter_queue=dead_letters,
+                retry_attempts=_RETRIES,
+                max_event_age=_OLDEST,
+            )
+        ],
     )
 
 
@@ -65,7 +84,9 @@ def _allow_reading(names: Names, starter: PythonFunction) -> None:
         on=[f"{bucket}/datasets/*/{file}"],
         because="The manifests of all datasets, which are named when they are uploaded.",
     )
-    starter.role.allow("SeeFiles", ["s3:ListBucket"], on=[bucket], when={"StringLike": {"s3:prefix": "datasets/*"}})
+    starter.role.allow(
+        "SeeFiles", ["s3:ListBucket"], on=[bucket], when={"StringLike": {"s3:prefix": "datasets/*"}}
+    )
     starter.role.allow(
         "DecryptManifests",
         ["kms:Decrypt"],
@@ -76,5 +97,8 @@ def _allow_reading(names: Names, starter: PythonFunction) -> None:
                 "kms:EncryptionContext:aws:s3:arn": bucket,
             }
         },
-        because="The id of the key is known after the first deployment only; the condition names the bucket.",
+        because=(
+            "The id of the key is known after the first deployment only; the condition names the"
+            " bucket."
+        ),
     )

@@ -1,6 +1,8 @@
-"""Schedules rarer than an alarm can look back go in; a function that looks further, every hour, and what it measures come out.
+"""Schedules rarer than an alarm can look back go in; a function that looks further, every hour, and
+what it measures come out.
 
-A function of its own, not the sweeper: it may read what starts executions and what was measured of them, and delete nothing.
+A function of its own, not the sweeper: it may read what starts executions and what was measured of
+them, and delete nothing.
 """
 
 from __future__ import annotations
@@ -25,9 +27,20 @@ _FUNCTION_TIMEOUT = cdk.Duration.minutes(1)
 
 
 class OverdueSchedules(Construct):
-    """`watcher`, called by its own rule. `silent_hours`: schedule -> hours without a sign after which it has missed a time."""
+    """`watcher`, called by its own rule.
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, functions: Path, silent_hours: Mapping[str, int]) -> None:
+    `silent_hours`: schedule -> hours without a sign after which it has missed a time.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        functions: Path,
+        silent_hours: Mapping[str, int],
+    ) -> None:
         super().__init__(scope, construct_id)
         self._names = names
         self.watcher = PythonFunction(
@@ -55,7 +68,9 @@ class OverdueSchedules(Construct):
         )
 
     def metric(self, schedule: str) -> cloudwatch.Metric:
-        """1 when the schedule was overdue at any of three looks; nothing when it is paused, or nobody looks."""
+        """1 when the schedule was overdue at any of three looks; nothing when it is paused, or
+        nobody looks.
+        """
         return cloudwatch.Metric(
             namespace=NAMESPACE,
             metric_name="ScheduleOverdue",
@@ -66,6 +81,15 @@ class OverdueSchedules(Construct):
 
     def _allow(self, schedules: Mapping[str, int]) -> None:
         role = self.watcher.role
-        role.allow("SeeSchedules", ["scheduler:GetSchedule"], on=[self._names.schedule_arn(name) for name in schedules])
-        role.allow("SeeSigns", ["cloudwatch:GetMetricData"], on=["*"], because="GetMetricData has no resource type in IAM.")
+        role.allow(
+            "SeeSchedules",
+            ["scheduler:GetSchedule"],
+            on=[self._names.schedule_arn(name) for name in schedules],
+        )
+        role.allow(
+            "SeeSigns",
+            ["cloudwatch:GetMetricData"],
+            on=["*"],
+            because="GetMetricData has no resource type in IAM.",
+        )
         role.allow_measurements(NAMESPACE)

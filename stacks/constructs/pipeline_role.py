@@ -1,8 +1,9 @@
-"""Names, job roles, network and key go in; the role under which the SageMaker pipeline starts its steps comes out.
+"""Names, job roles, network and key go in; the role under which the SageMaker pipeline starts its
+steps comes out.
 
-It may start only jobs such as the definition describes, in our subnets with our roles, register models only as pending approval,
-and touch only names that this pipeline gives. Source: SageMaker developer guide, "Define a pipeline: IAM access", and the service
-authorization reference.
+It may start only jobs such as the definition describes, in our subnets with our roles, register
+models only as pending approval, and touch only names that this pipeline gives. Source: SageMaker
+developer guide, "Define a pipeline: IAM access", and the service authorization reference.
 """
 
 from __future__ import annotations
@@ -16,10 +17,21 @@ from constructs import Construct
 from config.names import Names
 from pipelines.limits import Limits
 from stacks.constructs.actor_role import ActorRole
-from stacks.constructs.guard_rails import Place, both, from_file_system, inside, only, ours, ours_or_gone, tagging_new, within
+from stacks.constructs.guard_rails import (
+    Place,
+    both,
+    from_file_system,
+    inside,
+    only,
+    ours,
+    ours_or_gone,
+    tagging_new,
+    within,
+)
 from stacks.constructs.sagemaker_role import repository_arn
 
-# SageMaker names what a step creates `pipelines-<execution id>-<step>-<suffix>`, unless the definition names it.
+# SageMaker names what a step creates `pipelines-<execution id>-<step>-<suffix>`, unless the
+# definition names it.
 _GENERATED = "pipelines-*"
 
 
@@ -42,42 +54,104 @@ class PipelineRole(ActorRole):
         self._allow_step_outputs()
 
     def allow_jobs(self, kind: str, limits: Limits, place: Place, key: kms.IKey) -> None:
-        """Let the pipeline run jobs of a `kind` (Training, Processing), but only here and only within these limits."""
+        """Let the pipeline run jobs of a `kind` (Training, Processing), but only here and only
+        within these limits.
+        """
         on = [self._names.arn("sagemaker", f"{kind.lower()}-job/{_GENERATED}")]
-        why = f"SageMaker makes up the {kind.lower()} job's name; this is the documented prefix of pipeline steps."
+        why = (
+            f"SageMaker makes up the {kind.lower()} job's name; this is the documented prefix of"
+            " pipeline steps."
+        )
         rails = both(inside(place), within(limits, key.key_arn))
         if kind == "Training":
             rails = both(rails, from_file_system(self._names.environment.file_system is not None))
         create = f"Create{kind}Job"
         self.allow(f"Start{kind}", [f"sagemaker:{create}"], on=on, when=rails, because=why)
-        self.allow(f"Tag{kind}", ["sagemaker:AddTags"], on=on, when=tagging_new(self._names, create), because=why)
-        self.allow(f"Follow{kind}", [f"sagemaker:Describe{kind}Job"], on=on, when=ours_or_gone(self._names), because=why)
-        self.allow(f"Stop{kind}", [f"sagemaker:Stop{kind}Job"], on=on, when=ours(self._names), because=why)
+        self.allow(
+            f"Tag{kind}",
+            ["sagemaker:AddTags"],
+            on=on,
+            when=tagging_new(self._names, create),
+            because=why,
+        )
+        self.allow(
+            f"Follow{kind}",
+            [f"sagemaker:Describe{kind}Job"],
+            on=on,
+            when=ours_or_gone(self._names),
+            because=why,
+        )
+        self.allow(
+            f"Stop{kind}", [f"sagemaker:Stop{kind}Job"], on=on, when=ours(self._names), because=why
+        )
 
     def allow_models(self, place: Place) -> None:
         """Let the pipeline create models, but only here."""
-        models = [self._names.arn("sagemaker", f"model/{prefix}") for prefix in (_GENERATED, f"{self._names.pipeline}-*")]
+        models = [
+            self._names.arn("sagemaker", f"model/{prefix}")
+            for prefix in (_GENERATED, f"{self._names.pipeline}-*")
+        ]
         why = "The model's name is made up by SageMaker, or starts with the pipeline's."
-        self.allow("CreateModel", ["sagemaker:CreateModel"], on=models, when=inside(place), because=why)
-        self.allow("TagModel", ["sagemaker:AddTags"], on=models, when=tagging_new(self._names, "CreateModel"), because=why)
-        self.allow("SeeModel", ["sagemaker:DescribeModel"], on=models, when=ours_or_gone(self._names), because=why)
+        self.allow(
+            "CreateModel", ["sagemaker:CreateModel"], on=models, when=inside(place), because=why
+        )
+        self.allow(
+            "TagModel",
+            ["sagemaker:AddTags"],
+            on=models,
+            when=tagging_new(self._names, "CreateModel"),
+            because=why,
+        )
+        self.allow(
+            "SeeModel",
+            ["sagemaker:DescribeModel"],
+            on=models,
+            when=ours_or_gone(self._names),
+            because=why,
+        )
 
     def allow_endpoints(self, limits: Limits) -> None:
-        """Let the pipeline create endpoints, but only of these instance types and with names of its own."""
+        """Let the pipeline create endpoints, but only of these instance types and with names of its
+        own.
+        """
         named = f"{self._names.pipeline}-*"
-        endpoints, configs = (self._names.arn("sagemaker", f"{kind}/{named}") for kind in ("endpoint", "endpoint-config"))
+        endpoints, configs = (
+            self._names.arn("sagemaker", f"{kind}/{named}")
+            for kind in ("endpoint", "endpoint-config")
+        )
         why = "Endpoints and their configurations are named after the pipeline and the execution."
         types = only({"sagemaker:InstanceTypes": [*limits.instance_types]})
-        self.allow("ConfigureEndpoint", ["sagemaker:CreateEndpointConfig"], on=[configs], when=types, because=why)
-        self.allow("CreateEndpoint", ["sagemaker:CreateEndpoint"], on=[endpoints, configs], when=ours_or_gone(self._names), because=why)
+        self.allow(
+            "ConfigureEndpoint",
+            ["sagemaker:CreateEndpointConfig"],
+            on=[configs],
+            when=types,
+            because=why,
+        )
+        self.allow(
+            "CreateEndpoint",
+            ["sagemaker:CreateEndpoint"],
+            on=[endpoints, configs],
+            when=ours_or_gone(self._names),
+            because=why,
+        )
         tagging = tagging_new(self._names, "CreateEndpoint", "CreateEndpointConfig")
-        self.allow("TagEndpoint", ["sagemaker:AddTags"], on=[endpoints, configs], when=tagging, because=why)
+        self.allow(
+            "TagEndpoint", ["sagemaker:AddTags"], on=[endpoints, configs], when=tagging, because=why
+        )
         described = ["sagemaker:DescribeEndpoint", "sagemaker:DescribeEndpointConfig"]
-        self.allow("SeeEndpoint", described, on=[endpoints, configs], when=ours_or_gone(self._names), because=why)
+        self.allow(
+            "SeeEndpoint",
+            described,
+            on=[endpoints, configs],
+            when=ours_or_gone(self._names),
+            because=why,
+        )
 
     def allow_registered(self, images: Iterable[str]) -> None:
-        """Let the pipeline look up `images`: the registry keeps the digest of a model package's image (AWS managed policy
-        AmazonSageMakerModelRegistryFullAccess)."""
+        """Let the pipeline look up `images`: the registry keeps the digest of a model package's
+        image (AWS managed policy AmazonSageMakerModelRegistryFullAccess).
+        """
         repositories = sorted({arn for arn in map(repository_arn, images) if arn})
         if repositories:
             self.allow("LookUpImages", ["ecr:BatchGetImage", "ecr:DescribeImages"], on=repositories)
@@ -97,9 +171,18 @@ class PipelineRole(ActorRole):
         )
 
     def allow_key(self, key: kms.IKey) -> None:
-        """Let the pipeline use the key: it reads property files and starts jobs that encrypt with it."""
-        self.allow("UseKey", ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"], on=[key.key_arn])
-        self.allow("LendKeyToJobs", ["kms:CreateGrant"], on=[key.key_arn], when={"Bool": {"kms:GrantIsForAWSResource": "true"}})
+        """Let the pipeline use the key: it reads property files and starts jobs that encrypt with
+        it.
+        """
+        self.allow(
+            "UseKey", ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"], on=[key.key_arn]
+        )
+        self.allow(
+            "LendKeyToJobs",
+            ["kms:CreateGrant"],
+            on=[key.key_arn],
+            when={"Bool": {"kms:GrantIsForAWSResource": "true"}},
+        )
 
     def _allow_register(self) -> None:
         group = self._names.model_package_group
@@ -109,10 +192,17 @@ class PipelineRole(ActorRole):
             "RegisterPendingOnly",
             ["sagemaker:CreateModelPackage"],
             on=[self._names.arn("sagemaker", f"model-package-group/{group}"), package],
-            when={"StringEqualsIfExists": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}},
+            when={
+                "StringEqualsIfExists": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}
+            },
             because=why,
         )
-        self.allow("SeeModelPackages", ["sagemaker:AddTags", "sagemaker:DescribeModelPackage"], on=[package], because=why)
+        self.allow(
+            "SeeModelPackages",
+            ["sagemaker:AddTags", "sagemaker:DescribeModelPackage"],
+            on=[package],
+            because=why,
+        )
         self.allow(
             "SeeModelPackageGroup",
             ["sagemaker:DescribeModelPackageGroup"],

@@ -1,5 +1,7 @@
-"""A VPC: an address range and availability zone ids go in; the training subnet, the hosting subnets, an S3 gateway endpoint that
-reaches only our buckets, and flow logs come out. It has a way to the internet only if the settings ask for one."""
+"""A VPC: an address range and availability zone ids go in; the training subnet, the hosting
+subnets, an S3 gateway endpoint that reaches only our buckets, and flow logs come out. It has a way
+to the internet only if the settings ask for one.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,16 @@ _OneSubnet = TypeVar("_OneSubnet", bound=ec2.Subnet)
 
 
 class PrivateNetwork(Construct):
-    """One training subnet in one availability zone (EFA cannot leave one), one hosting subnet per hosting zone."""
+    """One training subnet in one availability zone (EFA cannot leave one), one hosting subnet per
+    hosting zone.
+    """
 
     def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:
         super().__init__(scope, construct_id)
         self._names = names
         settings = names.environment.network
-        # The default security group stays as AWS makes it: emptying it takes a custom resource, and nothing here uses it.
+        # The default security group stays as AWS makes it: emptying it takes a custom resource, and
+        # nothing here uses it.
         self.vpc = ec2.Vpc(
             self,
             "Vpc",
@@ -48,27 +53,40 @@ class PrivateNetwork(Construct):
         self.training_subnet = self._private("Training", ranges.training, settings.training_az_id)
         self.hosting_subnets = [
             self._private(f"Hosting{number}", cidr, az_id)
-            for number, (cidr, az_id) in enumerate(zip(ranges.hosting, settings.hosting_az_ids, strict=True), start=1)
+            for number, (cidr, az_id) in enumerate(
+                zip(ranges.hosting, settings.hosting_az_ids, strict=True), start=1
+            )
         ]
         self._add_s3_endpoint()
         self._add_flow_logs()
         if settings.nat:
             public = self._public(ranges.public, settings.training_az_id)
             private = [self.training_subnet, *self.hosting_subnets]
-            InternetAccess(self, "Internet", vpc=self.vpc, public_subnet=public, private_subnets=private)
+            InternetAccess(
+                self, "Internet", vpc=self.vpc, public_subnet=public, private_subnets=private
+            )
 
     def _private(self, subnet_id: str, cidr: str, az_id: str) -> ec2.PrivateSubnet:
-        subnet = ec2.PrivateSubnet(self, subnet_id, vpc_id=self.vpc.vpc_id, cidr_block=cidr, availability_zone=az_id)
+        subnet = ec2.PrivateSubnet(
+            self, subnet_id, vpc_id=self.vpc.vpc_id, cidr_block=cidr, availability_zone=az_id
+        )
         return self._placed(subnet, subnet_id, az_id)
 
     def _public(self, cidr: str, az_id: str) -> ec2.PublicSubnet:
         subnet = ec2.PublicSubnet(
-            self, "Public", vpc_id=self.vpc.vpc_id, cidr_block=cidr, availability_zone=az_id, map_public_ip_on_launch=False
+            self,
+            "Public",
+            vpc_id=self.vpc.vpc_id,
+            cidr_block=cidr,
+            availability_zone=az_id,
+            map_public_ip_on_launch=False,
         )
         return self._placed(subnet, "Public", az_id)
 
     def _placed(self, subnet: _OneSubnet, subnet_id: str, az_id: str) -> _OneSubnet:
-        """The L2 construct only knows zone names, which mean different places in different accounts."""
+        """The L2 construct only knows zone names, which mean different places in different
+        accounts.
+        """
         resource = cast(ec2.CfnSubnet, subnet.node.default_child)
         resource.add_property_deletion_override("AvailabilityZone")
         resource.add_property_override("AvailabilityZoneId", az_id)
@@ -86,21 +104,32 @@ class PrivateNetwork(Construct):
                 sid="OwnBucketsOnly",
                 principals=[iam.AnyPrincipal()],
                 actions=[*_S3_ACTIONS],
-                resources=[arn for bucket in _reachable_buckets(self._names) for arn in _bucket_and_objects(bucket)],
-                conditions={"StringEquals": {"aws:PrincipalAccount": self._names.environment.account}},
+                resources=[
+                    arn
+                    for bucket in _reachable_buckets(self._names)
+                    for arn in _bucket_and_objects(bucket)
+                ],
+                conditions={
+                    "StringEquals": {"aws:PrincipalAccount": self._names.environment.account}
+                },
             )
         )
         if InterfaceEndpoint.ECR_DOCKER in self._names.environment.network.interface_endpoints:
             endpoint.add_to_policy(self._image_layers())
 
     def _image_layers(self) -> iam.PolicyStatement:
-        """ECR keeps layers in a bucket of its own and hands out signed URLs, so the caller is not of this account.
+        """ECR keeps layers in a bucket of its own and hands out signed URLs, so the caller is not
+        of this account.
 
-        Source: Amazon ECR user guide, "Amazon ECR interface VPC endpoints", minimum Amazon S3 bucket permissions.
+        Source: Amazon ECR user guide, "Amazon ECR interface VPC endpoints", minimum Amazon S3
+        bucket permissions.
         """
         bucket = f"prod-{self._names.environment.region}-starport-layer-bucket"
         return iam.PolicyStatement(
-            sid="ImageLayers", principals=[iam.AnyPrincipal()], actions=["s3:GetObject"], resources=[f"arn:aws:s3:::{bucket}/*"]
+            sid="ImageLayers",
+            principals=[iam.AnyPrincipal()],
+            actions=["s3:GetObject"],
+            resources=[f"arn:aws:s3:::{bucket}/*"],
         )
 
     def _add_flow_logs(self) -> None:
@@ -120,7 +149,9 @@ class PrivateNetwork(Construct):
             description="Writes the VPC's flow logs.",
             source=self._names.arn("ec2", "vpc-flow-log/*"),
         )
-        self.vpc.add_flow_log("FlowLogs", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group, role))
+        self.vpc.add_flow_log(
+            "FlowLogs", destination=ec2.FlowLogDestination.to_cloud_watch_logs(group, role)
+        )
 
 
 def _bucket_and_objects(bucket: str) -> tuple[str, str]:
@@ -129,4 +160,8 @@ def _bucket_and_objects(bucket: str) -> tuple[str, str]:
 
 def _reachable_buckets(names: Names) -> list[str]:
     environment = names.environment
-    return [names.bucket("data"), names.bucket("artifacts"), f"cdk-hnb659fds-assets-{environment.account}-{environment.region}"]
+    return [
+        names.bucket("data"),
+        names.bucket("artifacts"),
+        f"cdk-hnb659fds-assets-{environment.account}-{environment.region}",
+    ]

@@ -1,4 +1,6 @@
-"""A folder of `stacks/functions/` goes in; a Lambda function with its own name, log group and role comes out."""
+"""A folder of `stacks/functions/` goes in; a Lambda function with its own name, log group and role
+comes out.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from stacks.constructs.actor_role import ActorRole
 
 
 class PythonFunction(Construct):
-    """`function` and its `role`, which may only write the function's own log until its owner allows more."""
+    """`function` and its `role`, which may only write the function's own log until its owner allows
+    more.
+    """
 
     def __init__(
         self,
@@ -33,7 +37,9 @@ class PythonFunction(Construct):
         memory_mb: int = 256,
     ) -> None:
         super().__init__(scope, construct_id)
-        self.role = ActorRole(self, "Role", names=names, actor=purpose, service="lambda", description=description)
+        self.role = ActorRole(
+            self, "Role", names=names, actor=purpose, service="lambda", description=description
+        )
         log_group = logs.LogGroup(
             self,
             "Log",
@@ -61,4 +67,12 @@ class PythonFunction(Construct):
             memory_size=memory_mb,
             environment=dict(environment or {}),
         )
-        acknowledge(self.function, {"AwsSolutions-L1": "Python 3.12 is the newest version that the tests and the local emulator run, too."})
+        acknowledge(
+            self.function,
+            {
+                "AwsSolutions-L1": (
+                    "Python 3.12 is the newest version that the tests and the local emulator run,"
+                    " too."
+                )
+            },
+        )

@@ -1,4 +1,6 @@
-"""A purpose of SageMaker's goes in; a role comes out that may log and measure, until its owner allows more."""
+"""A purpose of SageMaker's goes in; a role comes out that may log and measure, until its owner
+allows more.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +27,32 @@ _SEE_VPC = (
     "ec2:DescribeSubnets",
     "ec2:DescribeVpcs",
 )
-_ECR_IMAGE = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<repository>[^:@]+)")
+_ECR_IMAGE = re.compile(
+    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<repository>[^:@]+)"
+)
 
 
 class SageMakerRole(ActorRole):
-    """Source: SageMaker developer guide, "SageMaker roles", the execution role permissions of each Create call."""
+    """Source:
+
+    SageMaker developer guide, "SageMaker roles", the execution role permissions of each Create
+    call.
+    """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, names: Names, actor: str, log_group: str, source: str, description: str
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        actor: str,
+        log_group: str,
+        source: str,
+        description: str,
     ) -> None:
-        """`source` is the resource for which SageMaker acts, as in training-job/*, `log_group` what it logs below /aws/sagemaker/."""
+        """`source` is the resource for which SageMaker acts, as in training-job/*, `log_group` what
+        it logs below /aws/sagemaker/.
+        """
         super().__init__(
             scope,
             construct_id,
@@ -47,7 +65,12 @@ class SageMakerRole(ActorRole):
         self._names = names
         self.allow(
             "WriteLogs",
-            ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
+            [
+                "logs:CreateLogGroup",
+                "logs:CreateLogStream",
+                "logs:DescribeLogStreams",
+                "logs:PutLogEvents",
+            ],
             on=[names.arn("logs", f"log-group:/aws/sagemaker/{log_group}*")],
             because=f"SageMaker makes up the names of the groups and streams of {log_group}.",
         )
@@ -61,34 +84,80 @@ class SageMakerRole(ActorRole):
 
     def see_vpc(self) -> None:
         """Look at the VPC that it will be in."""
-        self.allow("SeeVpc", _SEE_VPC, on=["*"], because="EC2 Describe actions have no resource type in IAM.")
+        self.allow(
+            "SeeVpc",
+            _SEE_VPC,
+            on=["*"],
+            because="EC2 Describe actions have no resource type in IAM.",
+        )
 
     def allow_pull(self, images: Iterable[str]) -> None:
         """Pull `images`, and no other repository. An image outside ECR needs no permission."""
         repositories = sorted({arn for arn in map(repository_arn, images) if arn})
         if repositories:
-            self.allow("PullImage", ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"], on=repositories)
-            self.allow("LogInToEcr", ["ecr:GetAuthorizationToken"], on=["*"], because="GetAuthorizationToken has no resource type in IAM.")
+            self.allow(
+                "PullImage",
+                [
+                    "ecr:BatchCheckLayerAvailability",
+                    "ecr:BatchGetImage",
+                    "ecr:GetDownloadUrlForLayer",
+                ],
+                on=repositories,
+            )
+            self.allow(
+                "LogInToEcr",
+                ["ecr:GetAuthorizationToken"],
+                on=["*"],
+                because="GetAuthorizationToken has no resource type in IAM.",
+            )
 
     def allow_volumes(self, key: kms.IKey) -> None:
-        """Let AWS services use the key for the volumes of what it starts; EC2 takes it with a grant."""
-        self.allow("LendKeyToVolumes", ["kms:CreateGrant"], on=[key.key_arn], when={"Bool": {"kms:GrantIsForAWSResource": "true"}})
+        """Let AWS services use the key for the volumes of what it starts; EC2 takes it with a
+        grant.
+        """
+        self.allow(
+            "LendKeyToVolumes",
+            ["kms:CreateGrant"],
+            on=[key.key_arn],
+            when={"Bool": {"kms:GrantIsForAWSResource": "true"}},
+        )
 
     def allow_interfaces(self, place: Place) -> None:
         """Be in the VPC, there and nowhere else."""
-        # CreateNetworkInterface asks for the interface, the subnet and the groups. The interface has no ec2:Vpc before it exists: with
-        # that condition no job could start. Subnets and groups are named instead; all else that is done to an interface is tied to
-        # the VPC (service authorization reference, Amazon EC2).
+        # CreateNetworkInterface asks for the interface, the subnet and the groups. The interface
+        # has no ec2:Vpc before it exists: with that condition no job could start. Subnets and
+        # groups are named instead; all else that is done to an interface is tied to the VPC
+        # (service authorization reference, Amazon EC2).
         interfaces = self._names.arn("ec2", "network-interface/*")
         subnets = [self._names.arn("ec2", f"subnet/{subnet.subnet_id}") for subnet in place.subnets]
-        groups = [self._names.arn("ec2", f"security-group/{group.security_group_id}") for group in place.security_groups]
+        groups = [
+            self._names.arn("ec2", f"security-group/{group.security_group_id}")
+            for group in place.security_groups
+        ]
         why = "SageMaker makes the network interfaces, so their ids are unknown."
-        self.allow("AttachToVpc", [ATTACH], on=[interfaces, *subnets, *groups], because=f"{why} Subnets and security groups are named.")
+        self.allow(
+            "AttachToVpc",
+            [ATTACH],
+            on=[interfaces, *subnets, *groups],
+            because=f"{why} Subnets and security groups are named.",
+        )
         vpc = {"ArnEquals": {"ec2:Vpc": self._names.arn("ec2", f"vpc/{place.vpc.vpc_id}")}}
-        self.allow("UseInterfaces", USE_INTERFACE, on=[interfaces], when=vpc, because=f"{why} The condition names the VPC.")
+        self.allow(
+            "UseInterfaces",
+            USE_INTERFACE,
+            on=[interfaces],
+            when=vpc,
+            because=f"{why} The condition names the VPC.",
+        )
 
 
 def repository_arn(image: str) -> str | None:
-    """ARN of the ECR repository of an image URI such as `763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0`."""
+    """ARN of the ECR repository of an image URI such as
+    `763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0`.
+    """
     match = _ECR_IMAGE.match(image)
-    return f"arn:aws:ecr:{match['region']}:{match['account']}:repository/{match['repository']}" if match else None
+    return (
+        f"arn:aws:ecr:{match['region']}:{match['account']}:repository/{match['repository']}"
+        if match
+        else None
+    )

@@ -1,4 +1,6 @@
-"""An environment's schedules go in; alarms for starts that were not delivered, and for times at which nothing came at all, come out."""
+"""An environment's schedules go in; alarms for starts that were not delivered, and for times at
+which nothing came at all, come out.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,16 @@ _AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 class ScheduleAlarms(Construct):
     """What rings, and what cannot: docs/decisions/schedules.md."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, functions: Path, schedules: Schedules, alarms: Alarms) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        functions: Path,
+        schedules: Schedules,
+        alarms: Alarms,
+    ) -> None:
         super().__init__(scope, construct_id)
         self._names = names
         self._overdue = self._watch_rare_ones(functions, alarms)
@@ -34,7 +45,9 @@ class ScheduleAlarms(Construct):
         found = rare(self._names.environment.schedules)
         if not found:
             return None
-        overdue = OverdueSchedules(self, "Overdue", names=self._names, functions=functions, silent_hours=found)
+        overdue = OverdueSchedules(
+            self, "Overdue", names=self._names, functions=functions, silent_hours=found
+        )
         alarms.watch_functions({PURPOSE: overdue.watcher.function})
         return overdue
 
@@ -46,7 +59,10 @@ class ScheduleAlarms(Construct):
             self,
             "Undelivered",
             alarm_name=self._names.alarm("schedule-undelivered"),
-            alarm_description=f"A schedule could not start {self._names.pipeline}. The message in the dead-letter queue says why.",
+            alarm_description=(
+                f"A schedule could not start {self._names.pipeline}. The message in the dead-letter"
+                " queue says why."
+            ),
             metric=metric,
             threshold=1,
             evaluation_periods=1,
@@ -55,9 +71,11 @@ class ScheduleAlarms(Construct):
         )
 
     def _missed(self, schedule: Schedule, hours: int) -> cloudwatch.Alarm:
-        """Rings when the function has measured nothing for longer than two times of the schedule are apart.
+        """Rings when the function has measured nothing for longer than two times of the schedule
+        are apart.
 
-        Of a rare one another function says that. Either way silence rings: without a value nobody knows that the schedule is on time.
+        Of a rare one another function says that. Either way silence rings: without a value nobody
+        knows that the schedule is on time.
         """
         overdue = self._overdue if hours > MAX_ALARM_HOURS else None
         unseen = ", is gone, or nobody looks" if overdue else ""
@@ -65,11 +83,16 @@ class ScheduleAlarms(Construct):
             self,
             f"Missed-{schedule.name}",
             alarm_name=self._names.alarm(self._names.missed_schedule(schedule.name)),
-            alarm_description=f"The schedule {schedule.name} of {self._names.pipeline} has given no sign for {hours} hours{unseen}.",
+            alarm_description=(
+                f"The schedule {schedule.name} of {self._names.pipeline} has given no sign for"
+                f" {hours} hours{unseen}."
+            ),
             metric=overdue.metric(schedule.name) if overdue else self._signs(schedule),
             threshold=1,
             evaluation_periods=1 if overdue else hours,
-            comparison_operator=_AT_LEAST if overdue else cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            comparison_operator=(
+                _AT_LEAST if overdue else cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
+            ),
             treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
             actions_enabled=not schedule.paused,
         )
@@ -79,7 +102,8 @@ class ScheduleAlarms(Construct):
             namespace=NAMESPACE,
             metric_name="ScheduledStarts",
             dimensions_map={"Pipeline": self._names.pipeline, "Schedule": schedule.name},
-            # Of deliveries, whether they started something or not: a start that an execution was in the way of has not been missed.
+            # Of deliveries, whether they started something or not: a start that an execution was in
+            # the way of has not been missed.
             statistic=cloudwatch.Stats.SAMPLE_COUNT,
             period=cdk.Duration.hours(1),
         )

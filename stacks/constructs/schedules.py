@@ -1,7 +1,8 @@
-"""Names go in; schedules and manifests that start the pipeline, and what keeps two of its executions from running at once, come out.
+"""Names go in; schedules and manifests that start the pipeline, and what keeps two of its
+executions from running at once, come out.
 
-EventBridge Scheduler, or S3's event of a manifest -> function `start` -> StartPipelineExecution, if nothing runs. Why not directly:
-docs/decisions/schedules.md.
+EventBridge Scheduler, or S3's event of a manifest -> function `start` -> StartPipelineExecution, if
+nothing runs. Why not directly: docs/decisions/schedules.md.
 """
 
 from __future__ import annotations
@@ -30,9 +31,13 @@ _FUNCTION_TIMEOUT = cdk.Duration.minutes(1)
 
 
 class Schedules(Construct):
-    """`starter`, which the schedules call, and `dead_letters`, where deliveries go that Scheduler gave up."""
+    """`starter`, which the schedules call, and `dead_letters`, where deliveries go that Scheduler
+    gave up.
+    """
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, functions: Path) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, names: Names, functions: Path
+    ) -> None:
         super().__init__(scope, construct_id)
         self._names = names
         self.starter = PythonFunction(
@@ -47,15 +52,26 @@ class Schedules(Construct):
             environment={"PIPELINE_NAME": names.pipeline, **manifest_variables(names)},
         )
         self._allow_start()
-        self.dead_letters = sqs.Queue(self, "DeadLetters", enforce_ssl=True, retention_period=cdk.Duration.days(14))
-        acknowledge(self.dead_letters, {"AwsSolutions-SQS3": "This is a dead-letter queue, of schedules; the rule knows those of queues."})
+        self.dead_letters = sqs.Queue(
+            self, "DeadLetters", enforce_ssl=True, retention_period=cdk.Duration.days(14)
+        )
+        acknowledge(
+            self.dead_letters,
+            {
+                "AwsSolutions-SQS3": (
+                    "This is a dead-letter queue, of schedules; the rule knows those of queues."
+                )
+            },
+        )
         if names.environment.schedules:
             self._group = scheduler.CfnScheduleGroup(self, "Group", name=names.schedule_group)
             self._role = self._scheduler_role()
         for schedule in names.environment.schedules:
             self._add(schedule)
         if names.environment.data.on_manifest:
-            start_on_manifest(self, names=names, starter=self.starter, dead_letters=self.dead_letters)
+            start_on_manifest(
+                self, names=names, starter=self.starter, dead_letters=self.dead_letters
+            )
 
     def _allow_start(self) -> None:
         role = self.starter.role
@@ -70,7 +86,9 @@ class Schedules(Construct):
         role.allow_measurements(NAMESPACE)
 
     def _scheduler_role(self) -> ActorRole:
-        """The role that EventBridge Scheduler takes for schedules of our group, and for no others."""
+        """The role that EventBridge Scheduler takes for schedules of our group, and for no
+        others.
+        """
         role = ActorRole(
             self,
             "Role",
@@ -80,7 +98,9 @@ class Schedules(Construct):
             description=f"Calls what starts {self._names.pipeline}",
             source=self._names.arn("scheduler", f"schedule-group/{self._names.schedule_group}"),
         )
-        role.allow("CallStarter", ["lambda:InvokeFunction"], on=[self.starter.function.function_arn])
+        role.allow(
+            "CallStarter", ["lambda:InvokeFunction"], on=[self.starter.function.function_arn]
+        )
         role.allow("LeaveDeadLetters", ["sqs:SendMessage"], on=[self.dead_letters.queue_arn])
         return role
 
@@ -102,17 +122,26 @@ class Schedules(Construct):
                 arn=self.starter.function.function_arn,
                 role_arn=self._role.role_arn,
                 input=self._input(schedule),
-                # The defaults are 185 attempts within a day: a start that comes hours late would run into the next one.
+                # The defaults are 185 attempts within a day: a start that comes hours late would
+                # run into the next one.
                 retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
-                    maximum_retry_attempts=RETRIES, maximum_event_age_in_seconds=DELIVERY_MINUTES * 60
+                    maximum_retry_attempts=RETRIES,
+                    maximum_event_age_in_seconds=DELIVERY_MINUTES * 60,
                 ),
-                dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(arn=self.dead_letters.queue_arn),
+                dead_letter_config=scheduler.CfnSchedule.DeadLetterConfigProperty(
+                    arn=self.dead_letters.queue_arn
+                ),
             ),
         )
-        made.node.add_dependency(self._role, self.starter)  # the policy too: a rate calls as soon as it is there
+        made.node.add_dependency(
+            self._role, self.starter
+        )  # the policy too: a rate calls as soon as it is there
 
     def _input(self, schedule: Schedule) -> str:
-        """What the function gets. Scheduler fills in the time (user guide, "Adding context attributes")."""
+        """What the function gets.
+
+        Scheduler fills in the time (user guide, "Adding context attributes").
+        """
         parameters = {name: as_text(value) for name, value in schedule.parameters.items()}
         event = {
             "schedule": schedule.name,

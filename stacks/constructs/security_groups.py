@@ -1,4 +1,6 @@
-"""The VPC goes in; the security groups of training nodes (EFA works in it) and of endpoint instances come out."""
+"""The VPC goes in; the security groups of training nodes (EFA works in it) and of endpoint
+instances come out.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +11,42 @@ from config.network import Network
 
 
 class SecurityGroups(Construct):
-    """`training` (or the one that the settings name) and `hosting`. Ours let nothing in from outside themselves."""
+    """`training` (or the one that the settings name) and `hosting`.
 
-    def __init__(self, scope: Construct, construct_id: str, *, vpc: ec2.IVpc, settings: Network) -> None:
+    Ours let nothing in from outside themselves.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, vpc: ec2.IVpc, settings: Network
+    ) -> None:
         super().__init__(scope, construct_id)
         self._vpc = vpc
         existing = settings.existing
-        self._https = "HTTPS to the internet and S3" if settings.nat or existing else "S3 through the gateway endpoint"
+        self._https = (
+            "HTTPS to the internet and S3"
+            if settings.nat or existing
+            else "S3 through the gateway endpoint"
+        )
         self.training = self._training(existing.training_security_group_id if existing else None)
         self.hosting = self._group("Hosting", "Endpoint instances: HTTPS out")
 
     def _training(self, group_id: str | None) -> ec2.ISecurityGroup:
         if group_id:
-            return ec2.SecurityGroup.from_security_group_id(self, "Training", group_id, mutable=False)
+            return ec2.SecurityGroup.from_security_group_id(
+                self, "Training", group_id, mutable=False
+            )
         group = self._group("Training", "Training nodes: everything among themselves, HTTPS out")
-        # EFA addresses are not IP addresses, so no CIDR rule covers them: both directions must name the group itself. With
-        # allow_all_outbound=True the CDK drops the egress half without a word.
+        # EFA addresses are not IP addresses, so no CIDR rule covers them: both directions must name
+        # the group itself. With allow_all_outbound=True the CDK drops the egress half without a
+        # word.
         group.connections.allow_internally(ec2.Port.all_traffic(), "EFA among the training nodes")
         return group
 
     def _group(self, construct_id: str, description: str) -> ec2.SecurityGroup:
-        group = ec2.SecurityGroup(self, construct_id, vpc=self._vpc, allow_all_outbound=False, description=description)
-        # S3's addresses are public ones. Where there is no way to the internet, this reaches the gateway endpoint and nothing else.
+        group = ec2.SecurityGroup(
+            self, construct_id, vpc=self._vpc, allow_all_outbound=False, description=description
+        )
+        # S3's addresses are public ones. Where there is no way to the internet, this reaches the
+        # gateway endpoint and nothing else.
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), self._https)
         return group

@@ -1,7 +1,9 @@
-"""A pinned release and its role go in; model and endpoint configuration come out, without names of their own.
+"""A pinned release and its role go in; model and endpoint configuration come out, without names of
+their own.
 
-CloudFormation makes their names, so whatever changes in them makes new ones, and the endpoint is updated from the old to the new;
-the old ones are deleted after that. With names of ours CloudFormation could not replace them.
+CloudFormation makes their names, so whatever changes in them makes new ones, and the endpoint is
+updated from the old to the new; the old ones are deleted after that. With names of ours
+CloudFormation could not replace them.
 """
 
 from __future__ import annotations
@@ -19,12 +21,17 @@ from stacks.constructs.guard_rails import Place
 from stacks.constructs.serving_role import CAPTURED
 
 VARIANT = "AllTraffic"
-"""The same in every release: a deployment needs the variant of the old configuration (developer guide, "Exclusions" of guardrails)."""
+"""The same in every release: a deployment needs the variant of the old configuration (developer
+guide, "Exclusions" of guardrails).
+"""
 _CONTENT_TYPES = ["application/json"]
 
 
 class ServedModel(Construct):
-    """`model` and `config`. Serverless inference has neither a VPC nor volumes nor data capture (config/serving_rules.py)."""
+    """`model` and `config`.
+
+    Serverless inference has neither a VPC nor volumes nor data capture (config/serving_rules.py).
+    """
 
     def __init__(
         self,
@@ -44,7 +51,11 @@ class ServedModel(Construct):
             self,
             "Model",
             execution_role_arn=role.role_arn,
-            containers=[sagemaker.CfnModel.ContainerDefinitionProperty(model_package_name=release.model_package_arn)],
+            containers=[
+                sagemaker.CfnModel.ContainerDefinitionProperty(
+                    model_package_name=release.model_package_arn
+                )
+            ],
             vpc_config=None if settings.serverless else _vpc(place),
         )
         # With the role's policies: SageMaker looks for the archive when the model is made.
@@ -73,11 +84,18 @@ class ServedModel(Construct):
             instance_type=None if serverless else settings.instance_type,
             initial_instance_count=None if serverless else settings.instance_count,
             serverless_config=(
-                sizes(memory_size_in_mb=serverless.memory_mb, max_concurrency=serverless.max_concurrency) if serverless else None
+                sizes(
+                    memory_size_in_mb=serverless.memory_mb,
+                    max_concurrency=serverless.max_concurrency,
+                )
+                if serverless
+                else None
             ),
         )
 
-    def _capture(self, captured: DataCapture) -> sagemaker.CfnEndpointConfig.DataCaptureConfigProperty:
+    def _capture(
+        self, captured: DataCapture
+    ) -> sagemaker.CfnEndpointConfig.DataCaptureConfigProperty:
         option = sagemaker.CfnEndpointConfig.CaptureOptionProperty
         header = sagemaker.CfnEndpointConfig.CaptureContentTypeHeaderProperty
         return sagemaker.CfnEndpointConfig.DataCaptureConfigProperty(

@@ -1,8 +1,11 @@
-"""Limits and an endpoint configuration go in; the alarms that roll its deployment back, and that ring at any other time, come out.
+"""Limits and an endpoint configuration go in; the alarms that roll its deployment back, and that
+ring at any other time, come out.
 
-They watch the new fleet alone, by the dimension EndpointConfigName: with the old one in sight, a release that repairs what is live would
-be rolled back by what it repairs (SageMaker developer guide, "Auto-Rollback Configuration and Monitoring"). Metrics and units: "Amazon
-SageMaker AI metrics in Amazon CloudWatch"; of the errors, each request sends 1 or 0, so that their average is a rate.
+They watch the new fleet alone, by the dimension EndpointConfigName: with the old one in sight, a
+release that repairs what is live would be rolled back by what it repairs (SageMaker developer
+guide, "Auto-Rollback Configuration and Monitoring"). Metrics and units: "Amazon SageMaker AI
+metrics in Amazon CloudWatch"; of the errors, each request sends 1 or 0, so that their average is a
+rate.
 """
 
 from __future__ import annotations
@@ -17,23 +20,64 @@ from config.names import Names
 from config.serving import Alarms
 
 _NAMESPACE = "AWS/SageMaker"
-LATENCY, SERVER_ERRORS, MODEL_ERRORS = WATCHED = ("serving-latency", "serving-errors", "serving-model-errors")
+LATENCY, SERVER_ERRORS, MODEL_ERRORS = WATCHED = (
+    "serving-latency",
+    "serving-errors",
+    "serving-model-errors",
+)
 
 
 class ServingAlarms(Construct):
-    """`names` in the order of WATCHED. They must exist before the endpoint, and not ring when its deployment begins."""
+    """`names` in the order of WATCHED.
+
+    They must exist before the endpoint, and not ring when its deployment begins.
+    """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, names: Names, limits: Alarms, variant: str, config_name: str, topic: sns.ITopic
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        limits: Alarms,
+        variant: str,
+        config_name: str,
+        topic: sns.ITopic,
     ) -> None:
         super().__init__(scope, construct_id)
         self._names, self._limits, self._topic = names, limits, topic
-        self._fleet = {"EndpointName": names.serving_endpoint, "VariantName": variant, "EndpointConfigName": config_name}
-        p99, rate, any_rate = limits.p99_latency_ms, limits.error_rate_percent, limits.model_error_rate_percent
+        self._fleet = {
+            "EndpointName": names.serving_endpoint,
+            "VariantName": variant,
+            "EndpointConfigName": config_name,
+        }
+        p99, rate, any_rate = (
+            limits.p99_latency_ms,
+            limits.error_rate_percent,
+            limits.model_error_rate_percent,
+        )
         # ModelLatency is in microseconds.
-        self._add(LATENCY, f"takes longer than {p99} ms for one request in a hundred", "ModelLatency", "p99", p99 * 1000)
-        self._add(SERVER_ERRORS, f"answers more than {rate:g} % of the requests with 5XX", "Invocation5XXErrors", "Average", rate / 100)
-        self._add(MODEL_ERRORS, f"answers more than {any_rate:g} % with no 2XX", "InvocationModelErrors", "Average", any_rate / 100)
+        self._add(
+            LATENCY,
+            f"takes longer than {p99} ms for one request in a hundred",
+            "ModelLatency",
+            "p99",
+            p99 * 1000,
+        )
+        self._add(
+            SERVER_ERRORS,
+            f"answers more than {rate:g} % of the requests with 5XX",
+            "Invocation5XXErrors",
+            "Average",
+            rate / 100,
+        )
+        self._add(
+            MODEL_ERRORS,
+            f"answers more than {any_rate:g} % with no 2XX",
+            "InvocationModelErrors",
+            "Average",
+            any_rate / 100,
+        )
 
     @property
     def names(self) -> list[str]:

@@ -1,7 +1,8 @@
-"""An endpoint configuration and alarms go in; the endpoint that is updated by blue/green deployments, and its autoscaling, come out.
+"""An endpoint configuration and alarms go in; the endpoint that is updated by blue/green
+deployments, and its autoscaling, come out.
 
-Sources: SageMaker API reference, DeploymentConfig and UpdateEndpoint; developer guide, "Blue/Green Deployments", "Automatically scale
-Amazon SageMaker AI models".
+Sources: SageMaker API reference, DeploymentConfig and UpdateEndpoint; developer guide, "Blue/Green
+Deployments", "Automatically scale Amazon SageMaker AI models".
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from config.names import Names
 from config.serving import Autoscaling, Serving, Traffic, TrafficType, timeout_s
 from stacks.constructs.served_model import VARIANT
 
-# With autoscaling a deployment keeps the number of instances, and takes the rest from the new configuration.
+# With autoscaling a deployment keeps the number of instances, and takes the rest from the new
+# configuration.
 _NOT_RETAINED = ("DesiredWeight", "DataCaptureConfig")
 _SCALE_IN_COOLDOWN_S, _SCALE_OUT_COOLDOWN_S = 300, 60
 
@@ -26,14 +28,23 @@ class ServingEndpoint(Construct):
     """`endpoint`, under its own name: callers know it, and no release changes it."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, names: Names, settings: Serving, config_name: str, alarms: Sequence[str]
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        settings: Serving,
+        config_name: str,
+        alarms: Sequence[str],
     ) -> None:
         super().__init__(scope, construct_id)
         retained: dict[str, Any] = {}
         if settings.autoscaling:
             kind = sagemaker.CfnEndpoint.VariantPropertyProperty
             retained["retain_all_variant_properties"] = True
-            retained["exclude_retained_variant_properties"] = [kind(variant_property_type=name) for name in _NOT_RETAINED]
+            retained["exclude_retained_variant_properties"] = [
+                kind(variant_property_type=name) for name in _NOT_RETAINED
+            ]
         self.endpoint = sagemaker.CfnEndpoint(
             self,
             "Endpoint",
@@ -74,7 +85,9 @@ class ServingEndpoint(Construct):
         )
 
 
-def _deployment(settings: Serving, alarms: Sequence[str]) -> sagemaker.CfnEndpoint.DeploymentConfigProperty:
+def _deployment(
+    settings: Serving, alarms: Sequence[str]
+) -> sagemaker.CfnEndpoint.DeploymentConfigProperty:
     kinds = sagemaker.CfnEndpoint
     return kinds.DeploymentConfigProperty(
         blue_green_update_policy=kinds.BlueGreenUpdatePolicyProperty(
@@ -82,7 +95,9 @@ def _deployment(settings: Serving, alarms: Sequence[str]) -> sagemaker.CfnEndpoi
             termination_wait_in_seconds=settings.bake_s,
             maximum_execution_timeout_in_seconds=timeout_s(settings),
         ),
-        auto_rollback_configuration=kinds.AutoRollbackConfigProperty(alarms=[kinds.AlarmProperty(alarm_name=name) for name in alarms]),
+        auto_rollback_configuration=kinds.AutoRollbackConfigProperty(
+            alarms=[kinds.AlarmProperty(alarm_name=name) for name in alarms]
+        ),
     )
 
 

@@ -1,7 +1,9 @@
-"""What a deployment should have made live goes in; a custom resource that fails the deployment if it did not comes out.
+"""What a deployment should have made live goes in; a custom resource that fails the deployment if
+it did not comes out.
 
-SageMaker's own rollback leaves an endpoint that is in service, with the old configuration: whoever only waits for that takes a
-rolled-back deployment for a success (hashicorp/terraform-provider-aws#48997).
+SageMaker's own rollback leaves an endpoint that is in service, with the old configuration: whoever
+only waits for that takes a rolled-back deployment for a success
+(hashicorp/terraform-provider-aws#48997).
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ from stacks.constructs.serving_role import allow_archive
 
 _TIMEOUT = cdk.Duration.minutes(10)
 _MEMORY_MB = 1769
-"""One whole CPU, for hashing the archive. Source: Lambda developer guide, "Configure Lambda function memory"."""
+"""One whole CPU, for hashing the archive.
+
+Source: Lambda developer guide, "Configure Lambda function memory".
+"""
 
 
 class ServingProof(Construct):
@@ -47,7 +52,9 @@ class ServingProof(Construct):
             purpose=SERVING_PROOF,
             folder=functions / "smoke_test",
             module="serving_proof",
-            description=f"Proves that the endpoint {names.serving_endpoint} serves the pinned release",
+            description=(
+                f"Proves that the endpoint {names.serving_endpoint} serves the pinned release"
+            ),
             timeout=_TIMEOUT,
             memory_mb=_MEMORY_MB,
         )
@@ -75,9 +82,16 @@ class ServingProof(Construct):
 
     def _allow(self) -> None:
         names, role = self._names, self.prover.role
-        role.allow("AskEndpoint", ["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"], on=[names.serving_endpoint_arn])
+        role.allow(
+            "AskEndpoint",
+            ["sagemaker:DescribeEndpoint", "sagemaker:InvokeEndpoint"],
+            on=[names.serving_endpoint_arn],
+        )
         environment = names.environment
-        tags = {"aws:ResourceTag/shoal:project": environment.project, "aws:ResourceTag/shoal:environment": environment.name}
+        tags = {
+            "aws:ResourceTag/shoal:project": environment.project,
+            "aws:ResourceTag/shoal:environment": environment.name,
+        }
         role.allow(
             "SeeWhatIsServed",
             ["sagemaker:DescribeEndpointConfig", "sagemaker:DescribeModel"],

@@ -1,10 +1,13 @@
-"""A pinned release goes in; the role of the containers that serve it comes out: it reads that one archive and pulls that one image.
+"""A pinned release goes in; the role of the containers that serve it comes out: it reads that one
+archive and pulls that one image.
 
-Every archive and image has a role of its own. With one for all, an update would take the old archive away from a fleet that still
-serves, may scale out, and is what a rollback goes back to; CloudFormation deletes the old role last, with the old model. The archive may
-lie in another environment's bucket, even of another account, under a key whose id nobody here knows: what it may be used for is said
-instead, one object through S3. The other side's policies must allow the same. That of a copied release lies in the environment's own
-bucket, under its own key. See docs/decisions/serving.md.
+Every archive and image has a role of its own. With one for all, an update would take the old
+archive away from a fleet that still serves, may scale out, and is what a rollback goes back to;
+CloudFormation deletes the old role last, with the old model. The archive may lie in another
+environment's bucket, even of another account, under a key whose id nobody here knows: what it may
+be used for is said instead, one object through S3. The other side's policies must allow the same.
+That of a copied release lies in the environment's own bucket, under its own key. See
+docs/decisions/serving.md.
 """
 
 from __future__ import annotations
@@ -26,10 +29,19 @@ CAPTURED = "captured"
 
 
 class ServingRole(SageMakerRole):
-    """Source: SageMaker developer guide, "SageMaker roles", CreateModel; "Auto-Rollback Configuration and Monitoring" for the alarms."""
+    """Source:
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, release: Release, key: kms.IKey) -> None:
-        """`key`: of the environment itself. The logical id has `construct_id` and what is served in it: something else is another role."""
+    SageMaker developer guide, "SageMaker roles", CreateModel; "Auto-Rollback Configuration and
+    Monitoring" for the alarms.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, names: Names, release: Release, key: kms.IKey
+    ) -> None:
+        """`key`: of the environment itself.
+
+        The logical id has `construct_id` and what is served in it: something else is another role.
+        """
         served = _digest(release)
         super().__init__(
             scope,
@@ -37,7 +49,8 @@ class ServingRole(SageMakerRole):
             names=names,
             actor=names.serving_role(served),
             log_group="Endpoints",
-            # SageMaker developer guide, "Cross-service confused deputy prevention": hosting sends no narrower ARN than this.
+            # SageMaker developer guide, "Cross-service confused deputy prevention": hosting sends
+            # no narrower ARN than this.
             source="*",
             description=f"Serves the pinned release of {names.prefix}",
         )
@@ -48,11 +61,20 @@ class ServingRole(SageMakerRole):
         """Serve from the VPC."""
         self.see_vpc()
         self.allow_interfaces(place)
-        self.allow("SeeVpcEndpoints", ["ec2:DescribeVpcEndpoints"], on=["*"], because="EC2 Describe actions have no resource type in IAM.")
+        self.allow(
+            "SeeVpcEndpoints",
+            ["ec2:DescribeVpcEndpoints"],
+            on=["*"],
+            because="EC2 Describe actions have no resource type in IAM.",
+        )
 
     def allow_alarms(self, names: Names, alarms: Sequence[str]) -> None:
         """Let a deployment look at the alarms that roll it back."""
-        self.allow("WatchAlarms", ["cloudwatch:DescribeAlarms"], on=[names.arn("cloudwatch", f"alarm:{alarm}") for alarm in alarms])
+        self.allow(
+            "WatchAlarms",
+            ["cloudwatch:DescribeAlarms"],
+            on=[names.arn("cloudwatch", f"alarm:{alarm}") for alarm in alarms],
+        )
 
     def allow_capture(self, names: Names, key: kms.IKey) -> None:
         """Keep requests and answers."""
@@ -71,7 +93,10 @@ def allow_archive(role: ActorRole, names: Names, release: Release, own: kms.IKey
     archive = f"arn:aws:s3:::{bucket}"
     role.allow("ReadArchive", ["s3:GetObject"], on=[f"{archive}/{path}"])
     is_own = bucket == names.bucket("artifacts")
-    unknown = "The id of the key of the environment that trained it is not known here; the conditions name the archive."
+    unknown = (
+        "The id of the key of the environment that trained it is not known here; the conditions"
+        " name the archive."
+    )
     role.allow(
         "DecryptArchive",
         ["kms:Decrypt"],
@@ -88,5 +113,10 @@ def allow_archive(role: ActorRole, names: Names, release: Release, own: kms.IKey
 
 
 def _digest(release: Release) -> str:
-    """Of what its role may do: the archive, whose key it is, and the image. Names of roles are short, so the digest is."""
-    return hashlib.sha256(f"{release.model_data_url} {release.account} {release.image_uri}".encode()).hexdigest()[:SERVED_CHARACTERS]
+    """Of what its role may do: the archive, whose key it is, and the image.
+
+    Names of roles are short, so the digest is.
+    """
+    return hashlib.sha256(
+        f"{release.model_data_url} {release.account} {release.image_uri}".encode()
+    ).hexdigest()[:SERVED_CHARACTERS]

@@ -17,7 +17,9 @@ PURPOSE = "smoke-test"
 class SmokeTest(Construct):
     """May call this pipeline's endpoints, nothing else."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, functions: Path) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, names: Names, functions: Path
+    ) -> None:
         super().__init__(scope, construct_id)
         self.caller = PythonFunction(
             self,
@@ -26,7 +28,10 @@ class SmokeTest(Construct):
             purpose=PURPOSE,
             folder=functions / "smoke_test",
             module="step",
-            description=f"Sends ten digits to the endpoint of an execution of {names.pipeline} and judges the answers",
+            description=(
+                f"Sends ten digits to the endpoint of an execution of {names.pipeline} and judges"
+                " the answers"
+            ),
             timeout=cdk.Duration.minutes(2),
         )
         self.caller.role.allow(

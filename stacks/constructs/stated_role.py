@@ -1,4 +1,6 @@
-"""Statements with literal ARNs go in, each with its reason where it has a wildcard; a role that has them comes out."""
+"""Statements with literal ARNs go in, each with its reason where it has a wildcard; a role that has
+them comes out.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,50 @@ from stacks.constructs.acknowledge import acknowledge
 
 
 class StatedRole(iam.Role):
-    """A role whose permissions are said one by one; who may assume it is its subclass's business."""
+    """A role whose permissions are said one by one; who may assume it is its subclass's
+    business.
+    """
 
     def allow(
-        self, sid: str, actions: Sequence[str], on: Sequence[str], *, when: Mapping[str, Any] | None = None, because: str = ""
+        self,
+        sid: str,
+        actions: Sequence[str],
+        on: Sequence[str],
+        *,
+        when: Mapping[str, Any] | None = None,
+        because: str = "",
     ) -> None:
         """Allow `actions` on the ARNs `on`. A wildcard in an ARN needs its reason in `because`."""
         wildcards = [resource for resource in on if "*" in resource]
         if bool(wildcards) != bool(because):
-            raise ValueError(f"{sid}: a reason is needed for wildcards, and only for them: {wildcards}")
-        self.add_to_policy(iam.PolicyStatement(sid=sid, actions=[*actions], resources=[*on], conditions=dict(when) if when else None))
-        acknowledge(self, {f"AwsSolutions-IAM5[Resource::{resource}]": because for resource in wildcards})
+            raise ValueError(
+                f"{sid}: a reason is needed for wildcards, and only for them: {wildcards}"
+            )
+        self.add_to_policy(
+            iam.PolicyStatement(
+                sid=sid,
+                actions=[*actions],
+                resources=[*on],
+                conditions=dict(when) if when else None,
+            )
+        )
+        acknowledge(
+            self, {f"AwsSolutions-IAM5[Resource::{resource}]": because for resource in wildcards}
+        )
 
-    def deny(self, sid: str, actions: Sequence[str], *, when: Mapping[str, Any] | None = None) -> None:
-        """Deny `actions` on everything, whatever another statement or policy allows, now or later."""
+    def deny(
+        self, sid: str, actions: Sequence[str], *, when: Mapping[str, Any] | None = None
+    ) -> None:
+        """Deny `actions` on everything, whatever another statement or policy allows, now or
+        later.
+        """
         conditions = dict(when) if when else None
-        self.add_to_policy(iam.PolicyStatement(sid=sid, effect=iam.Effect.DENY, actions=[*actions], resources=["*"], conditions=conditions))
+        self.add_to_policy(
+            iam.PolicyStatement(
+                sid=sid,
+                effect=iam.Effect.DENY,
+                actions=[*actions],
+                resources=["*"],
+                conditions=conditions,
+            )
+        )

@@ -13,14 +13,25 @@ from config.names import Names
 from stacks.constructs.data_key import DataKey
 from stacks.constructs.shared_releases import bucket_statements
 
-# Server access logging cannot write to a bucket encrypted with a customer's key (S3 user guide, "Enabling server access logging").
+# Server access logging cannot write to a bucket encrypted with a customer's key (S3 user guide,
+# "Enabling server access logging").
 _LOG_ENCRYPTION = s3.BucketEncryption.S3_MANAGED
 
 
 class Storage(Construct):
-    """`key`, `data`, `artifacts` and `logs`. Without protection they go with the stack, else they stay."""
+    """`key`, `data`, `artifacts` and `logs`.
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, consumers: Sequence[Consumer] = ()) -> None:
+    Without protection they go with the stack, else they stay.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        consumers: Sequence[Consumer] = (),
+    ) -> None:
         super().__init__(scope, construct_id)
         self._names = names
         protect = names.environment.protect
@@ -30,13 +41,17 @@ class Storage(Construct):
         self.data = self._bucket("data", [_clean_up(after_days=90)])
         if names.environment.data.on_manifest:
             _tell_events(self.data)
-        self.artifacts = self._bucket("artifacts", [_clean_up(after_days=30), _expire("checkpoints/", days=30)])
+        self.artifacts = self._bucket(
+            "artifacts", [_clean_up(after_days=30), _expire("checkpoints/", days=30)]
+        )
         for statement in bucket_statements(names, consumers):
             self.artifacts.add_to_resource_policy(statement)
         self._keep_policies()
 
     def _keep_policies(self) -> None:
-        """A bucket that outlives its stack stays closed to requests without TLS, and open to the log service."""
+        """A bucket that outlives its stack stays closed to requests without TLS, and open to the
+        log service.
+        """
         for bucket in (self.logs, self.data, self.artifacts):
             if bucket.policy:
                 bucket.policy.apply_removal_policy(self._removal)
@@ -77,20 +92,31 @@ class Storage(Construct):
 
 
 def _tell_events(bucket: s3.Bucket) -> None:
-    """S3 tells EventBridge of every object. The bucket's own property: the L2 option would bring a function and a role for it."""
+    """S3 tells EventBridge of every object.
+
+    The bucket's own property: the L2 option would bring a function and a role for it.
+    """
     told = s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True)
     resource = bucket.node.default_child
     if not isinstance(resource, s3.CfnBucket):
         raise TypeError(f"{bucket.node.path} has no bucket in it")
-    resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(event_bridge_configuration=told)
+    resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+        event_bridge_configuration=told
+    )
 
 
 def _expire(prefix: str, *, days: int) -> s3.LifecycleRule:
-    return s3.LifecycleRule(id=f"expire-{prefix.rstrip('/') or 'all'}", prefix=prefix or None, expiration=cdk.Duration.days(days))
+    return s3.LifecycleRule(
+        id=f"expire-{prefix.rstrip('/') or 'all'}",
+        prefix=prefix or None,
+        expiration=cdk.Duration.days(days),
+    )
 
 
 def _clean_up(*, after_days: int) -> s3.LifecycleRule:
-    """What nobody sees and everybody pays for: old versions, delete markers of objects without versions, parts of broken uploads."""
+    """What nobody sees and everybody pays for: old versions, delete markers of objects without
+    versions, parts of broken uploads.
+    """
     return s3.LifecycleRule(
         id="clean-up",
         noncurrent_version_expiration=cdk.Duration.days(after_days),

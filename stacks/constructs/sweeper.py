@@ -1,4 +1,6 @@
-"""Names go in; what deletes endpoints past their time to live, whatever else has failed, comes out."""
+"""Names go in; what deletes endpoints past their time to live, whatever else has failed, comes
+out.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,14 @@ _FUNCTION_TIMEOUT = cdk.Duration.minutes(5)
 
 
 class Sweeper(Construct):
-    """`cleaner`, called by its own schedule. It looks at what exists, so it depends on no event, queue or other function."""
+    """`cleaner`, called by its own schedule.
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, functions: Path) -> None:
+    It looks at what exists, so it depends on no event, queue or other function.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, names: Names, functions: Path
+    ) -> None:
         super().__init__(scope, construct_id)
         self.cleaner = PythonFunction(
             self,
@@ -31,7 +38,10 @@ class Sweeper(Construct):
             purpose=PURPOSE,
             folder=functions / "teardown",
             module="sweep",
-            description=f"Deletes what executions of {names.pipeline} left for longer than their time to live",
+            description=(
+                f"Deletes what executions of {names.pipeline} left for longer than their time to"
+                " live"
+            ),
             timeout=_FUNCTION_TIMEOUT,
             environment={
                 "PIPELINE_NAME": names.pipeline,

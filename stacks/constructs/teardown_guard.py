@@ -1,7 +1,8 @@
 """Names go in; what deletes an execution's endpoint when the execution ends in any way comes out.
 
-Terminal status event -> queue -> function. The queue brings an execution back until nothing of it is left, after 30 s, 60 s and so
-on up to 15 minutes; after two hours the message goes to the dead-letter queue, on which `MonitoringStack` has an alarm.
+Terminal status event -> queue -> function. The queue brings an execution back until nothing of it
+is left, after 30 s, 60 s and so on up to 15 minutes; after two hours the message goes to the
+dead-letter queue, on which `MonitoringStack` has an alarm.
 """
 
 from __future__ import annotations
@@ -23,19 +24,30 @@ from stacks.constructs.python_function import PythonFunction
 PURPOSE = "teardown"
 TERMINAL_STATUSES = ("Succeeded", "Failed", "Stopped", "CompletedWithFailures")
 _FUNCTION_TIMEOUT = cdk.Duration.seconds(90)
-# After this a message comes back whose function was lost; a function that only has to wait says itself for how long.
+# After this a message comes back whose function was lost; a function that only has to wait says
+# itself for how long.
 _VISIBILITY_TIMEOUT = cdk.Duration.seconds(120)
 _RETRY_AFTER = cdk.Duration.seconds(30)
-# An endpoint whose container fails stays Creating, undeletable, for up to an hour. 30, 60, 120, 240, 480 and seven times 900 s: two hours.
+# An endpoint whose container fails stays Creating, undeletable, for up to an hour. 30, 60, 120,
+# 240, 480 and seven times 900 s: two hours.
 _TRIES = 12
-SCALED = ("sagemaker:variant:DesiredInstanceCount", "sagemaker:variant:DesiredProvisionedConcurrency")
-"""What Application Auto Scaling scales of an endpoint's variant: instances, or what a serverless variant keeps warm."""
+SCALED = (
+    "sagemaker:variant:DesiredInstanceCount",
+    "sagemaker:variant:DesiredProvisionedConcurrency",
+)
+"""What Application Auto Scaling scales of an endpoint's variant: instances, or what a serverless
+variant keeps warm.
+"""
 
 
 class TeardownGuard(Construct):
-    """`deleter`, called by the pipeline's Teardown step and by the queue behind the terminal-status rule."""
+    """`deleter`, called by the pipeline's Teardown step and by the queue behind the terminal-status
+    rule.
+    """
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names, functions: Path) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, names: Names, functions: Path
+    ) -> None:
         super().__init__(scope, construct_id)
         self._names = names
         self.deleter = PythonFunction(
@@ -44,18 +56,27 @@ class TeardownGuard(Construct):
             names=names,
             purpose=PURPOSE,
             folder=functions / "teardown",
-            description=f"Deletes endpoint, configuration and model of an execution of {names.pipeline}",
+            description=(
+                f"Deletes endpoint, configuration and model of an execution of {names.pipeline}"
+            ),
             timeout=_FUNCTION_TIMEOUT,
-            environment={"PIPELINE_NAME": names.pipeline, "RETRY_AFTER_S": str(int(_RETRY_AFTER.to_seconds()))},
+            environment={
+                "PIPELINE_NAME": names.pipeline,
+                "RETRY_AFTER_S": str(int(_RETRY_AFTER.to_seconds())),
+            },
         )
         allow_deletion(self.deleter.role, names)
-        self.dead_letters = sqs.Queue(self, "DeadLetters", enforce_ssl=True, retention_period=cdk.Duration.days(14))
+        self.dead_letters = sqs.Queue(
+            self, "DeadLetters", enforce_ssl=True, retention_period=cdk.Duration.days(14)
+        )
         self.queue = sqs.Queue(
             self,
             "Queue",
             enforce_ssl=True,
             visibility_timeout=_VISIBILITY_TIMEOUT,
-            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters, max_receive_count=_TRIES),
+            dead_letter_queue=sqs.DeadLetterQueue(
+                queue=self.dead_letters, max_receive_count=_TRIES
+            ),
         )
         self._connect()
 
@@ -67,11 +88,16 @@ class TeardownGuard(Construct):
             event_pattern=events.EventPattern(
                 source=["aws.sagemaker"],
                 detail_type=["SageMaker Model Building Pipeline Execution Status Change"],
-                detail={"pipelineArn": [self._names.pipeline_arn], "currentPipelineExecutionStatus": [*TERMINAL_STATUSES]},
+                detail={
+                    "pipelineArn": [self._names.pipeline_arn],
+                    "currentPipelineExecutionStatus": [*TERMINAL_STATUSES],
+                },
             ),
             targets=[targets.SqsQueue(self.queue, dead_letter_queue=self.dead_letters)],
         )
-        self.deleter.function.add_event_source(event_sources.SqsEventSource(self.queue, batch_size=1, report_batch_item_failures=True))
+        self.deleter.function.add_event_source(
+            event_sources.SqsEventSource(self.queue, batch_size=1, report_batch_item_failures=True)
+        )
 
 
 def allow_deletion(role: ActorRole, names: Names) -> None:
@@ -94,7 +120,9 @@ def allow_deletion(role: ActorRole, names: Names) -> None:
     )
     models = [names.arn("sagemaker", f"model/{prefix}") for prefix in (named, "pipelines-*")]
     why = "SageMaker makes up the name of a Model step's model, with this documented prefix."
-    role.allow("SeeModels", ["sagemaker:DescribeModel"], on=models, when=ours_or_gone(names), because=why)
+    role.allow(
+        "SeeModels", ["sagemaker:DescribeModel"], on=models, when=ours_or_gone(names), because=why
+    )
     role.allow("DeleteModels", ["sagemaker:DeleteModel"], on=models, when=ours(names), because=why)
     _allow_unscaling(role, names)
     role.allow(
@@ -112,8 +140,14 @@ def allow_deletion(role: ActorRole, names: Names) -> None:
     role.allow(
         "ReadTags",
         ["sagemaker:ListTags"],
-        on=[names.arn("sagemaker", f"{kind}/{named}") for kind in ("endpoint", "endpoint-config", "model")],
-        because="Tags say whose something is whose name does not; another pipeline's are read and left alone.",
+        on=[
+            names.arn("sagemaker", f"{kind}/{named}")
+            for kind in ("endpoint", "endpoint-config", "model")
+        ],
+        because=(
+            "Tags say whose something is whose name does not; another pipeline's are read and left"
+            " alone."
+        ),
     )
     role.allow(
         "ListByName",
@@ -139,5 +173,8 @@ def _allow_unscaling(role: ActorRole, names: Names) -> None:
         ["application-autoscaling:DeregisterScalableTarget"],
         on=[names.arn("application-autoscaling", "scalable-target/*")],
         when={"StringEquals": only_variants},
-        because="A target's ARN ends in an id that AWS makes up, and no condition key names its endpoint; it is of an endpoint's variant.",
+        because=(
+            "A target's ARN ends in an id that AWS makes up, and no condition key names its"
+            " endpoint; it is of an endpoint's variant."
+        ),
     )

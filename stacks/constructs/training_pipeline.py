@@ -1,4 +1,6 @@
-"""A pipeline definition with CDK tokens in it goes in; the SageMaker pipeline that CloudFormation deploys comes out."""
+"""A pipeline definition with CDK tokens in it goes in; the SageMaker pipeline that CloudFormation
+deploys comes out.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ class TrainingPipeline(Construct):
     """`resource` is the AWS::SageMaker::Pipeline."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, names: Names, definition: Mapping[str, Any], role: iam.IRole, description: str
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        definition: Mapping[str, Any],
+        role: iam.IRole,
+        description: str,
     ) -> None:
         super().__init__(scope, construct_id)
         self.resource = sagemaker.CfnPipeline(
@@ -30,15 +39,23 @@ class TrainingPipeline(Construct):
             pipeline_description=description,
             role_arn=role.role_arn,
             # One Fn::Join: CDK tokens are resolved at deployment, everything else is escaped now.
-            pipeline_definition={"PipelineDefinitionBody": cdk.Stack.of(self).to_json_string(dict(definition))},
+            pipeline_definition={
+                "PipelineDefinitionBody": cdk.Stack.of(self).to_json_string(dict(definition))
+            },
         )
-        # The role alone is not enough: a pipeline started before the role has its policies fails with AccessDenied.
+        # The role alone is not enough: a pipeline started before the role has its policies fails
+        # with AccessDenied.
         self.resource.node.add_dependency(role)
 
 
 def images(definition: Mapping[str, Any], step_type: str) -> set[str]:
     """The container images that the steps of `step_type` name, in branches too."""
-    return {image for step in _steps(definition["Steps"]) if step["Type"] == step_type for image in _images(step["Arguments"])}
+    return {
+        image
+        for step in _steps(definition["Steps"])
+        if step["Type"] == step_type
+        for image in _images(step["Arguments"])
+    }
 
 
 def step_names(definition: Mapping[str, Any]) -> list[str]:

@@ -1,1 +1,3 @@
-"""Rules of our own on templates, for what CloudFormation's schema, cfn-lint and cdk-nag let pass: templates in, findings out."""
+"""Rules of our own on templates, for what CloudFormation's schema, cfn-lint and cdk-nag let pass:
+templates in, findings out.
+"""

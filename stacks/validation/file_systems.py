@@ -1,7 +1,9 @@
-"""FSx for Lustre: combinations that CloudFormation's schema, cfn-lint and the CDK accept, and Amazon FSx refuses after minutes.
+"""FSx for Lustre: combinations that CloudFormation's schema, cfn-lint and the CDK accept, and
+Amazon FSx refuses after minutes.
 
-Source: Amazon FSx API reference, CreateFileSystem (StorageCapacity, FileSystemTypeVersion), CreateFileSystemLustreConfiguration and
-CreateDataRepositoryAssociation. `config.file_system_rules` says the same of an environment file; this holds for what really is deployed.
+Source: Amazon FSx API reference, CreateFileSystem (StorageCapacity, FileSystemTypeVersion),
+CreateFileSystemLustreConfiguration and CreateDataRepositoryAssociation. `config.file_system_rules`
+says the same of an environment file; this holds for what really is deployed.
 """
 
 from __future__ import annotations
@@ -26,13 +28,20 @@ def check(template: Template) -> Iterator[Finding]:
         events = properties.get("S3", {}).get("AutoExportPolicy", {}).get("Events", [])
         if "DELETED" in events:
             yield Finding(
-                NO_DELETIONS, logical_id, "carries deletions to the bucket, where the data of record is; export NEW and CHANGED only"
+                NO_DELETIONS,
+                logical_id,
+                "carries deletions to the bucket, where the data of record is; export NEW and"
+                " CHANGED only",
             )
 
 
 def _mistakes(properties: Mapping[str, Any]) -> Iterator[str]:
     lustre = properties.get("LustreConfiguration", {})
-    kind, throughput, capacity = lustre.get("DeploymentType"), lustre.get("PerUnitStorageThroughput"), properties.get("StorageCapacity")
+    kind, throughput, capacity = (
+        lustre.get("DeploymentType"),
+        lustre.get("PerUnitStorageThroughput"),
+        properties.get("StorageCapacity"),
+    )
     if kind not in ("SCRATCH_2", "PERSISTENT_2"):
         yield f"DeploymentType is {kind}; use SCRATCH_2 or PERSISTENT_2"
     if not isinstance(capacity, int) or (capacity != SMALLEST_GIB and capacity % STEP_GIB):
@@ -40,8 +49,14 @@ def _mistakes(properties: Mapping[str, Any]) -> Iterator[str]:
     if kind == "SCRATCH_2" and throughput is not None:
         yield f"PerUnitStorageThroughput is {throughput}; SCRATCH_2 takes none"
     if kind == "PERSISTENT_2" and throughput not in THROUGHPUTS:
-        yield f"PerUnitStorageThroughput is {throughput}; PERSISTENT_2 needs one of {', '.join(map(str, THROUGHPUTS))}"
+        yield (
+            f"PerUnitStorageThroughput is {throughput}; PERSISTENT_2 needs one of"
+            f" {', '.join(map(str, THROUGHPUTS))}"
+        )
     if properties.get("FileSystemTypeVersion") != VERSION:
-        yield f"FileSystemTypeVersion is {properties.get('FileSystemTypeVersion')}; the default cannot have associations, use {VERSION}"
+        yield (
+            f"FileSystemTypeVersion is {properties.get('FileSystemTypeVersion')}; the default"
+            f" cannot have associations, use {VERSION}"
+        )
     if len(properties.get("SubnetIds", [])) != 1:
         yield "SubnetIds must be exactly one subnet, in the training nodes' availability zone"

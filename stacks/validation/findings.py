@@ -1,4 +1,6 @@
-"""What a rule is: a template (a dict, as CloudFormation gets it) comes in, what is wrong with which resource goes out."""
+"""What a rule is: a template (a dict, as CloudFormation gets it) comes in, what is wrong with which
+resource goes out.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Roles, where cdk-nag does not look: on whose behalf a service may assume one, and that one is passed by its name to one service."""
+"""Roles, where cdk-nag does not look: on whose behalf a service may assume one, and that one is
+passed by its name to one service.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,12 @@ def check(template: Template) -> Iterator[Finding]:
 
 
 def _documents(template: Template) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every policy of identities, with the resource it is written in: policies of their own, and those inside a role."""
-    for logical_id, properties in resources(template, "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
+    """Every policy of identities, with the resource it is written in: policies of their own, and
+    those inside a role.
+    """
+    for logical_id, properties in resources(
+        template, "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"
+    ):
         yield logical_id, properties["PolicyDocument"]
     for logical_id, properties in resources(template, "AWS::IAM::Role"):
         for policy in properties.get("Policies", []):

@@ -1,4 +1,6 @@
-"""SageMaker pipelines: their names, and whether the network that their training jobs get carries EFA."""
+"""SageMaker pipelines: their names, and whether the network that their training jobs get carries
+EFA.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from stacks.validation.findings import Finding, Template, resources
 
 NAME = "SHOAL-PipelineName"
 NETWORK = "SHOAL-TrainingNetwork"
-# SageMaker lower-cases pipeline ARNs: a name in mixed case never matches in IAM and EventBridge. botocore, sagemaker PipelineName.
+# SageMaker lower-cases pipeline ARNs: a name in mixed case never matches in IAM and EventBridge.
+# botocore, sagemaker PipelineName.
 _NAME = re.compile(r"[a-z0-9](-*[a-z0-9]){0,255}")
 _GROUP_ID = re.compile(r"\bsg-[0-9a-f]{8,17}\b")
 
@@ -22,20 +25,33 @@ def check(template: Template) -> Iterator[Finding]:
     for logical_id, properties in resources(template, "AWS::SageMaker::Pipeline"):
         name = properties.get("PipelineName", "")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            yield Finding(NAME, logical_id, f"{name}: use lower-case letters, digits and single hyphens, at most 256")
+            yield Finding(
+                NAME,
+                logical_id,
+                f"{name}: use lower-case letters, digits and single hyphens, at most 256",
+            )
 
 
 def check_network(templates: Sequence[Template]) -> Iterator[Finding]:
-    """Pipelines whose steps use a security group of another stack that does not carry EFA, where one of that stack does.
+    """Pipelines whose steps use a security group of another stack that does not carry EFA, where
+    one of that stack does.
 
-    A group that exists already, and is named by its id, cannot be seen from here; where there is one, it may be that of the training nodes.
+    A group that exists already, and is named by its id, cannot be seen from here; where there is
+    one, it may be that of the training nodes.
     """
     exported = dict(export for template in templates for export in _exported_groups(template))
     for template in templates:
         for logical_id, properties in resources(template, "AWS::SageMaker::Pipeline"):
             groups = [exported[name] for name in _imports(properties) if name in exported]
-            if groups and not _names_a_group(properties) and not any(security_groups.carries_efa(owner, group) for owner, group in groups):
-                text = "no security group of its jobs allows itself all traffic both ways, which EFA needs"
+            if (
+                groups
+                and not _names_a_group(properties)
+                and not any(security_groups.carries_efa(owner, group) for owner, group in groups)
+            ):
+                text = (
+                    "no security group of its jobs allows itself all traffic both ways, which EFA"
+                    " needs"
+                )
                 yield Finding(NETWORK, logical_id, text)
 
 

@@ -1,4 +1,6 @@
-"""Plugins of the CDK's validation, which run at every synth beside cdk-nag and fail it: our rules, and the CDK's own in another process."""
+"""Plugins of the CDK's validation, which run at every synth beside cdk-nag and fail it: our rules,
+and the CDK's own in another process.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,21 @@ from stacks.validation.findings import Finding, Rule, Template
 from stacks.validation.validator import Validator
 
 NAME = "Shoal"
-RULES: tuple[Rule, ...] = (security_groups.check, file_systems.check, schedules.check, identities.check, pipelines.check)
+RULES: tuple[Rule, ...] = (
+    security_groups.check,
+    file_systems.check,
+    schedules.check,
+    identities.check,
+    pipelines.check,
+)
 
 
 @jsii.implements(cdk.IPolicyValidationPlugin)
 class OwnRules:
-    """Add it with `Validations.of(app).add_plugins`, before those that take long: `beside` begins when it is called."""
+    """Add it with `Validations.of(app).add_plugins`, before those that take long:
+
+    `beside` begins when it is called.
+    """
 
     def __init__(self, beside: CloudFormationRules | None = None) -> None:
         self._beside = beside
@@ -42,14 +53,21 @@ class OwnRules:
         """Called by the CDK with the paths of all templates."""
         if self._beside:
             self._beside.begin(context)
-        templates = {path: json.loads(Path(path).read_text(encoding="utf-8")) for path in context.template_paths}
+        templates = {
+            path: json.loads(Path(path).read_text(encoding="utf-8"))
+            for path in context.template_paths
+        }
         found = list(findings(templates))
-        return cdk.PolicyValidationPluginReport(success=not found, violations=[_violation(path, each) for path, each in found])
+        return cdk.PolicyValidationPluginReport(
+            success=not found, violations=[_violation(path, each) for path, each in found]
+        )
 
 
 @jsii.implements(cdk.IPolicyValidationPlugin)
 class CloudFormationRules:
-    """The CDK's own plugin as the process `validator` ran it, under its name; if that came to no report, it runs in the CDK's process."""
+    """The CDK's own plugin as the process `validator` ran it, under its name; if that came to no
+    report, it runs in the CDK's process.
+    """
 
     def __init__(self, validator: Validator) -> None:
         self._validator = validator
@@ -69,7 +87,9 @@ class CloudFormationRules:
         return None
 
     def begin(self, context: cdk.IPolicyValidationContext) -> None:
-        """Hand all stacks to the process; what the CDK does until it calls `validate` happens at the same time."""
+        """Hand all stacks to the process; what the CDK does until it calls `validate` happens at
+        the same time.
+        """
         self._validator.begin([_stack(each) for each in context.stack_templates])
 
     def validate(self, context: cdk.IPolicyValidationContext) -> cdk.PolicyValidationPluginReport:
@@ -80,7 +100,9 @@ class CloudFormationRules:
             self._version = plugin.version
             return plugin.validate(context)
         self._version = report["version"]
-        return cdk.PolicyValidationPluginReport(success=report["success"], violations=[_reported(each) for each in report["violations"]])
+        return cdk.PolicyValidationPluginReport(
+            success=report["success"], violations=[_reported(each) for each in report["violations"]]
+        )
 
 
 def findings(templates: Mapping[str, Template]) -> Iterator[tuple[str, Finding]]:
@@ -90,7 +112,14 @@ def findings(templates: Mapping[str, Template]) -> Iterator[tuple[str, Finding]]
             yield from ((path, finding) for finding in rule(template))
     for stage in _stages(templates).values():
         for finding in pipelines.check_network(list(stage.values())):
-            yield next(path for path, template in stage.items() if finding.logical_id in template["Resources"]), finding
+            yield (
+                next(
+                    path
+                    for path, template in stage.items()
+                    if finding.logical_id in template["Resources"]
+                ),
+                finding,
+            )
 
 
 def _stages(templates: Mapping[str, Template]) -> dict[str, dict[str, Template]]:
@@ -102,8 +131,15 @@ def _stages(templates: Mapping[str, Template]) -> dict[str, dict[str, Template]]
 
 
 def _violation(path: str, finding: Finding) -> cdk.PolicyViolation:
-    resource = cdk.PolicyViolatingResource(resource_logical_id=finding.logical_id, locations=[], template_path=path)
-    return cdk.PolicyViolation(rule_name=finding.rule, description=finding.text, severity="error", violating_resources=[resource])
+    resource = cdk.PolicyViolatingResource(
+        resource_logical_id=finding.logical_id, locations=[], template_path=path
+    )
+    return cdk.PolicyViolation(
+        rule_name=finding.rule,
+        description=finding.text,
+        severity="error",
+        violating_resources=[resource],
+    )
 
 
 def _stack(stack: cdk.PolicyValidationStack) -> dict[str, Any]:

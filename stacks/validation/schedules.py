@@ -1,4 +1,5 @@
-"""Schedule expressions of EventBridge and its Scheduler, which CloudFormation checks only when it creates them.
+"""Schedule expressions of EventBridge and its Scheduler, which CloudFormation checks only when it
+creates them.
 
 Their grammar is in config/schedule_expressions.py.
 """

@@ -1,7 +1,9 @@
-"""Security groups: what a group allows itself it must allow both ways, and nothing may come in from everywhere.
+"""Security groups: what a group allows itself it must allow both ways, and nothing may come in from
+everywhere.
 
-EFA's traffic needs both halves, and the CDK drops the egress half where all outbound traffic is allowed (SageMaker developer guide, "Give
-training jobs access to resources in your VPC"; github.com/aws/aws-ofi-nccl, issue 663).
+EFA's traffic needs both halves, and the CDK drops the egress half where all outbound traffic is
+allowed (SageMaker developer guide, "Give training jobs access to resources in your VPC";
+github.com/aws/aws-ofi-nccl, issue 663).
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ BOTH_WAYS = "SHOAL-SecurityGroupSelfRules"
 NOT_FROM_EVERYWHERE = "SHOAL-SecurityGroupOpen"
 ALL_TRAFFIC = ("-1", None, None)
 _EVERYWHERE = {"0.0.0.0/0", "::/0"}
-# Type of a rule by itself, the property of a group with rules in it, the property that names the other group.
+# Type of a rule by itself, the property of a group with rules in it, the property that names the
+# other group.
 _INGRESS = ("AWS::EC2::SecurityGroupIngress", "SecurityGroupIngress", "SourceSecurityGroupId")
 _EGRESS = ("AWS::EC2::SecurityGroupEgress", "SecurityGroupEgress", "DestinationSecurityGroupId")
 
@@ -30,16 +33,25 @@ def check(template: Template) -> Iterator[Finding]:
     for group in sorted({*inwards, *outwards}):
         for ports in sorted(inwards.get(group, set()) ^ outwards.get(group, set()), key=str):
             missing = "egress" if ports in inwards.get(group, set()) else "ingress"
-            text = f"the group allows itself {_described(ports)} one way only; add the {missing} rule that names the group itself"
+            text = (
+                f"the group allows itself {_described(ports)} one way only; add the {missing} rule"
+                " that names the group itself"
+            )
             yield Finding(BOTH_WAYS, group, text)
     for logical_id, rule in _rules(template, _INGRESS):
         if _EVERYWHERE & {rule.get("CidrIp"), rule.get("CidrIpv6")}:
-            yield Finding(NOT_FROM_EVERYWHERE, logical_id, "lets traffic in from every address; name a range or a group")
+            yield Finding(
+                NOT_FROM_EVERYWHERE,
+                logical_id,
+                "lets traffic in from every address; name a range or a group",
+            )
 
 
 def carries_efa(template: Template, group: str) -> bool:
     """Whether the group (a logical id) allows itself all traffic, both ways."""
-    return all(ALL_TRAFFIC in self_rules(template, kind).get(group, set()) for kind in (_INGRESS, _EGRESS))
+    return all(
+        ALL_TRAFFIC in self_rules(template, kind).get(group, set()) for kind in (_INGRESS, _EGRESS)
+    )
 
 
 def self_rules(template: Template, kind: tuple[str, str, str]) -> dict[str, set[Ports]]:
@@ -52,7 +64,9 @@ def self_rules(template: Template, kind: tuple[str, str, str]) -> dict[str, set[
     return found
 
 
-def _rules(template: Template, kind: tuple[str, str, str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _rules(
+    template: Template, kind: tuple[str, str, str]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Every rule of one direction, with the logical id of the resource that it is in."""
     yield from resources(template, kind[0])
     for group, properties in resources(template, "AWS::EC2::SecurityGroup"):
@@ -74,4 +88,8 @@ def _group(reference: Any) -> str | None:
 
 
 def _described(ports: Ports) -> str:
-    return "all traffic" if ports == ALL_TRAFFIC else f"{ports[0]} {json.dumps(ports[1])} to {json.dumps(ports[2])}"
+    return (
+        "all traffic"
+        if ports == ALL_TRAFFIC
+        else f"{ports[0]} {json.dumps(ports[1])} to {json.dumps(ports[2])}"
+    )

@@ -1,4 +1,6 @@
-"""Whatever is deployed as a definition of a pipeline: it can run, or it is refused before anything is kept."""
+"""Whatever is deployed as a definition of a pipeline: it can run, or it is refused before anything
+is kept.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,12 @@ EXPRESSIONS = st.one_of(
     ANYTHING,
     st.builds(
         lambda path: {"Get": path},
-        st.one_of(TEXT, st.sampled_from(["Steps.Train", "Parameters.Epochs", "Execution.X", "Steps.Evaluate.a[", "Steps."])),
+        st.one_of(
+            TEXT,
+            st.sampled_from(
+                ["Steps.Train", "Parameters.Epochs", "Execution.X", "Steps.Evaluate.a[", "Steps."]
+            ),
+        ),
     ),
     st.builds(lambda value: {"Std:Join": value}, ANYTHING),
     st.builds(lambda value: {"Std:JsonGet": value}, ANYTHING),
@@ -38,8 +45,16 @@ EXPRESSIONS = st.one_of(
 
 
 def deploy(wire: Wire, text: str) -> int:
-    """CreatePipeline: an answer of the user's, and nothing left where it was refused. Returns the HTTP status."""
-    request = {"PipelineName": "spoilt", "PipelineDefinition": text, "RoleArn": ROLE, "ClientRequestToken": "0" * 32}
+    """CreatePipeline: an answer of the user's, and nothing left where it was refused.
+
+    Returns the HTTP status.
+    """
+    request = {
+        "PipelineName": "spoilt",
+        "PipelineDefinition": text,
+        "RoleArn": ROLE,
+        "ClientRequestToken": "0" * 32,
+    }
     answer = wire.sagemaker("CreatePipeline", request)
     require_refusal_or_success(answer, text)
     known = wire.sagemaker("DescribePipeline", {"PipelineName": "spoilt"})
@@ -64,25 +79,67 @@ def test_a_definition_that_is_nested_without_end_is_refused(wire: Wire) -> None:
     inner: dict[str, Any] = {"Name": "Last", "Type": "Fail", "Arguments": {"ErrorMessage": "x"}}
     condition = {"Type": "Equals", "LeftValue": 1, "RightValue": 1}
     for depth in range(150):
-        inner = {"Name": f"C{depth}", "Type": "Condition", "Arguments": {"Conditions": [condition], "IfSteps": [inner], "ElseSteps": []}}
-    assert deploy(wire, json.dumps({"Version": "2020-12-01", "Metadata": {}, "Parameters": [], "Steps": [inner]})) == 400
+        inner = {
+            "Name": f"C{depth}",
+            "Type": "Condition",
+            "Arguments": {"Conditions": [condition], "IfSteps": [inner], "ElseSteps": []},
+        }
+    assert (
+        deploy(
+            wire,
+            json.dumps(
+                {"Version": "2020-12-01", "Metadata": {}, "Parameters": [], "Steps": [inner]}
+            ),
+        )
+        == 400
+    )
 
 
 @pytest.mark.parametrize("name", [{}, {"Name": None}, {"Name": ["Inner"]}])
 def test_a_step_of_a_branch_without_a_name_is_refused(wire: Wire, name: dict[str, Any]) -> None:
     inner = {**name, "Type": "Fail", "Arguments": {"ErrorMessage": "x"}}
     condition = {"Type": "Equals", "LeftValue": 1, "RightValue": 1}
-    outer = {"Name": "C", "Type": "Condition", "Arguments": {"Conditions": [condition], "IfSteps": [inner], "ElseSteps": []}}
-    assert deploy(wire, json.dumps({"Version": "2020-12-01", "Metadata": {}, "Parameters": [], "Steps": [outer]})) == 400
+    outer = {
+        "Name": "C",
+        "Type": "Condition",
+        "Arguments": {"Conditions": [condition], "IfSteps": [inner], "ElseSteps": []},
+    }
+    assert (
+        deploy(
+            wire,
+            json.dumps(
+                {"Version": "2020-12-01", "Metadata": {}, "Parameters": [], "Steps": [outer]}
+            ),
+        )
+        == 400
+    )
 
 
 def test_an_expression_in_the_place_of_a_steps_arguments_is_refused(wire: Wire) -> None:
     step = {"Name": "Train", "Type": "Training", "Arguments": {"Get": "Parameters.Everything"}}
     parameters = [{"Name": "Everything", "Type": "String"}]
-    assert deploy(wire, json.dumps({"Version": "2020-12-01", "Metadata": {}, "Parameters": parameters, "Steps": [step]})) == 400
+    assert (
+        deploy(
+            wire,
+            json.dumps(
+                {"Version": "2020-12-01", "Metadata": {}, "Parameters": parameters, "Steps": [step]}
+            ),
+        )
+        == 400
+    )
 
 
-@given(parameters=st.lists(st.fixed_dictionaries({"Name": TEXT, "Value": TEXT}), max_size=3).map(json_safe))
-def test_parameters_of_a_start_are_taken_or_refused(wire: Wire, parameters: list[dict[str, str]]) -> None:
-    request = {"PipelineName": "nobody-deployed-this", "PipelineParameters": parameters, "ClientRequestToken": "2" * 32}
+@given(
+    parameters=st.lists(st.fixed_dictionaries({"Name": TEXT, "Value": TEXT}), max_size=3).map(
+        json_safe
+    )
+)
+def test_parameters_of_a_start_are_taken_or_refused(
+    wire: Wire, parameters: list[dict[str, str]]
+) -> None:
+    request = {
+        "PipelineName": "nobody-deployed-this",
+        "PipelineParameters": parameters,
+        "ClientRequestToken": "2" * 32,
+    }
     require_refusal_or_success(wire.sagemaker("StartPipelineExecution", request), str(parameters))

@@ -1,4 +1,6 @@
-"""Whatever stands in an environment file: it is used, or it is one error that names the file, a line for each mistake."""
+"""Whatever stands in an environment file: it is used, or it is one error that names the file, a
+line for each mistake.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ from local.tests.bad_input.values import json_safe, spoilt
 from pipelines.check import check
 
 ROOT = Path(__file__).resolve().parents[2]
-GOOD = {name: yaml.safe_load((ROOT / "environments" / f"{name}.yaml").read_text()) for name in environment_names(ROOT)}
+GOOD = {
+    name: yaml.safe_load((ROOT / "environments" / f"{name}.yaml").read_text())
+    for name in environment_names(ROOT)
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +40,9 @@ def read(file: Path) -> str:
 
 def require_lines(refused: str) -> None:
     """Each line names the file and says something."""
-    assert all(line.startswith("environments/dev.yaml") and ": " in line for line in refused.splitlines()), refused
+    assert all(
+        line.startswith("environments/dev.yaml") and ": " in line for line in refused.splitlines()
+    ), refused
 
 
 @given(document=st.sampled_from(sorted(GOOD)).flatmap(lambda name: spoilt(GOOD[name])))
@@ -44,7 +51,12 @@ def test_a_spoilt_environment_is_refused_line_by_line_or_used(file: Path, docume
     require_lines(read(file))
 
 
-@given(content=st.one_of(st.binary(max_size=200), st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace"))))
+@given(
+    content=st.one_of(
+        st.binary(max_size=200),
+        st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace")),
+    )
+)
 def test_what_is_no_environment_at_all_is_refused(file: Path, content: bytes) -> None:
     file.write_bytes(content)
     refused = read(file)
@@ -54,9 +66,24 @@ def test_what_is_no_environment_at_all_is_refused(file: Path, content: bytes) ->
 
 @given(
     cut=st.integers(0, 4000),
-    inserted=st.sampled_from([b"", b"\t", b"*a", b"&a", b"!!python/object:os.system", b"{", b"\xff", b"\x00", b"<<: *x", b": :"]),
+    inserted=st.sampled_from(
+        [
+            b"",
+            b"\t",
+            b"*a",
+            b"&a",
+            b"!!python/object:os.system",
+            b"{",
+            b"\xff",
+            b"\x00",
+            b"<<: *x",
+            b": :",
+        ]
+    ),
 )
-def test_a_file_that_was_cut_or_scribbled_on_is_refused_or_used(file: Path, cut: int, inserted: bytes) -> None:
+def test_a_file_that_was_cut_or_scribbled_on_is_refused_or_used(
+    file: Path, cut: int, inserted: bytes
+) -> None:
     text = (ROOT / "environments" / "dev.yaml").read_bytes()
     file.write_bytes(text[: cut % len(text)] + inserted)
     require_lines(read(file))

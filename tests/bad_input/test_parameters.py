@@ -15,8 +15,26 @@ from shoal.verbs.errors import ParameterError
 from shoal.verbs.parameters import check_declared, check_values, parse_parameters
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = st.one_of(TEXT, st.sampled_from(["Epochs", "BatchSize", "LearningRate", "InstanceCount", "InstanceType", "MinAccuracy", "CodeUri"]))
-VALUES = st.one_of(TEXT, st.integers().map(str), st.floats().map(str), st.sampled_from(["1_000", "٣", "+5", "0x10", "1e3", "inf", "true"]))
+NAMES = st.one_of(
+    TEXT,
+    st.sampled_from(
+        [
+            "Epochs",
+            "BatchSize",
+            "LearningRate",
+            "InstanceCount",
+            "InstanceType",
+            "MinAccuracy",
+            "CodeUri",
+        ]
+    ),
+)
+VALUES = st.one_of(
+    TEXT,
+    st.integers().map(str),
+    st.floats().map(str),
+    st.sampled_from(["1_000", "٣", "+5", "0x10", "1e3", "inf", "true"]),
+)
 ENTRIES = st.one_of(TEXT, st.tuples(NAMES, VALUES).map("=".join))
 
 
@@ -37,5 +55,7 @@ def refusal(environment: Environment, entries: list[str]) -> str:
 
 
 @given(entries=st.lists(ENTRIES, max_size=4))
-def test_a_parameter_is_taken_or_refused_in_one_line(environment: Environment, entries: list[str]) -> None:
+def test_a_parameter_is_taken_or_refused_in_one_line(
+    environment: Environment, entries: list[str]
+) -> None:
     assert len(refusal(environment, entries).splitlines()) <= 1

@@ -1,4 +1,6 @@
-"""`python -m tests.chaos [CASE ...]`: runs all cases, or those whose names are given (shell patterns), and says what they came to."""
+"""`python -m tests.chaos [CASE ...]`: runs all cases, or those whose names are given (shell
+patterns), and says what they came to.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,26 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("case", nargs="*", help="name of a case, or a shell pattern of names")
     parser.add_argument("--list", action="store_true", help="only list the cases, with their seeds")
-    parser.add_argument("--report", action="store_true", help="write what came out into docs/reliability.md; only for all cases")
-    parser.add_argument("--at-once", type=int, default=AT_ONCE, help="executions that run beside each other")
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="write what came out into docs/reliability.md; only for all cases",
+    )
+    parser.add_argument(
+        "--at-once", type=int, default=AT_ONCE, help="executions that run beside each other"
+    )
     options = parser.parse_args(arguments)
     every: list[Case | Crash] = [*cases(), *crashes()]
     chosen = [each for each in every if _is_chosen(each.name, options.case)]
     if not chosen or (options.report and options.case):
-        print("there is no such case; --list names them" if not chosen else "a report is of all cases", file=sys.stderr)
+        print(
+            (
+                "there is no such case; --list names them"
+                if not chosen
+                else "a report is of all cases"
+            ),
+            file=sys.stderr,
+        )
         return 2
     if options.list:
         print("\n".join(f"{each.seed:10d} {each.name}" for each in chosen))
@@ -58,10 +73,14 @@ def attack(chosen: Sequence[Case | Crash], at_once: int) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="shoal-chaos-") as scratch:
         deployment = synthesise(Path(scratch, "cdk.out"))
         rows = _in_a_world(deployment, Path(scratch, "world"), own, at_once) if own else []
-        return rows + (_with_crashes(deployment, Path(scratch, "crashes"), killed) if killed else [])
+        return rows + (
+            _with_crashes(deployment, Path(scratch, "crashes"), killed) if killed else []
+        )
 
 
-def _in_a_world(deployment: Deployment, folder: Path, chosen: Sequence[Case], at_once: int) -> list[Row]:
+def _in_a_world(
+    deployment: Deployment, folder: Path, chosen: Sequence[Case], at_once: int
+) -> list[Row]:
     world, after = World(deployment, folder), Result(_MACHINE)
     by_name = {case.name: case for case in chosen}
     try:
@@ -72,9 +91,18 @@ def _in_a_world(deployment: Deployment, folder: Path, chosen: Sequence[Case], at
             after.problems.append(f"{letters} dead letters")
     finally:
         after.left = world.stop()
-    placed = [(by_name[each.name].trouble.step, by_name[each.name].circumstance.name) for each in results if each.name in by_name]
-    rows = [Row(step, circumstance, result) for (step, circumstance), result in zip(placed, results, strict=False)]
-    return rows + _afterwards([each for each in [*results[len(placed) :], after] if not each.survived])
+    placed = [
+        (by_name[each.name].trouble.step, by_name[each.name].circumstance.name)
+        for each in results
+        if each.name in by_name
+    ]
+    rows = [
+        Row(step, circumstance, result)
+        for (step, circumstance), result in zip(placed, results, strict=False)
+    ]
+    return rows + _afterwards(
+        [each for each in [*results[len(placed) :], after] if not each.survived]
+    )
 
 
 def _with_crashes(deployment: Deployment, folder: Path, chosen: Sequence[Crash]) -> list[Row]:
@@ -84,7 +112,10 @@ def _with_crashes(deployment: Deployment, folder: Path, chosen: Sequence[Crash])
         results = crash.run(world, chosen, show)
     finally:
         after.left = world.stop()
-    rows = [Row(each.step, "emulator killed", result) for each, result in zip(chosen, results, strict=True)]
+    rows = [
+        Row(each.step, "emulator killed", result)
+        for each, result in zip(chosen, results, strict=True)
+    ]
     return rows + _afterwards([] if after.survived else [after])
 
 
@@ -97,7 +128,11 @@ def _afterwards(results: Sequence[Result]) -> list[Row]:
 def show(result: Result) -> None:
     """One line a case; for one that did not survive, why, and how to run it again."""
     word = "survived" if result.survived else "FAILED  "
-    print(f"{word} {result.name}: {result.status} after {result.seconds:.1f} s, clean {result.cleaned_s:.1f} s later", flush=True)
+    print(
+        f"{word} {result.name}: {result.status} after {result.seconds:.1f} s, clean"
+        f" {result.cleaned_s:.1f} s later",
+        flush=True,
+    )
     for problem in [*result.problems, *(f"left behind: {each}" for each in result.left)]:
         print(f"         {problem}", flush=True)
     if not result.survived and " " not in result.name:  # what is found afterwards is no case

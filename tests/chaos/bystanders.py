@@ -1,4 +1,6 @@
-"""What no teardown may touch: the endpoint that serves, and an execution that still runs, with an endpoint older than its time to live."""
+"""What no teardown may touch: the endpoint that serves, and an execution that still runs, with an
+endpoint older than its time to live.
+"""
 
 from __future__ import annotations
 
@@ -26,25 +28,40 @@ class Bystanders:
 
     @classmethod
     def settle(cls, world: World) -> Bystanders:
-        """Start an execution that waits with its endpoint in service, and a serving endpoint with the same model."""
+        """Start an execution that waits with its endpoint in service, and a serving endpoint with
+        the same model.
+        """
         sagemaker = world.client("sagemaker")
         with world.redefined(_waiting(world.definition)):
-            arn = sagemaker.start_pipeline_execution(PipelineName=world.names.pipeline)["PipelineExecutionArn"]
+            arn = sagemaker.start_pipeline_execution(PipelineName=world.names.pipeline)[
+                "PipelineExecutionArn"
+            ]
         waiting = cls(world, arn, {})
         waiting._until("InService", f"{world.names.pipeline}-{waiting.id}")
-        config = sagemaker.describe_endpoint(EndpointName=f"{world.names.pipeline}-{waiting.id}")["EndpointConfigName"]
-        (variant,) = sagemaker.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
+        config = sagemaker.describe_endpoint(EndpointName=f"{world.names.pipeline}-{waiting.id}")[
+            "EndpointConfigName"
+        ]
+        (variant,) = sagemaker.describe_endpoint_config(EndpointConfigName=config)[
+            "ProductionVariants"
+        ]
         name = world.names.serving_endpoint
         model = sagemaker.describe_model(ModelName=variant["ModelName"])
         tags = [{"Key": "shoal:pipeline", "Value": world.names.pipeline}]
         sagemaker.create_model(
-            ModelName=name, PrimaryContainer=model["PrimaryContainer"], ExecutionRoleArn=model["ExecutionRoleArn"], Tags=tags
+            ModelName=name,
+            PrimaryContainer=model["PrimaryContainer"],
+            ExecutionRoleArn=model["ExecutionRoleArn"],
+            Tags=tags,
         )
-        sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[{**variant, "ModelName": name}], Tags=tags)
+        sagemaker.create_endpoint_config(
+            EndpointConfigName=name, ProductionVariants=[{**variant, "ModelName": name}], Tags=tags
+        )
         sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name, Tags=tags)
         waiting._until("InService", name)
         waiting.before = waiting._look()
-        assert waiting.before["execution"] == "Executing", f"the bystander is {waiting.before['execution']}: {waiting._steps()}"
+        assert waiting.before["execution"] == "Executing", (
+            f"the bystander is {waiting.before['execution']}: {waiting._steps()}"
+        )
         return waiting
 
     @property
@@ -52,7 +69,9 @@ class Bystanders:
         return self.execution.rpartition("/")[2]
 
     def _steps(self) -> list[tuple[str, str]]:
-        found = self.world.client("sagemaker").list_pipeline_execution_steps(PipelineExecutionArn=self.execution)["PipelineExecutionSteps"]
+        found = self.world.client("sagemaker").list_pipeline_execution_steps(
+            PipelineExecutionArn=self.execution
+        )["PipelineExecutionSteps"]
         return [(each["StepName"], each.get("FailureReason", each["StepStatus"])) for each in found]
 
     def _look(self) -> dict[str, Any]:
@@ -62,9 +81,17 @@ class Bystanders:
         for name in (self.world.names.serving_endpoint, f"{self.world.names.pipeline}-{self.id}"):
             try:
                 endpoint = sagemaker.describe_endpoint(EndpointName=name)
-                found[name] = (endpoint["EndpointStatus"], endpoint["CreationTime"], endpoint["LastModifiedTime"])
-                config = sagemaker.describe_endpoint_config(EndpointConfigName=endpoint["EndpointConfigName"])
-                model = sagemaker.describe_model(ModelName=config["ProductionVariants"][0]["ModelName"])
+                found[name] = (
+                    endpoint["EndpointStatus"],
+                    endpoint["CreationTime"],
+                    endpoint["LastModifiedTime"],
+                )
+                config = sagemaker.describe_endpoint_config(
+                    EndpointConfigName=endpoint["EndpointConfigName"]
+                )
+                model = sagemaker.describe_model(
+                    ModelName=config["ProductionVariants"][0]["ModelName"]
+                )
                 found[f"model of {name}"] = model["CreationTime"]
             except ClientError as gone:
                 found[name] = str(gone)
@@ -73,10 +100,16 @@ class Bystanders:
     def disturbed(self) -> list[str]:
         """What is not as it was."""
         now = self._look()
-        return [f"a bystander was touched: {key} was {was}, is {now.get(key)}" for key, was in self.before.items() if was != now.get(key)]
+        return [
+            f"a bystander was touched: {key} was {was}, is {now.get(key)}"
+            for key, was in self.before.items()
+            if was != now.get(key)
+        ]
 
     def leave(self) -> list[str]:
-        """Stop the execution, which teardown must clean up then, and remove what serves; what is left of them."""
+        """Stop the execution, which teardown must clean up then, and remove what serves; what is
+        left of them.
+        """
         from tests.chaos.rig import left_in_the_account
 
         sagemaker = self.world.client("sagemaker")
@@ -88,7 +121,10 @@ class Bystanders:
         sagemaker.delete_endpoint(EndpointName=name)
         sagemaker.delete_endpoint_config(EndpointConfigName=name)
         sagemaker.delete_model(ModelName=name)
-        while name in [each["EndpointName"] for each in sagemaker.list_endpoints()["Endpoints"]] and time.monotonic() < deadline:
+        while (
+            name in [each["EndpointName"] for each in sagemaker.list_endpoints()["Endpoints"]]
+            and time.monotonic() < deadline
+        ):
             time.sleep(_POLL_S)
         return [f"of a stopped bystander there is {each}" for each in left]
 
@@ -96,7 +132,11 @@ class Bystanders:
         deadline = time.monotonic() + _LIMIT_S
         sagemaker = self.world.client("sagemaker")
         while True:
-            found = [each for each in sagemaker.list_endpoints(NameContains=endpoint)["Endpoints"] if each["EndpointName"] == endpoint]
+            found = [
+                each
+                for each in sagemaker.list_endpoints(NameContains=endpoint)["Endpoints"]
+                if each["EndpointName"] == endpoint
+            ]
             if found and found[0]["EndpointStatus"] == status:
                 return
             if time.monotonic() > deadline:
@@ -105,16 +145,33 @@ class Bystanders:
 
 
 def _waiting(definition: dict[str, Any]) -> dict[str, Any]:
-    """The definition with a job between the endpoint and the smoke test that waits until it is stopped."""
+    """The definition with a job between the endpoint and the smoke test that waits until it is
+    stopped.
+    """
     changed = copy.deepcopy(definition)
     evaluate = next(each for each in changed["Steps"] if each["Name"] == "Evaluate")
     gate = next(each for each in changed["Steps"] if each["Name"] == "AccuracyGate")
-    kept = ("RoleArn", "ProcessingResources", "ProcessingOutputConfig", "StoppingCondition", "NetworkConfig", "Tags")
+    kept = (
+        "RoleArn",
+        "ProcessingResources",
+        "ProcessingOutputConfig",
+        "StoppingCondition",
+        "NetworkConfig",
+        "Tags",
+    )
     arguments = {key: evaluate["Arguments"][key] for key in kept}
     image = evaluate["Arguments"]["AppSpecification"]["ImageUri"]
     arguments["AppSpecification"] = {"ImageUri": image, "ContainerEntrypoint": ["sleep", "36000"]}
     branch = gate["Arguments"]["IfSteps"]
     position = [each["Name"] for each in branch].index("SmokeTest")
     branch[position]["DependsOn"] = ["Wait"]
-    branch.insert(position, {"Name": "Wait", "Type": "Processing", "Arguments": arguments, "DependsOn": ["CreateEndpoint"]})
+    branch.insert(
+        position,
+        {
+            "Name": "Wait",
+            "Type": "Processing",
+            "Arguments": arguments,
+            "DependsOn": ["CreateEndpoint"],
+        },
+    )
     return changed

@@ -1,4 +1,6 @@
-"""Every case: what goes wrong with which step, under which circumstances, and what AWS documents of such an execution's end."""
+"""Every case: what goes wrong with which step, under which circumstances, and what AWS documents of
+such an execution's end.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,14 @@ from typing import Any
 RATE_EXCEEDED = {"code": "ThrottlingException", "message": "Rate exceeded"}
 LIMIT = {
     "code": "ResourceLimitExceeded",
-    "message": "The account-level service limit 'instances' is 0 Instances, with current utilization of 0.",
+    "message": (
+        "The account-level service limit 'instances' is 0 Instances, with current utilization of 0."
+    ),
 }
 REFUSED = {"code": "ValidationException", "message": "One or more parameters are not valid."}
-UNPROVISIONED = "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error."
+UNPROVISIONED = (
+    "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error."
+)
 NO_CAPACITY = f"CapacityError: {UNPROVISIONED}"
 STATUS_EVENT = "SageMaker Model Building Pipeline Execution Status Change"
 CREATES: Mapping[str, str] = {
@@ -26,16 +32,25 @@ CREATES: Mapping[str, str] = {
 }
 JOBS = ("Train", "Evaluate")
 CALLS = ("Register", "CreateModel", "CreateEndpointConfig")
-AFTER_THE_GATE = ("Register", "CreateModel", "CreateEndpointConfig", "CreateEndpoint", "SmokeTest", "Teardown")
+AFTER_THE_GATE = (
+    "Register",
+    "CreateModel",
+    "CreateEndpointConfig",
+    "CreateEndpoint",
+    "SmokeTest",
+    "Teardown",
+)
 SLOW_S = 3.0
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """What goes wrong with one step, and how an execution ends in which that happens and nothing else.
+    """What goes wrong with one step, and how an execution ends in which that happens and nothing
+    else.
 
-    `script`: the misbehaviour of our own training, evaluation or inference script, `<step>:<what>`; `rules`: the emulator's faults;
-    `stop_at`: the step during which StopPipelineExecution comes; `any_status`: where the step in the graph runs after `Any`.
+    `script`: the misbehaviour of our own training, evaluation or inference script, `<step>:<what>`;
+    `rules`: the emulator's faults; `stop_at`: the step during which StopPipelineExecution comes;
+    `any_status`: where the step in the graph runs after `Any`.
     """
 
     step: str
@@ -58,7 +73,10 @@ class Circumstance:
 
     name: str
     step: str = "any"
-    """The step in the graph: `any` (run condition Any), `completed` (after success only, the default), `none`."""
+    """The step in the graph:
+
+    `any` (run condition Any), `completed` (after success only, the default), `none`.
+    """
     rule: bool = True
     sweeper: bool = True
     rules: tuple[dict[str, Any], ...] = ()
@@ -76,12 +94,18 @@ class Case:
 
     @property
     def name(self) -> str:
-        return f"{self.trouble.step}-{self.trouble.fault}-{self.circumstance.name}".replace(" ", "-")
+        return f"{self.trouble.step}-{self.trouble.fault}-{self.circumstance.name}".replace(
+            " ", "-"
+        )
 
     @property
     def status(self) -> str:
         """The documented end of the execution."""
-        if self.circumstance.step == "none" and self.trouble.step == "Teardown" and not self.trouble.stop_at:
+        if (
+            self.circumstance.step == "none"
+            and self.trouble.step == "Teardown"
+            and not self.trouble.stop_at
+        ):
             return "Succeeded"
         if self.circumstance.step == "any" and self.trouble.any_status:
             return self.trouble.any_status
@@ -103,7 +127,13 @@ def _of_jobs(step: str) -> Iterator[Trouble]:
     yield Trouble(step, "killed", script=f"{step}:killed")
     yield Trouble(step, "hangs", script=f"{step}:hangs", max_runtime_s=6)
     yield Trouble(step, "stopped", "Stopped", script=f"{step}:hangs", stop_at=step)
-    yield Trouble(step, "throttled", "Succeeded", rules=(on(create, "refuse", times=2, **RATE_EXCEEDED),), packages=(1, 1))
+    yield Trouble(
+        step,
+        "throttled",
+        "Succeeded",
+        rules=(on(create, "refuse", times=2, **RATE_EXCEEDED),),
+        packages=(1, 1),
+    )
     yield Trouble(step, "limit", rules=(on(create, "refuse", **LIMIT),))
     yield Trouble(step, "capacity", "Succeeded", rules=(capacity | {"times": 1},), packages=(1, 1))
     yield Trouble(step, "no capacity", rules=(capacity,))
@@ -116,10 +146,24 @@ def _of_calls(step: str) -> Iterator[Trouble]:
     yield Trouble(step, "fails", rules=(on(create, "refuse", **REFUSED),), packages=packages)
     lost = (on(create, "lose answer", times=1),)
     yield Trouble(step, "answer lost", "Succeeded", rules=lost, packages=twice)
-    yield Trouble(step, "hangs", "Succeeded", rules=(on(create, "delay", seconds=SLOW_S, times=1),), packages=(1, 1))
+    yield Trouble(
+        step,
+        "hangs",
+        "Succeeded",
+        rules=(on(create, "delay", seconds=SLOW_S, times=1),),
+        packages=(1, 1),
+    )
     stopped = (on(create, "delay", seconds=SLOW_S, times=1),)
-    yield Trouble(step, "stopped", "Stopped", rules=stopped, stop_at=step, packages=(packages[0], 1))
-    yield Trouble(step, "throttled", "Succeeded", rules=(on(create, "refuse", times=2, **RATE_EXCEEDED),), packages=(1, 1))
+    yield Trouble(
+        step, "stopped", "Stopped", rules=stopped, stop_at=step, packages=(packages[0], 1)
+    )
+    yield Trouble(
+        step,
+        "throttled",
+        "Succeeded",
+        rules=(on(create, "refuse", times=2, **RATE_EXCEEDED),),
+        packages=(1, 1),
+    )
     yield Trouble(step, "limit", rules=(on(create, "refuse", **LIMIT),), packages=packages)
 
 
@@ -135,7 +179,13 @@ def _of_the_endpoint() -> Iterator[Trouble]:
     yield Trouble(step, "hangs", script=f"{step}:hangs", packages=one, startup_s=60)
     yield Trouble(step, "stopped", "Stopped", script=f"{step}:slow", stop_at=step, packages=one)
     yield Trouble(step, "answer lost", rules=(on(step, "lose answer", times=1),), packages=one)
-    yield Trouble(step, "throttled", "Succeeded", rules=(on(step, "refuse", times=2, **RATE_EXCEEDED),), packages=one)
+    yield Trouble(
+        step,
+        "throttled",
+        "Succeeded",
+        rules=(on(step, "refuse", times=2, **RATE_EXCEEDED),),
+        packages=one,
+    )
     yield Trouble(step, "limit", rules=(on(step, "refuse", **LIMIT),), packages=one)
     yield Trouble(step, "capacity", rules=(capacity,), packages=one)
 
@@ -149,24 +199,49 @@ def _of_the_smoke_test() -> Iterator[Trouble]:
     yield Trouble(step, "model killed", script=f"{step}:model killed", rules=(), **both)
     yield Trouble(step, "hangs", rules=(function | {"do": "freeze", "seconds": 0.01},), **both)
     yield Trouble(step, "stopped", "Stopped", script=f"{step}:slow", stop_at=step, packages=(1, 1))
-    yield Trouble(step, "throttled", rules=(function | {"do": "refuse", "http": 429, "code": "TooManyRequestsException"},), **both)
+    yield Trouble(
+        step,
+        "throttled",
+        rules=(function | {"do": "refuse", "http": 429, "code": "TooManyRequestsException"},),
+        **both,
+    )
 
 
 def _of_the_teardown() -> Iterator[Trouble]:
-    """With the step in the graph it is the step that is hit, without it the same function behind the queue."""
+    """With the step in the graph it is the step that is hit, without it the same function behind
+    the queue.
+    """
     step, one = "Teardown", (1, 1)
     function = {"seam": "function", "name": "*-teardown", "times": 1}
     waits = on("DeleteEndpointConfig", "delay", seconds=SLOW_S, times=1)
-    yield Trouble(step, "fails", rules=(on("DeleteEndpoint", "refuse", times=1, **REFUSED),), packages=one)
-    yield Trouble(step, "killed", rules=(waits, function | {"do": "kill", "seconds": SLOW_S}), packages=one)
+    yield Trouble(
+        step, "fails", rules=(on("DeleteEndpoint", "refuse", times=1, **REFUSED),), packages=one
+    )
+    yield Trouble(
+        step, "killed", rules=(waits, function | {"do": "kill", "seconds": SLOW_S}), packages=one
+    )
     yield Trouble(step, "hangs", rules=(function | {"do": "freeze", "seconds": 0.3},), packages=one)
     yield Trouble(step, "stopped", "Stopped", rules=(waits,), stop_at=step, packages=one)
-    yield Trouble(step, "throttled", "Succeeded", rules=(on("DeleteEndpoint", "refuse", times=3, **RATE_EXCEEDED),), packages=one)
-    yield Trouble(step, "slow", "Succeeded", rules=({"seam": "removal", "do": "delay", "seconds": 8.0, "times": 1},), packages=one)
+    yield Trouble(
+        step,
+        "throttled",
+        "Succeeded",
+        rules=(on("DeleteEndpoint", "refuse", times=3, **RATE_EXCEEDED),),
+        packages=one,
+    )
+    yield Trouble(
+        step,
+        "slow",
+        "Succeeded",
+        rules=({"seam": "removal", "do": "delay", "seconds": 8.0, "times": 1},),
+        packages=one,
+    )
 
 
 def troubles() -> Iterator[Trouble]:
-    """Every step with everything that can go wrong with it, and one execution with which nothing is wrong."""
+    """Every step with everything that can go wrong with it, and one execution with which nothing is
+    wrong.
+    """
     yield Trouble("nothing", "wrong", "Succeeded", packages=(1, 1))
     for step in JOBS:
         yield from _of_jobs(step)
@@ -182,7 +257,8 @@ def _event(do: str, **more: Any) -> tuple[dict[str, Any], ...]:
     return ({"seam": "event", "name": STATUS_EVENT, "do": do, **more},)
 
 
-# A deleter that is warm has done its work in a tenth of a second: it is held where it asks what there is to delete.
+# A deleter that is warm has done its work in a tenth of a second: it is held where it asks what
+# there is to delete.
 KILLED = (
     on("ListPipelineExecutionSteps", "delay", seconds=1.0),
     {"seam": "function", "name": "*-teardown", "do": "kill", "seconds": 0.5, "times": 1},
@@ -199,14 +275,24 @@ DISTURBED = (
     Circumstance("events lost", step="none", rules=_event("lose")),
     Circumstance("events twice", step="none", sweeper=False, rules=_event("duplicate")),
     Circumstance("events late", step="none", sweeper=False, rules=_event("delay", seconds=4.0)),
-    Circumstance("events in disorder", step="none", sweeper=False, rules=_event("reorder", times=1), early_event=True),
+    Circumstance(
+        "events in disorder",
+        step="none",
+        sweeper=False,
+        rules=_event("reorder", times=1),
+        early_event=True,
+    ),
     Circumstance("deleter killed", step="none", sweeper=False, rules=KILLED),
 )
 NAMELESS = (
     Circumstance("only tags", step="none", sweeper=False, nameless=True),
     Circumstance("only tags for the sweeper", step="none", rule=False, nameless=True),
 )
-_NAMELESS_TROUBLES = ("nothing-wrong", "CreateEndpointConfig-answer lost", "CreateEndpointConfig-stopped")
+_NAMELESS_TROUBLES = (
+    "nothing-wrong",
+    "CreateEndpointConfig-answer lost",
+    "CreateEndpointConfig-stopped",
+)
 _DISTURBED_TROUBLES = (
     "nothing-wrong",
     "Train-stopped",
@@ -240,17 +326,36 @@ FAST = (
 def cases() -> list[Case]:
     """All cases, in the order in which they run: those that share the global switches together."""
     every = list(troubles())
-    found = [Case(trouble, layers) for layers in LAYERS for trouble in every if not _comes_too_late(trouble, layers)]
-    chosen = [trouble for trouble in every if f"{trouble.step}-{trouble.fault}" in _DISTURBED_TROUBLES]
+    found = [
+        Case(trouble, layers)
+        for layers in LAYERS
+        for trouble in every
+        if not _comes_too_late(trouble, layers)
+    ]
+    chosen = [
+        trouble for trouble in every if f"{trouble.step}-{trouble.fault}" in _DISTURBED_TROUBLES
+    ]
     found += [Case(trouble, circumstance) for circumstance in DISTURBED for trouble in chosen]
-    unreported = [trouble for trouble in every if f"{trouble.step}-{trouble.fault}" in _NAMELESS_TROUBLES]
+    unreported = [
+        trouble for trouble in every if f"{trouble.step}-{trouble.fault}" in _NAMELESS_TROUBLES
+    ]
     found += [Case(trouble, circumstance) for circumstance in NAMELESS for trouble in unreported]
     queue = next(circumstance for circumstance in DISTURBED if circumstance.name == "queue only")
-    found += [Case(trouble, queue) for trouble in every if trouble.step == "Teardown" and not trouble.stop_at]
-    seeded = [Case(case.trouble, case.circumstance, zlib.crc32(case.name.encode())) for case in found]
-    return sorted(seeded, key=lambda case: (not case.circumstance.rule, not case.circumstance.sweeper))
+    found += [
+        Case(trouble, queue)
+        for trouble in every
+        if trouble.step == "Teardown" and not trouble.stop_at
+    ]
+    seeded = [
+        Case(case.trouble, case.circumstance, zlib.crc32(case.name.encode())) for case in found
+    ]
+    return sorted(
+        seeded, key=lambda case: (not case.circumstance.rule, not case.circumstance.sweeper)
+    )
 
 
 def _comes_too_late(trouble: Trouble, layers: Circumstance) -> bool:
-    """Without the step in the graph, queue and sweeper race to be the one that is hit; `queue only` has these cases."""
+    """Without the step in the graph, queue and sweeper race to be the one that is hit; `queue only`
+    has these cases.
+    """
     return trouble.step == "Teardown" and layers.step == "none"

@@ -1,7 +1,9 @@
-"""The emulator itself is killed with SIGKILL while a step runs, and started again (or cleaned up after) with the same state directory.
+"""The emulator itself is killed with SIGKILL while a step runs, and started again (or cleaned up
+after) with the same state directory.
 
-Its account is in its memory and is lost; AWS has nothing like that. What must hold: no process, port, lock or temporary file outlives
-the next start or `down`, nothing of the old account is in the new one, and the same stacks deploy into it and an execution succeeds.
+Its account is in its memory and is lost; AWS has nothing like that. What must hold: no process,
+port, lock or temporary file outlives the next start or `down`, nothing of the old account is in the
+new one, and the same stacks deploy into it and an execution succeeds.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True)
 class Crash:
-    """While `step` runs, held there by our script or by a frozen function; afterwards a new emulator, or `emulator down`."""
+    """While `step` runs, held there by our script or by a frozen function; afterwards a new
+    emulator, or `emulator down`.
+    """
 
     step: str
     script: str = "none"
@@ -48,11 +52,18 @@ def crashes() -> list[Crash]:
         ("Teardown", "none", "*-teardown"),
         ("nothing", "none", ""),
     ]
-    return [Crash(step, script, frozen, then) for step, script, frozen in moments for then in ("restarted", "cleaned")]
+    return [
+        Crash(step, script, frozen, then)
+        for step, script, frozen in moments
+        for then in ("restarted", "cleaned")
+    ]
 
 
 def run(world: World, chosen: Sequence[Crash], say: Callable[[Result], None]) -> list[Result]:
-    """One after the other, in a world that has been started; it is deployed anew for each. Afterwards it runs."""
+    """One after the other, in a world that has been started; it is deployed anew for each.
+
+    Afterwards it runs.
+    """
     results = []
     for crash in chosen:
         result = Result(crash.name)
@@ -62,7 +73,11 @@ def run(world: World, chosen: Sequence[Crash], say: Callable[[Result], None]) ->
             _go_on_until(world, crash)
             world.kill()
             ended = time.monotonic()
-            result.status = "ended by itself" if not world.processes(str(world.state)) else "ended by the next start"
+            result.status = (
+                "ended by itself"
+                if not world.processes(str(world.state))
+                else "ended by the next start"
+            )
             result.seconds = ended - begun
             if crash.then == "cleaned":
                 world.clean_up()
@@ -81,10 +96,14 @@ def run(world: World, chosen: Sequence[Crash], say: Callable[[Result], None]) ->
 
 
 def _go_on_until(world: World, crash: Crash) -> None:
-    """Start an execution and wait for the moment of the crash; with nothing to crash in, for its success."""
+    """Start an execution and wait for the moment of the crash; with nothing to crash in, for its
+    success.
+    """
     label = f"{crash.name}-{time.time_ns():x}"[:82]
     if crash.frozen:
-        world.fault(seam="function", do="freeze", name=crash.frozen, execution=label, seconds=0.05, times=1)
+        world.fault(
+            seam="function", do="freeze", name=crash.frozen, execution=label, seconds=0.05, times=1
+        )
     with world.redefined(variant(world.definition, "completed")):
         arn = world.client("sagemaker").start_pipeline_execution(
             PipelineName=world.names.pipeline,
@@ -100,15 +119,25 @@ def _go_on_until(world: World, crash: Crash) -> None:
 
 def _there(world: World, arn: str, crash: Crash, label: str) -> bool:
     sagemaker = world.client("sagemaker")
-    status = sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)["PipelineExecutionStatus"]
-    steps = sagemaker.list_pipeline_execution_steps(PipelineExecutionArn=arn)["PipelineExecutionSteps"]
+    status = sagemaker.describe_pipeline_execution(PipelineExecutionArn=arn)[
+        "PipelineExecutionStatus"
+    ]
+    steps = sagemaker.list_pipeline_execution_steps(PipelineExecutionArn=arn)[
+        "PipelineExecutionSteps"
+    ]
     if crash.step == "nothing":
-        assert status not in TERMINAL or status == "Succeeded", f"{status}: {[each.get('FailureReason') for each in steps]}"
+        assert status not in TERMINAL or status == "Succeeded", (
+            f"{status}: {[each.get('FailureReason') for each in steps]}"
+        )
         return bool(status in TERMINAL)
-    assert status not in TERMINAL, f"{status} before {crash.step}: {[each.get('FailureReason') for each in steps]}"
+    assert status not in TERMINAL, (
+        f"{status} before {crash.step}: {[each.get('FailureReason') for each in steps]}"
+    )
     if crash.frozen:
         return bool(world.happened(label))
-    return any(each["StepName"] == crash.step and each["StepStatus"] == "Executing" for each in steps)
+    return any(
+        each["StepName"] == crash.step and each["StepStatus"] == "Executing" for each in steps
+    )
 
 
 def _not_new(world: World) -> Iterator[str]:

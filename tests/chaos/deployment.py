@@ -1,7 +1,9 @@
-"""The real stacks of `dev`, with a training script of no weight, synthesised once; put into any emulator in a few seconds.
+"""The real stacks of `dev`, with a training script of no weight, synthesised once; put into any
+emulator in a few seconds.
 
-What the `cdk` CLI does is done here directly, because that is a tenth of the time: assets to the bootstrap bucket, then one stack
-after the other. tests/end_to_end deploys the same stacks with the CLI.
+What the `cdk` CLI does is done here directly, because that is a tenth of the time: assets to the
+bootstrap bucket, then one stack after the other. tests/end_to_end deploys the same stacks with the
+CLI.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True)
 class Asset:
-    """A file or a folder (to be zipped) of the cloud assembly, and where the templates expect it."""
+    """A file or a folder (to be zipped) of the cloud assembly, and where the templates expect
+    it.
+    """
 
     path: Path
     is_folder: bool
@@ -56,27 +60,40 @@ class Deployment:
     assets: tuple[Asset, ...]
 
     def put(self, client: Any) -> None:
-        """Deploy into the emulator that `client(service)` speaks to, and upload the data. AssertionError when a stack does not come."""
+        """Deploy into the emulator that `client(service)` speaks to, and upload the data.
+
+        AssertionError when a stack does not come.
+        """
         s3 = client("s3")
         for bucket in sorted({asset.bucket for asset in self.assets}):
             s3.create_bucket(Bucket=bucket)
         for asset in self.assets:
             s3.put_object(Bucket=asset.bucket, Key=asset.key, Body=asset.content())
-        client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
+        client("ssm").put_parameter(
+            Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String"
+        )
         for name, template in self.stacks:
             _create(client("cloudformation"), name, template)
         for channel in ("train", "test"):
             bucket, _, prefix = self.names.dataset_uri.removeprefix("s3://").partition("/")
-            s3.put_object(Bucket=bucket, Key=f"{prefix}/{channel}/digits.json", Body=DIGITS.read_bytes())
+            s3.put_object(
+                Bucket=bucket, Key=f"{prefix}/{channel}/digits.json", Body=DIGITS.read_bytes()
+            )
 
 
 def environment() -> Environment:
     """`dev` with small jobs; everything that tears down is as it is."""
     dev = load_environment("dev", ROOT, "none")
-    training = dev.training.model_copy(update={"source_dir": SOURCE, "hyperparameters": {"fault": "none"}})
+    training = dev.training.model_copy(
+        update={"source_dir": SOURCE, "hyperparameters": {"fault": "none"}}
+    )
     endpoint = dev.endpoint.model_copy(update={"max_latency_ms": 60_000, "ttl_minutes": 10})
-    evaluation = dev.evaluation.model_copy(update={"max_runtime_s": 24 * 3600})  # the bystander's job waits longer than all cases take
-    return dev.model_copy(update={"training": training, "evaluation": evaluation, "endpoint": endpoint})
+    evaluation = dev.evaluation.model_copy(
+        update={"max_runtime_s": 24 * 3600}
+    )  # the bystander's job waits longer than all cases take
+    return dev.model_copy(
+        update={"training": training, "evaluation": evaluation, "endpoint": endpoint}
+    )
 
 
 def synthesise(folder: Path) -> Deployment:
@@ -102,17 +119,32 @@ def _assets(folder: Path, chosen: Environment) -> Iterator[Asset]:
             if path.suffixes[-2:] == [".template", ".json"]:
                 continue
             for destination in entry["destinations"].values():
-                bucket = destination["bucketName"].replace("${AWS::AccountId}", chosen.account).replace("${AWS::Region}", chosen.region)
-                yield Asset(path, entry["source"]["packaging"] == "zip", bucket, destination["objectKey"])
+                bucket = (
+                    destination["bucketName"]
+                    .replace("${AWS::AccountId}", chosen.account)
+                    .replace("${AWS::Region}", chosen.region)
+                )
+                yield Asset(
+                    path, entry["source"]["packaging"] == "zip", bucket, destination["objectKey"]
+                )
 
 
 def _create(cloudformation: Any, name: str, template: dict[str, Any]) -> None:
-    document = {key: value for key, value in template.items() if key != "Rules"}  # they look for the bootstrap stack
-    cloudformation.create_stack(StackName=name, TemplateBody=json.dumps(document), Capabilities=["CAPABILITY_NAMED_IAM"])
+    document = {
+        key: value for key, value in template.items() if key != "Rules"
+    }  # they look for the bootstrap stack
+    cloudformation.create_stack(
+        StackName=name, TemplateBody=json.dumps(document), Capabilities=["CAPABILITY_NAMED_IAM"]
+    )
     deadline = time.monotonic() + _LIMIT_S
-    while (status := cloudformation.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"]).endswith("IN_PROGRESS"):
+    while (
+        status := cloudformation.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"]
+    ).endswith("IN_PROGRESS"):
         assert time.monotonic() < deadline, f"{name} is still {status}"
         time.sleep(_POLL_S)
     if status != "CREATE_COMPLETE":
         events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
-        raise AssertionError(f"{name}: {[e.get('ResourceStatusReason') for e in events if e['ResourceStatus'].endswith('FAILED')]}")
+        raise AssertionError(
+            f"{name}:"
+            f" {[e.get('ResourceStatusReason') for e in events if e['ResourceStatus'].endswith('FAILED')]}"  # noqa: E501
+        )

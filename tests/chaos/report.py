@@ -34,20 +34,32 @@ def write(rows: Sequence[Row], seconds: float, at_once: int) -> None:
 
 
 def section(rows: Sequence[Row], seconds: float, at_once: int) -> str:
-    """Markdown: the figures, a table of survivors by step and circumstance, the slowest to clean, what did not survive."""
+    """Markdown: the figures, a table of survivors by step and circumstance, the slowest to clean,
+    what did not survive.
+    """
     survived = sum(row.result.survived for row in rows)
     left = sum(len(row.result.left) for row in rows)
-    told = f"{len(rows)} cases, {survived} survived, left behind {left}, in {seconds / 60:.0f} minutes"
+    told = (
+        f"{len(rows)} cases, {survived} survived, left behind {left}, in {seconds / 60:.0f} minutes"
+    )
     load = f"the machine's load over the last 15 minutes was {os.getloadavg()[2]:.1f}"
     machine = f"{at_once} executions at once on {os.cpu_count()} cores; {load}"
-    return "\n".join([f"**{told}** ({machine}).", "", *_table(rows), "", *_slowest(rows), "", *_lost(rows)])
+    return "\n".join(
+        [f"**{told}** ({machine}).", "", *_table(rows), "", *_slowest(rows), "", *_lost(rows)]
+    )
 
 
 def _table(rows: Sequence[Row]) -> list[str]:
     circumstances = list(dict.fromkeys(row.circumstance for row in rows))
-    lines = ["| survived of cases | " + " | ".join(circumstances) + " |", "| --- |" + " --- |" * len(circumstances)]
+    lines = [
+        "| survived of cases | " + " | ".join(circumstances) + " |",
+        "| --- |" + " --- |" * len(circumstances),
+    ]
     for step in dict.fromkeys(row.step for row in rows):
-        cells = [_cell([row for row in rows if (row.step, row.circumstance) == (step, each)]) for each in circumstances]
+        cells = [
+            _cell([row for row in rows if (row.step, row.circumstance) == (step, each)])
+            for each in circumstances
+        ]
         lines.append(f"| {step} | " + " | ".join(cells) + " |")
     return lines
 
@@ -58,7 +70,10 @@ def _cell(rows: Sequence[Row]) -> str:
 
 def _slowest(rows: Sequence[Row]) -> list[str]:
     slowest = sorted((row.result for row in rows), key=lambda result: -result.cleaned_s)[:_SLOWEST]
-    lines = ["| slowest to clean | execution | s from its end until nothing was left |", "| --- | --- | --- |"]
+    lines = [
+        "| slowest to clean | execution | s from its end until nothing was left |",
+        "| --- | --- | --- |",
+    ]
     return lines + [f"| `{each.name}` | {each.status} | {each.cleaned_s:.1f} |" for each in slowest]
 
 
@@ -66,4 +81,8 @@ def _lost(rows: Sequence[Row]) -> list[str]:
     failed = [row.result for row in rows if not row.result.survived]
     if not failed:
         return ["Every case survived."]
-    return ["Did not survive:", "", *(f"- `{each.name}`: {'; '.join([*each.problems, *each.left])[:300]}" for each in failed)]
+    return [
+        "Did not survive:",
+        "",
+        *(f"- `{each.name}`: {'; '.join([*each.problems, *each.left])[:300]}" for each in failed),
+    ]

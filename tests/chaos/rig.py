@@ -1,4 +1,6 @@
-"""Runs cases in a world, several at once, and judges each by the invariant: the documented status, nothing left, nobody else touched."""
+"""Runs cases in a world, several at once, and judges each by the invariant: the documented status,
+nothing left, nobody else touched.
+"""
 
 from __future__ import annotations
 
@@ -55,30 +57,44 @@ def run(
     say: Callable[[Result], None],
     at_last: Callable[[Bystanders], None] = lambda _bystanders: None,
 ) -> list[Result]:
-    """Run cases in their order, `at_once` at a time; the global switches are turned when nothing runs. `at_last` is done before
-    the bystanders leave."""
+    """Run cases in their order, `at_once` at a time; the global switches are turned when nothing
+    runs. `at_last` is done before the bystanders leave.
+    """
     results: list[Result] = []
     before = in_the_account(world.client("sagemaker"))
     bystanders = Bystanders.settle(world)
-    for (rule, sweeper), group in groupby(chosen, key=lambda case: (case.circumstance.rule, case.circumstance.sweeper)):
+    for (rule, sweeper), group in groupby(
+        chosen, key=lambda case: (case.circumstance.rule, case.circumstance.sweeper)
+    ):
         world.layers(rule=rule, sweeper=sweeper)
         with ThreadPoolExecutor(at_once) as pool:
-            for result in pool.map(lambda case: run_case(world, case, bystanders, CLEAN_LIMIT_S), list(group)):
+            for result in pool.map(
+                lambda case: run_case(world, case, bystanders, CLEAN_LIMIT_S), list(group)
+            ):
                 results.append(result)
                 say(result)
     world.layers(rule=True, sweeper=True)
     at_last(bystanders)
-    last = [Result("bystanders", problems=bystanders.leave()), Result("the account afterwards", left=_left_of_anybody(world, before))]
+    last = [
+        Result("bystanders", problems=bystanders.leave()),
+        Result("the account afterwards", left=_left_of_anybody(world, before)),
+    ]
     return results + [result for result in last if not result.survived]
 
 
 def _left_of_anybody(world: World, before: Mapping[str, str]) -> list[str]:
-    """What is there that was not before the first case, whoever made it: a case that was clean may have left something later."""
+    """What is there that was not before the first case, whoever made it: a case that was clean may
+    have left something later.
+    """
     return sorted(in_the_account(world.client("sagemaker")).keys() - before.keys())
 
 
-def run_case(world: World, case: Case, bystanders: Bystanders | None, clean_limit_s: float) -> Result:
-    """One execution under its faults, from its start until nothing of it is left or `clean_limit_s` is over."""
+def run_case(
+    world: World, case: Case, bystanders: Bystanders | None, clean_limit_s: float
+) -> Result:
+    """One execution under its faults, from its start until nothing of it is left or `clean_limit_s`
+    is over.
+    """
     result = Result(case.name)
     try:
         _Run(world, case, result, clean_limit_s).go()
@@ -113,7 +129,13 @@ class _Run:
     def _start(self) -> None:
         trouble = self.case.trouble
         nameless = f"{self.world.names.pipeline}-x" if self.case.circumstance.nameless else None
-        definition = variant(self.world.definition, self.case.circumstance.step, trouble.max_runtime_s, trouble.startup_s, nameless)
+        definition = variant(
+            self.world.definition,
+            self.case.circumstance.step,
+            trouble.max_runtime_s,
+            trouble.startup_s,
+            nameless,
+        )
         with self.world.redefined(definition):
             self._arn = self._sagemaker.start_pipeline_execution(
                 PipelineName=self.world.names.pipeline,
@@ -136,7 +158,10 @@ class _Run:
         """Whether the step is executing now; False when the execution ended without."""
         deadline = time.monotonic() + END_LIMIT_S
         while time.monotonic() < deadline:
-            if any(each["StepName"] == step and each["StepStatus"] == "Executing" for each in self._steps()):
+            if any(
+                each["StepName"] == step and each["StepStatus"] == "Executing"
+                for each in self._steps()
+            ):
                 return True
             if self._status() in TERMINAL:
                 return False
@@ -144,20 +169,32 @@ class _Run:
         raise TimeoutError(f"{step} never began")
 
     def _missing_faults(self) -> set[tuple[str, str]]:
-        """Faults of this case that have not happened: where nothing was to be cleaned, the deleter may not have come yet."""
+        """Faults of this case that have not happened: where nothing was to be cleaned, the deleter
+        may not have come yet.
+        """
         expected = {(rule["seam"], rule["do"]) for rule in self.case.rules}
         deadline = time.monotonic() + FAULT_LIMIT_S
-        while missing := expected - {(each["seam"], each["do"]) for each in self.world.happened(self._label)}:
+        while missing := expected - {
+            (each["seam"], each["do"]) for each in self.world.happened(self._label)
+        }:
             if time.monotonic() > deadline:
                 break
             time.sleep(_POLL_S)
         return missing
 
     def _status(self) -> str:
-        return str(self._sagemaker.describe_pipeline_execution(PipelineExecutionArn=self._arn)["PipelineExecutionStatus"])
+        return str(
+            self._sagemaker.describe_pipeline_execution(PipelineExecutionArn=self._arn)[
+                "PipelineExecutionStatus"
+            ]
+        )
 
     def _steps(self) -> list[dict[str, Any]]:
-        return list(self._sagemaker.list_pipeline_execution_steps(PipelineExecutionArn=self._arn)["PipelineExecutionSteps"])
+        return list(
+            self._sagemaker.list_pipeline_execution_steps(PipelineExecutionArn=self._arn)[
+                "PipelineExecutionSteps"
+            ]
+        )
 
     def _ended(self) -> str:
         deadline = time.monotonic() + END_LIMIT_S
@@ -169,14 +206,25 @@ class _Run:
 
     def _left_in_the_end(self) -> list[str]:
         deadline = time.monotonic() + self.clean_limit_s
-        while (left := [*left_in_the_account(self._sagemaker, self._id), *self.world.processes(self._id)]) and time.monotonic() < deadline:
+        while (
+            left := [
+                *left_in_the_account(self._sagemaker, self._id),
+                *self.world.processes(self._id),
+            ]
+        ) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         return left
 
     def _judged(self) -> Iterator[str]:
         if self.result.status != self.case.status:
-            told = {each["StepName"]: each.get("FailureReason", each["StepStatus"]) for each in self._steps()}
-            yield f"the execution ended {self.result.status}, documented is {self.case.status}: {told}"
+            told = {
+                each["StepName"]: each.get("FailureReason", each["StepStatus"])
+                for each in self._steps()
+            }
+            yield (
+                f"the execution ended {self.result.status}, documented is {self.case.status}:"
+                f" {told}"
+            )
         few, many = self.case.trouble.packages
         packages = self._packages()
         if not few <= len(packages) <= many:
@@ -186,15 +234,29 @@ class _Run:
 
     def _packages(self) -> list[str]:
         group = self.world.names.model_package_group
-        pages = self._sagemaker.get_paginator("list_model_packages").paginate(ModelPackageGroupName=group)
-        arns = [each["ModelPackageArn"] for page in pages for each in page["ModelPackageSummaryList"]]
+        pages = self._sagemaker.get_paginator("list_model_packages").paginate(
+            ModelPackageGroupName=group
+        )
+        arns = [
+            each["ModelPackageArn"] for page in pages for each in page["ModelPackageSummaryList"]
+        ]
         found = [self._sagemaker.describe_model_package(ModelPackageName=arn) for arn in arns]
-        return [each["ModelPackageArn"] for each in found if each["CustomerMetadataProperties"]["execution_id"] == self._id]
+        return [
+            each["ModelPackageArn"]
+            for each in found
+            if each["CustomerMetadataProperties"]["execution_id"] == self._id
+        ]
 
 
 def left_in_the_account(sagemaker: Any, execution_id: str) -> list[str]:
-    """Endpoints, configurations and models with the execution's id in their names or tags, as kind/name."""
-    return [each for each, arn in in_the_account(sagemaker).items() if execution_id in each or _is_tagged(sagemaker, arn, execution_id)]
+    """Endpoints, configurations and models with the execution's id in their names or tags, as
+    kind/name.
+    """
+    return [
+        each
+        for each, arn in in_the_account(sagemaker).items()
+        if execution_id in each or _is_tagged(sagemaker, arn, execution_id)
+    ]
 
 
 def in_the_account(sagemaker: Any) -> dict[str, str]:
@@ -203,7 +265,11 @@ def in_the_account(sagemaker: Any) -> dict[str, str]:
     found: dict[str, str] = {}
     for shape, kind in kinds:
         pages = sagemaker.get_paginator(f"list_{kind.replace('-', '_')}s").paginate()
-        found |= {f"{kind}/{each[f'{shape}Name']}": each[f"{shape}Arn"] for page in pages for each in page[f"{shape}s"]}
+        found |= {
+            f"{kind}/{each[f'{shape}Name']}": each[f"{shape}Arn"]
+            for page in pages
+            for each in page[f"{shape}s"]
+        }
     return found
 
 
@@ -218,9 +284,15 @@ def _is_tagged(sagemaker: Any, arn: str, execution_id: str) -> bool:
 
 
 def variant(
-    definition: dict[str, Any], step: str, max_runtime_s: int | None = None, startup_s: int | None = None, config_name: str | None = None
+    definition: dict[str, Any],
+    step: str,
+    max_runtime_s: int | None = None,
+    startup_s: int | None = None,
+    config_name: str | None = None,
 ) -> dict[str, Any]:
-    """The deployed definition with another Teardown step, pauses of a second between attempts, and perhaps shorter limits."""
+    """The deployed definition with another Teardown step, pauses of a second between attempts, and
+    perhaps shorter limits.
+    """
     changed = copy.deepcopy(definition)
     for each in all_steps(changed["Steps"]):
         for policy in each.get("RetryPolicies", []):
@@ -232,10 +304,14 @@ def variant(
         if config_name and each["Type"] == "EndpointConfig":
             each["Arguments"]["EndpointConfigName"] = config_name
         if each["Name"] == "Teardown":
-            each["DependsOn"] = [{"Step": "SmokeTest", "Trigger": "Any"}] if step == "any" else ["SmokeTest"]
+            each["DependsOn"] = (
+                [{"Step": "SmokeTest", "Trigger": "Any"}] if step == "any" else ["SmokeTest"]
+            )
     if step == "none":
         gate = next(each for each in changed["Steps"] if each["Name"] == "AccuracyGate")
-        gate["Arguments"]["IfSteps"] = [each for each in gate["Arguments"]["IfSteps"] if each["Name"] != "Teardown"]
+        gate["Arguments"]["IfSteps"] = [
+            each for each in gate["Arguments"]["IfSteps"] if each["Name"] != "Teardown"
+        ]
     return changed
 
 

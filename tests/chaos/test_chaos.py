@@ -1,4 +1,6 @@
-"""A fast part of `make chaos`: the same rig, one emulator, the cases that differ most; and proof that it can report what it looks for."""
+"""A fast part of `make chaos`: the same rig, one emulator, the cases that differ most; and proof
+that it can report what it looks for.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,17 @@ from tests.chaos.world import World
 AT_ONCE = 5
 UNPROTECTED = Circumstance("nothing on", step="none", rule=False, sweeper=False)
 ONLY_THE_STEP = Circumstance("neither deleter nor sweeper", step="any", rule=False, sweeper=False)
-MISJUDGED = Case(Trouble("AccuracyGate", "lets pass what is said to fail", "Failed"), Circumstance("all layers"))
+MISJUDGED = Case(
+    Trouble("AccuracyGate", "lets pass what is said to fail", "Failed"), Circumstance("all layers")
+)
 """Nothing is wrong with its execution; the rig is told that the gate lets nothing through."""
 
 
 @dataclass(frozen=True)
 class Attack:
-    """What the fast cases came to, and what was reported when the deleter was set on a bystander at last."""
+    """What the fast cases came to, and what was reported when the deleter was set on a bystander at
+    last.
+    """
 
     results: dict[str, Result]
     touched: list[str]
@@ -54,7 +60,9 @@ def attack(world: World) -> Attack:
 
     def set_the_deleter_on(bystanders: Bystanders) -> None:
         payload = json.dumps({"pipeline_execution_arn": bystanders.execution})
-        world.client("lambda").invoke(FunctionName=world.names.function("teardown"), Payload=payload)
+        world.client("lambda").invoke(
+            FunctionName=world.names.function("teardown"), Payload=payload
+        )
         touched.extend(bystanders.disturbed())
 
     results = rig.run(world, chosen, AT_ONCE, lambda _result: None, set_the_deleter_on)
@@ -70,7 +78,9 @@ def test_a_case_ends_as_documented_and_leaves_nothing(attack: Attack, name: str)
     require_survival(attack.results[name])
 
 
-def test_bystanders_leave_nothing_when_they_are_stopped_and_the_account_is_as_before(attack: Attack, world: World) -> None:
+def test_bystanders_leave_nothing_when_they_are_stopped_and_the_account_is_as_before(
+    attack: Attack, world: World
+) -> None:
     assert set(attack.results) == {*FAST, MISJUDGED.name}
     assert world.dead_letters() == 0
 
@@ -81,26 +91,43 @@ def test_a_deleter_that_takes_somebody_elses_endpoint_is_reported(attack: Attack
     assert "Could not find endpoint" in endpoint
 
 
-def test_a_package_that_no_gate_let_through_and_another_end_than_the_documented_one_are_reported(attack: Attack) -> None:
+def test_a_package_that_no_gate_let_through_and_another_end_than_the_documented_one_are_reported(
+    attack: Attack,
+) -> None:
     status, packages = attack.results[MISJUDGED.name].problems
     assert status.startswith("the execution ended Succeeded, documented is Failed")
     assert packages == "1 packages registered, 0 to 0 expected"
 
 
 @pytest.mark.usefixtures("attack")
-def test_without_deleter_and_sweeper_cases_fail_whether_the_step_is_there_or_not(world: World) -> None:
+def test_without_deleter_and_sweeper_cases_fail_whether_the_step_is_there_or_not(
+    world: World,
+) -> None:
     """The step alone does not run when the endpoint failed."""
-    (fails,) = [trouble for trouble in troubles() if (trouble.step, trouble.fault) == ("CreateEndpoint", "fails")]
-    leaky = [Case(Trouble("nothing", "wrong", "Succeeded", packages=(1, 1)), UNPROTECTED), Case(fails, ONLY_THE_STEP)]
+    (fails,) = [
+        trouble
+        for trouble in troubles()
+        if (trouble.step, trouble.fault) == ("CreateEndpoint", "fails")
+    ]
+    leaky = [
+        Case(Trouble("nothing", "wrong", "Succeeded", packages=(1, 1)), UNPROTECTED),
+        Case(fails, ONLY_THE_STEP),
+    ]
     world.layers(rule=False, sweeper=False)
     try:
         with ThreadPoolExecutor(len(leaky)) as pool:
-            results = list(pool.map(lambda case: rig.run_case(world, case, None, clean_limit_s=4.0), leaky))
+            results = list(
+                pool.map(lambda case: rig.run_case(world, case, None, clean_limit_s=4.0), leaky)
+            )
     finally:
         world.layers(rule=True, sweeper=True)
     for result in results:
         kinds = sorted(each.partition("/")[0].split()[0] for each in result.left)
-        assert [kind for kind in kinds if kind != "process"] == ["endpoint", "endpoint-config", "model"]
+        assert [kind for kind in kinds if kind != "process"] == [
+            "endpoint",
+            "endpoint-config",
+            "model",
+        ]
         assert result.problems == []
         assert summarise([result]) == 1
         with pytest.raises(AssertionError):
@@ -109,13 +136,25 @@ def test_without_deleter_and_sweeper_cases_fail_whether_the_step_is_there_or_not
 
 def test_every_case_has_a_name_and_a_seed_of_its_own() -> None:
     every = cases()
-    assert len({case.name for case in every}) == len({case.seed for case in every}) == len(every) >= 200
+    assert (
+        len({case.name for case in every})
+        == len({case.seed for case in every})
+        == len(every)
+        >= 200
+    )
 
 
 def test_a_variant_of_the_definition_has_no_teardown_step_or_one_after_anything() -> None:
     smoke_test = {"Name": "SmokeTest", "Type": "Lambda"}
     teardown = {"Name": "Teardown", "Type": "Lambda", "DependsOn": ["SmokeTest"]}
-    definition = {"Steps": [{"Name": "AccuracyGate", "Arguments": {"IfSteps": [smoke_test, teardown], "ElseSteps": []}}]}
+    definition = {
+        "Steps": [
+            {
+                "Name": "AccuracyGate",
+                "Arguments": {"IfSteps": [smoke_test, teardown], "ElseSteps": []},
+            }
+        ]
+    }
     (gate,) = variant(definition, "none")["Steps"]
     assert gate["Arguments"]["IfSteps"] == [smoke_test]
     (gate,) = variant(definition, "any")["Steps"]

@@ -1,7 +1,9 @@
-"""One emulator with the deployment in it, its faults, its layers of teardown, and what the machine shows of it.
+"""One emulator with the deployment in it, its faults, its layers of teardown, and what the machine
+shows of it.
 
-Time runs `SPEED` times as fast for what waits on schedules: the sweeper's rate and the time to live; retries and function
-timeouts are shortened through the same APIs by which a person would change them.
+Time runs `SPEED` times as fast for what waits on schedules: the sweeper's rate and the time to
+live; retries and function timeouts are shortened through the same APIs by which a person would
+change them.
 """
 
 from __future__ import annotations
@@ -53,13 +55,39 @@ class World:
         self.scratch.mkdir(parents=True, exist_ok=True)
         self._faults.write_text("")
         self._clients.clear()
-        durations = [part for name, seconds in DURATIONS.items() for part in ("--duration", f"{name}={seconds}")]
-        options = ["--account", self.names.environment.account, "--schedule-speed", str(SPEED), "--enforce-iam"]
-        command = [sys.executable, "-m", "shoal_local", "serve", "--state-dir", str(self.state), "--faults", str(self._faults)]
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")} | {"TMPDIR": str(self.scratch)}
+        durations = [
+            part
+            for name, seconds in DURATIONS.items()
+            for part in ("--duration", f"{name}={seconds}")
+        ]
+        options = [
+            "--account",
+            self.names.environment.account,
+            "--schedule-speed",
+            str(SPEED),
+            "--enforce-iam",
+        ]
+        command = [
+            sys.executable,
+            "-m",
+            "shoal_local",
+            "serve",
+            "--state-dir",
+            str(self.state),
+            "--faults",
+            str(self._faults),
+        ]
+        environment = {
+            key: value for key, value in os.environ.items() if not key.startswith("AWS_")
+        } | {"TMPDIR": str(self.scratch)}
         with (self.folder / "emulator.err").open("a") as errors:
             self._process = subprocess.Popen(
-                [*command, *options, *durations], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+                [*command, *options, *durations],
+                cwd=ROOT,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
             )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -69,16 +97,36 @@ class World:
     def deploy(self) -> None:
         """The real stacks; then the shorter times."""
         self.deployment.put(self.client)
-        self.definition = json.loads(self.client("sagemaker").describe_pipeline(PipelineName=self.names.pipeline)["PipelineDefinition"])
+        self.definition = json.loads(
+            self.client("sagemaker").describe_pipeline(PipelineName=self.names.pipeline)[
+                "PipelineDefinition"
+            ]
+        )
         functions = self.client("lambda")
-        for purpose, shorter in (("sweep", {"TTL_MINUTES": str(TTL_S / 60)}), ("teardown", {"RETRY_AFTER_S": "1"}), ("smoke-test", {})):
+        for purpose, shorter in (
+            ("sweep", {"TTL_MINUTES": str(TTL_S / 60)}),
+            ("teardown", {"RETRY_AFTER_S": "1"}),
+            ("smoke-test", {}),
+        ):
             name = self.names.function(purpose)
-            variables = functions.get_function_configuration(FunctionName=name).get("Environment", {}).get("Variables", {}) | shorter
-            functions.update_function_configuration(FunctionName=name, Timeout=FUNCTION_TIMEOUT_S, Environment={"Variables": variables})
+            variables = (
+                functions.get_function_configuration(FunctionName=name)
+                .get("Environment", {})
+                .get("Variables", {})
+                | shorter
+            )
+            functions.update_function_configuration(
+                FunctionName=name, Timeout=FUNCTION_TIMEOUT_S, Environment={"Variables": variables}
+            )
         sqs, url = self.client("sqs"), self.queue_url()
-        policy = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])["Attributes"]["Policy"]
-        # moto forgets the policy of a queue whose attributes are set without it, and then no event reaches the queue
-        sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": str(VISIBILITY_S), "Policy": policy})
+        policy = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])["Attributes"][
+            "Policy"
+        ]
+        # moto forgets the policy of a queue whose attributes are set without it, and then no event
+        # reaches the queue
+        sqs.set_queue_attributes(
+            QueueUrl=url, Attributes={"VisibilityTimeout": str(VISIBILITY_S), "Policy": policy}
+        )
 
     def client(self, service: str) -> Any:
         with self._lock:
@@ -95,26 +143,43 @@ class World:
 
     def queue_url(self) -> str:
         """Of the queue between the terminal-status rule and the deleter."""
-        (mapping,) = self.client("lambda").list_event_source_mappings(FunctionName=self.names.function("teardown"))["EventSourceMappings"]
+        (mapping,) = self.client("lambda").list_event_source_mappings(
+            FunctionName=self.names.function("teardown")
+        )["EventSourceMappings"]
         name = mapping["EventSourceArn"].rpartition(":")[2]
         return str(self.client("sqs").get_queue_url(QueueName=name)["QueueUrl"])
 
     def dead_letters(self) -> int:
         """Messages that the deleter has given up on."""
         sqs = self.client("sqs")
-        policy = json.loads(sqs.get_queue_attributes(QueueUrl=self.queue_url(), AttributeNames=["All"])["Attributes"]["RedrivePolicy"])
-        url = sqs.get_queue_url(QueueName=policy["deadLetterTargetArn"].rpartition(":")[2])["QueueUrl"]
-        found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
+        policy = json.loads(
+            sqs.get_queue_attributes(QueueUrl=self.queue_url(), AttributeNames=["All"])[
+                "Attributes"
+            ]["RedrivePolicy"]
+        )
+        url = sqs.get_queue_url(QueueName=policy["deadLetterTargetArn"].rpartition(":")[2])[
+            "QueueUrl"
+        ]
+        found = sqs.get_queue_attributes(
+            QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"]
+        )
         return int(found["Attributes"]["ApproximateNumberOfMessages"])
 
     def layers(self, *, rule: bool, sweeper: bool) -> None:
-        """Switch the terminal-status rule and the sweeper's schedule on or off, as a person would."""
+        """Switch the terminal-status rule and the sweeper's schedule on or off, as a person
+        would.
+        """
         events = self.client("events")
         for each in events.list_rules()["Rules"]:
-            targets = [target["Arn"] for target in events.list_targets_by_rule(Rule=each["Name"])["Targets"]]
+            targets = [
+                target["Arn"]
+                for target in events.list_targets_by_rule(Rule=each["Name"])["Targets"]
+            ]
             if any(arn.endswith(self.names.function("sweep")) for arn in targets):
                 (events.enable_rule if sweeper else events.disable_rule)(Name=each["Name"])
-            elif "Model Building Pipeline" in each.get("EventPattern", "") and any(":sqs:" in arn for arn in targets):
+            elif "Model Building Pipeline" in each.get("EventPattern", "") and any(
+                ":sqs:" in arn for arn in targets
+            ):
                 (events.enable_rule if rule else events.disable_rule)(Name=each["Name"])
 
     def fault(self, **rule: Any) -> None:
@@ -130,13 +195,19 @@ class World:
 
     @contextlib.contextmanager
     def redefined(self, definition: dict[str, Any]) -> Iterator[None]:
-        """For a moment in which nobody else starts, the pipeline has another definition; an execution keeps that of its start."""
+        """For a moment in which nobody else starts, the pipeline has another definition; an
+        execution keeps that of its start.
+        """
         with self._lock:
-            self.client("sagemaker").update_pipeline(PipelineName=self.names.pipeline, PipelineDefinition=json.dumps(definition))
+            self.client("sagemaker").update_pipeline(
+                PipelineName=self.names.pipeline, PipelineDefinition=json.dumps(definition)
+            )
             yield
 
     def processes(self, mark: str) -> list[str]:
-        """Processes on this machine that have `mark` in their command line or environment, without the emulator itself and us."""
+        """Processes on this machine that have `mark` in their command line or environment, without
+        the emulator itself and us.
+        """
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             pid = int(folder.name)
@@ -145,7 +216,10 @@ class World:
             with contextlib.suppress(OSError):
                 command = (folder / "cmdline").read_bytes()
                 if mark.encode() in command or mark.encode() in (folder / "environ").read_bytes():
-                    found.append(f"process {pid} {command[:120].replace(bytes(1), b' ').decode(errors='replace')}")
+                    found.append(
+                        f"process {pid}"
+                        f" {command[:120].replace(bytes(1), b' ').decode(errors='replace')}"
+                    )
         return found
 
     def stop(self) -> list[str]:
@@ -167,24 +241,37 @@ class World:
     def clean_up(self) -> None:
         """`python -m shoal_local down`: what a person runs after a crash."""
         subprocess.run(
-            [sys.executable, "-m", "shoal_local", "down", "--state-dir", str(self.state)], cwd=ROOT, check=True, capture_output=True
+            [sys.executable, "-m", "shoal_local", "down", "--state-dir", str(self.state)],
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
         )
 
     def left(self) -> list[str]:
-        """Processes, the port, locks and temporary files of this world, once they have had a moment to end."""
+        """Processes, the port, locks and temporary files of this world, once they have had a moment
+        to end.
+        """
         looks: list[Callable[[], list[str]]] = [
             lambda: self.processes(str(self.state)),
             lambda: port_answers(self.endpoint),
             lambda: [f"temporary file {path}" for path in self.scratch.iterdir()],
-            lambda: [f"lock {path}" for path in self.state.rglob("*.lock")] if self.state.exists() else [],
+            lambda: (
+                [f"lock {path}" for path in self.state.rglob("*.lock")]
+                if self.state.exists()
+                else []
+            ),
         ]
         deadline = time.monotonic() + 10
-        while (found := [each for look in looks for each in look()]) and time.monotonic() < deadline:
+        while (
+            found := [each for look in looks for each in look()]
+        ) and time.monotonic() < deadline:
             time.sleep(0.2)
         return found
 
     def left_of(self, endpoint: str) -> list[str]:
-        """What is left of a killed emulator that was at `endpoint`, now that another one has its state directory."""
+        """What is left of a killed emulator that was at `endpoint`, now that another one has its
+        state directory.
+        """
         temporary = [f"temporary file {path}" for path in self.scratch.iterdir()]
         return [*self.processes(str(self.state)), *port_answers(endpoint), *temporary]
 

@@ -1,4 +1,6 @@
-"""One emulator with one registry for the tests of releases, and a checkout of their own for each."""
+"""One emulator with one registry for the tests of releases, and a checkout of their own for
+each.
+"""
 
 from __future__ import annotations
 

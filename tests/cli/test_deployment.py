@@ -16,7 +16,9 @@ from tests.cli.trained import Checkout
 from tests.verbs.slow_stack import slow
 
 
-def test_a_deployment_that_is_told_to_end_says_what_goes_on_without_it(released: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_deployment_that_is_told_to_end_says_what_goes_on_without_it(
+    released: Checkout, capsys: pytest.CaptureFixture[str]
+) -> None:
     session = Workspace(released.root, dict(os.environ)).open("staging", local=True)
     cloudformation, stack = session.target.client("cloudformation"), session.names.stack("serving")
     body = json.dumps({"Resources": {"One": slow(session.target)}})
@@ -25,18 +27,27 @@ def test_a_deployment_that_is_told_to_end_says_what_goes_on_without_it(released:
     with pytest.raises(KeyboardInterrupt), interrupted_once(), told_what_goes_on(session):
         os.kill(os.getpid(), signal.SIGTERM)
     said = capsys.readouterr().err.splitlines()
-    cloudformation.get_waiter("stack_create_complete").wait(StackName=stack, WaiterConfig={"Delay": 1})
+    cloudformation.get_waiter("stack_create_complete").wait(
+        StackName=stack, WaiterConfig={"Delay": 1}
+    )
     at_its_deadline = CommandError("cdk deploy", None, [], released.root)
     with pytest.raises(CommandError), told_what_goes_on(session):
         raise at_its_deadline
     cloudformation.delete_stack(StackName=stack)
-    cloudformation.get_waiter("stack_delete_complete").wait(StackName=stack, WaiterConfig={"Delay": 1})
-    again = "to go on here: `shoal deploy staging --local`, which waits for such stacks, and deploys what is not deployed"
+    cloudformation.get_waiter("stack_delete_complete").wait(
+        StackName=stack, WaiterConfig={"Delay": 1}
+    )
+    again = (
+        "to go on here: `shoal deploy staging --local`, which waits for such stacks, and deploys"
+        " what is not deployed"
+    )
     assert said == [f"CloudFormation goes on: stack {stack} is CREATE_IN_PROGRESS", again]
     assert capsys.readouterr().err.splitlines() == [again]
 
 
-def test_a_deployment_that_failed_by_itself_has_nothing_going_on(released: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_deployment_that_failed_by_itself_has_nothing_going_on(
+    released: Checkout, capsys: pytest.CaptureFixture[str]
+) -> None:
     session = Workspace(released.root, dict(os.environ)).open("staging", local=True)
     failed = CommandError("cdk deploy", 1, [], released.root)
     with pytest.raises(CommandError), told_what_goes_on(session):

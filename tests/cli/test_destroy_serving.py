@@ -1,4 +1,6 @@
-"""`shoal destroy ENV --serving`: what served a release that git has taken back goes, in a protected environment too, and nothing else."""
+"""`shoal destroy ENV --serving`: what served a release that git has taken back goes, in a protected
+environment too, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,12 @@ def template(model_data: str, role: str) -> str:
     """A serving stack in short; all names but the endpoint's are CloudFormation's."""
     container = {"Image": IMAGE, "ModelDataUrl": model_data, "Environment": ENVIRONMENT}
     model, config = ({"Fn::GetAtt": [what, f"{what}Name"]} for what in ("Model", "EndpointConfig"))
-    variant = {"VariantName": "AllTraffic", "ModelName": model, "InstanceType": "ml.m5.xlarge", "InitialInstanceCount": 1}
+    variant = {
+        "VariantName": "AllTraffic",
+        "ModelName": model,
+        "InstanceType": "ml.m5.xlarge",
+        "InitialInstanceCount": 1,
+    }
     scaled = {
         "ServiceNamespace": "sagemaker",
         "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
@@ -45,30 +52,48 @@ def template(model_data: str, role: str) -> str:
         "MaxCapacity": 2,
     }
     made = {
-        "Model": ("AWS::SageMaker::Model", {"PrimaryContainer": container, "ExecutionRoleArn": role}),
+        "Model": (
+            "AWS::SageMaker::Model",
+            {"PrimaryContainer": container, "ExecutionRoleArn": role},
+        ),
         "EndpointConfig": ("AWS::SageMaker::EndpointConfig", {"ProductionVariants": [variant]}),
-        "Endpoint": ("AWS::SageMaker::Endpoint", {"EndpointName": ENDPOINT, "EndpointConfigName": config}),
+        "Endpoint": (
+            "AWS::SageMaker::Endpoint",
+            {"EndpointName": ENDPOINT, "EndpointConfigName": config},
+        ),
         "Scaled": ("AWS::ApplicationAutoScaling::ScalableTarget", scaled),
     }
-    resources: dict[str, Any] = {key: {"Type": kind, "Properties": properties} for key, (kind, properties) in made.items()}
+    resources: dict[str, Any] = {
+        key: {"Type": kind, "Properties": properties} for key, (kind, properties) in made.items()
+    }
     resources["Scaled"]["DependsOn"] = "Endpoint"
     return json.dumps({"Resources": resources})
 
 
 @pytest.fixture
 def target(registry: Registry) -> Iterator[Target]:
-    """The account with staging's serving stack, protected and with an endpoint in service, and another stack of staging's."""
+    """The account with staging's serving stack, protected and with an endpoint in service, and
+    another stack of staging's.
+    """
     build(runtimes()["pytorch"], None, print)
     target = registry.target
     role = target.client("iam").create_role(
-        RoleName="serves-staging", AssumeRolePolicyDocument=trust({"Service": "sagemaker.amazonaws.com"})
+        RoleName="serves-staging",
+        AssumeRolePolicyDocument=trust({"Service": "sagemaker.amazonaws.com"}),
     )
-    model_data, cloudformation = registry.put("served.tar.gz", GOOD_MODEL), target.client("cloudformation")
+    model_data, cloudformation = (
+        registry.put("served.tar.gz", GOOD_MODEL),
+        target.client("cloudformation"),
+    )
     topic = {"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}}
     bodies = {OTHER: json.dumps(topic), STACK: template(model_data, role["Role"]["Arn"])}
     for name, body in bodies.items():
-        cloudformation.create_stack(StackName=name, TemplateBody=body, EnableTerminationProtection=True)
-        cloudformation.get_waiter("stack_create_complete").wait(StackName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
+        cloudformation.create_stack(
+            StackName=name, TemplateBody=body, EnableTerminationProtection=True
+        )
+        cloudformation.get_waiter("stack_create_complete").wait(
+            StackName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 120}
+        )
     yield target
     cloudformation.update_termination_protection(StackName=OTHER, EnableTerminationProtection=False)
     cloudformation.delete_stack(StackName=OTHER)
@@ -77,7 +102,9 @@ def target(registry: Registry) -> Iterator[Target]:
 
 @pytest.fixture
 def reverted(released: Checkout, good: Package) -> Checkout:
-    """Its staging has pinned a release, and git has taken that back; `git revert HEAD` pins it again."""
+    """Its staging has pinned a release, and git has taken that back; `git revert HEAD` pins it
+    again.
+    """
     released.merge(promoted(released, good))
     released.git("revert", "--no-edit", "HEAD")
     return released
@@ -85,11 +112,18 @@ def reverted(released: Checkout, good: Package) -> Checkout:
 
 def there(target: Target) -> set[str]:
     """Kinds of what serves staging."""
-    return {resource.kind for resource in of_environment(target, Owner(ENDPOINT), SERVED) if resource.name != OTHER}
+    return {
+        resource.kind
+        for resource in of_environment(target, Owner(ENDPOINT), SERVED)
+        if resource.name != OTHER
+    }
 
 
 def test_what_served_goes_once_nothing_is_pinned_and_the_rest_stays(
-    reverted: Checkout, target: Target, emulator: EmulatorProcess, capsys: pytest.CaptureFixture[str]
+    reverted: Checkout,
+    target: Target,
+    emulator: EmulatorProcess,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     shoal = partial(reverted.shoal, *DESTROY)
     assert there(target) == {"stack", "endpoint", "endpoint config", "model", "scalable target"}
@@ -97,27 +131,37 @@ def test_what_served_goes_once_nothing_is_pinned_and_the_rest_stays(
 
     reverted.git("revert", "--no-edit", "HEAD")
     assert shoal() == 2
-    assert "environment staging is protected (protect: true in its file), and its file pins a release to serve" in capsys.readouterr().err
+    assert (
+        "environment staging is protected (protect: true in its file), and its file pins a release"
+        " to serve" in capsys.readouterr().err
+    )
     assert there(target) == {"stack", "endpoint", "endpoint config", "model", "scalable target"}
 
     reverted.git("revert", "--no-edit", "HEAD")
     tell_what_serves(Workspace(reverted.root, dict(os.environ)).open("staging", local=True))
     said = capsys.readouterr()
     assert said.out.startswith(f"serving: {ENDPOINT} is InService")
-    assert said.err == (
-        f"staging pins no release, but the stack {STACK} is there (CREATE_COMPLETE) and costs money "
-        "until `shoal destroy staging --local --serving` deletes it\n"
+    assert (
+        said.err
+        == f"staging pins no release, but the stack {STACK} is there (CREATE_COMPLETE) and costs"
+        " money until `shoal destroy staging --local --serving` deletes it\n"
     )
 
     assert shoal() == 0
     printed = capsys.readouterr().out.splitlines()
-    assert f"destroyed: stack {STACK} with the endpoint {ENDPOINT}, its scaling, alarms, configuration and model" in printed
+    assert (
+        f"destroyed: stack {STACK} with the endpoint {ENDPOINT}, its scaling, alarms, configuration"
+        " and model" in printed
+    )
     assert [line for line in printed if line.startswith("left: ")] == [
         f"left: log group /aws/sagemaker/Endpoints/{ENDPOINT}: what the containers said",
         "left: everything else of staging: its other stacks, its data, its registry",
     ]
     assert there(target) == set()
-    assert target.client("cloudformation").describe_stacks(StackName=OTHER)["Stacks"][0]["StackStatus"] == "CREATE_COMPLETE"
+    assert (
+        target.client("cloudformation").describe_stacks(StackName=OTHER)["Stacks"][0]["StackStatus"]
+        == "CREATE_COMPLETE"
+    )
 
     assert shoal() == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"there is no stack {STACK} in ")

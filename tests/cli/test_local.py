@@ -26,7 +26,11 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 
 def up(root: Path, *options: str) -> str:
-    return CliRunner().invoke(shoal, ["--root", str(root), "local", "up", *options], catch_exceptions=False).output
+    return (
+        CliRunner()
+        .invoke(shoal, ["--root", str(root), "local", "up", *options], catch_exceptions=False)
+        .output
+    )
 
 
 def test_an_emulator_that_enforces_policies_says_so(root: Path) -> None:
@@ -43,7 +47,13 @@ def test_an_emulator_that_enforces_nothing_is_not_taken_for_one_that_does(root: 
 def test_an_emulator_says_how_fast_deployments_are_and_takes_no_other_speed(root: Path) -> None:
     assert "deployments to endpoints 60 times as fast" in up(root, "--hosting-speed", "60")
     assert "running already" in up(root)
-    with pytest.raises(UsageError, match=r"runs with --hosting-speed 60; run `shoal local down`, then `shoal local up --hosting-speed 30`"):
+    with pytest.raises(
+        UsageError,
+        match=(
+            r"runs with --hosting-speed 60; run `shoal local down`, then `shoal local up"
+            r" --hosting-speed 30`"
+        ),
+    ):
         up(root, "--hosting-speed", "30")
 
 
@@ -61,8 +71,15 @@ def test_one_emulator_plays_the_accounts_of_several_environments(root: Path) -> 
 def test_an_environment_whose_account_is_not_played_says_so(root: Path) -> None:
     up(root, "dev", "staging")
     with pytest.raises(
-        WrongAccountError, match=r"plays accounts 111122223333, 222233334444 in us-east-1, environment prod is for 333344445555"
+        WrongAccountError,
+        match=(
+            r"plays accounts 111122223333, 222233334444 in us-east-1, environment prod is for"
+            r" 333344445555"
+        ),
     ):
         Workspace(root, os.environ).open("prod", local=True)
-    with pytest.raises(UsageError, match=r"not what prod is for; run `shoal local down`, then `shoal local up dev prod`"):
+    with pytest.raises(
+        UsageError,
+        match=r"not what prod is for; run `shoal local down`, then `shoal local up dev prod`",
+    ):
         up(root, "dev", "prod")

@@ -30,9 +30,18 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def shoal(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     return subprocess.run(
-        [sys.executable, "-m", "shoal.cli", *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "shoal.cli", *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -47,22 +56,30 @@ sys.exit(done.returncode)
 
 
 def test_check_accepts_the_environments_of_this_repository_in_two_seconds() -> None:
-    result = subprocess.run([sys.executable, "-c", _MEASURED], cwd=ROOT, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        [sys.executable, "-c", _MEASURED], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     # Processor time: on a busy machine, what passes on the clock says little.
     assert float(result.stdout.rpartition("processor_s=")[2]) < 2.0
     assert (result.returncode, result.stdout.count(": ok")) == (0, 3)
 
 
-def test_check_refuses_smddp_where_it_cannot_run(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_refuses_smddp_where_it_cannot_run(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = checkout / "environments" / "dev.yaml"
     file.write_text(file.read_text().replace("ml.p4d.24xlarge", "ml.p5.48xlarge"))
     assert main(["--root", str(checkout), "check"]) == 2
     errors = capsys.readouterr().err.strip().splitlines()
     assert len(errors) == 1
-    assert all(text in errors[0] for text in ("environments/dev.yaml", "ml.p5.48xlarge", "ml.p4d.24xlarge"))
+    assert all(
+        text in errors[0] for text in ("environments/dev.yaml", "ml.p5.48xlarge", "ml.p4d.24xlarge")
+    )
 
 
-def test_check_goes_on_after_a_wrong_file(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_goes_on_after_a_wrong_file(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (checkout / "environments" / "dev.yaml").write_text("name: dev\n")
     assert main(["--root", str(checkout), "check"]) == 2
     assert capsys.readouterr().out.count(": ok") == 2
@@ -77,8 +94,14 @@ def test_check_goes_on_after_a_wrong_file(checkout: Path, capsys: pytest.Capture
         (["frobnicate"], "No such command"),
         (["invoke", "dev", "--local", "--digit", "10000"], "numbered 0 to 9999"),
         (["invoke", "dev", "--local"], "Missing option '--digit'"),
-        (["demo", "-p", "Foo=1"], "parameter 'Foo': the pipeline declares no such parameter; it declares: "),
-        (["demo", "-p", "MinAccuracy=2"], "parameter 'MinAccuracy': '2' is not allowed; it must be from 0 to 1"),
+        (
+            ["demo", "-p", "Foo=1"],
+            "parameter 'Foo': the pipeline declares no such parameter; it declares: ",
+        ),
+        (
+            ["demo", "-p", "MinAccuracy=2"],
+            "parameter 'MinAccuracy': '2' is not allowed; it must be from 0 to 1",
+        ),
         (["demo", "-p", "Epochs=0"], "parameter 'Epochs': '0' is not a number above 0"),
         (["demo", "prod"], "prod is protected"),
         (["demo", "nowhere"], "nowhere"),
@@ -97,7 +120,9 @@ def test_a_mistake_of_the_user_is_one_message_and_exit_code_2(
 def test_without_credentials_aws_verbs_say_so(checkout: Path) -> None:
     result = shoal("--root", str(checkout), "status", "dev")
     assert result.returncode == 1
-    assert result.stderr.strip().splitlines() == ["shoal: Unable to locate credentials; log in to AWS, or add --local to use the emulator"]
+    assert result.stderr.strip().splitlines() == [
+        "shoal: Unable to locate credentials; log in to AWS, or add --local to use the emulator"
+    ]
 
 
 def test_the_help_documents_the_exit_codes() -> None:
@@ -105,7 +130,9 @@ def test_the_help_documents_the_exit_codes() -> None:
 
 
 @pytest.mark.parametrize("name", group.commands)
-def test_every_verb_has_help_that_begins_as_the_list_of_verbs_says(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_verb_has_help_that_begins_as_the_list_of_verbs_says(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     listed = group.commands[name]
     assert isinstance(listed, Deferred)
     command = listed.load()
@@ -115,10 +142,26 @@ def test_every_verb_has_help_that_begins_as_the_list_of_verbs_says(name: str, ca
 
 
 def test_the_list_of_verbs_imports_none_of_them() -> None:
-    """What `shoal --help` waits for is imports: 118 modules on the day of this test, with Python's own."""
-    program = "import sys; from shoal.cli.main import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
-    loaded = set(subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True).stderr.split())
-    ours = {"shoal", "shoal.cli", "shoal.cli.exit_codes", "shoal.cli.interrupts", "shoal.cli.lazy", "shoal.cli.main"}
+    """What `shoal --help` waits for is imports: 118 modules on the day of this test, with Python's
+    own.
+    """
+    program = (
+        "import sys; from shoal.cli.main import main; main(['--help']); print(*sys.modules,"
+        " file=sys.stderr)"
+    )
+    loaded = set(
+        subprocess.run(
+            [sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True
+        ).stderr.split()
+    )
+    ours = {
+        "shoal",
+        "shoal.cli",
+        "shoal.cli.exit_codes",
+        "shoal.cli.interrupts",
+        "shoal.cli.lazy",
+        "shoal.cli.main",
+    }
     theirs = {*sys.stdlib_module_names, "__main__", "_distutils_hack", "click"}
     assert {name for name in loaded if name.partition(".")[0] not in theirs} == ours
     assert len(loaded) < 118 * 5 // 4
@@ -126,9 +169,17 @@ def test_the_list_of_verbs_imports_none_of_them() -> None:
 
 @pytest.mark.parametrize(
     ("endpoint", "target", "arguments"),
-    [("http://localhost:1", "aws", "dev --local"), ("http://localhost:1", "local", "dev"), (None, "aws", "dev")],
+    [
+        ("http://localhost:1", "aws", "dev --local"),
+        ("http://localhost:1", "local", "dev"),
+        (None, "aws", "dev"),
+    ],
 )
-def test_a_command_in_a_message_goes_where_the_verb_went(endpoint: str | None, target: str, arguments: str) -> None:
+def test_a_command_in_a_message_goes_where_the_verb_went(
+    endpoint: str | None, target: str, arguments: str
+) -> None:
     environment = load_environment("dev", ROOT).model_copy(update={"target": TargetKind(target)})
-    session = Session(Workspace(ROOT, {}), environment, Target(environment.account, environment.region, endpoint))
+    session = Session(
+        Workspace(ROOT, {}), environment, Target(environment.account, environment.region, endpoint)
+    )
     assert session.arguments == arguments

@@ -22,7 +22,9 @@ def _edit(checkout: Path, old: str, new: str) -> None:
     file.write_text(file.read_text().replace(old, new))
 
 
-def test_it_shows_stacks_costs_and_where_the_prices_are_from(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_shows_stacks_costs_and_where_the_prices_are_from(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["plan", "dev"]) == 0
     shown = capsys.readouterr().out
     wanted = (
@@ -38,47 +40,79 @@ def test_it_shows_stacks_costs_and_where_the_prices_are_from(capsys: pytest.Capt
 
 def test_it_needs_neither_network_nor_credentials_nor_two_seconds() -> None:
     before = os.times()
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     process = subprocess.run(
-        [sys.executable, "-m", "shoal.cli", "plan", "prod"], cwd=ROOT, env=environment, capture_output=True, check=False
+        [sys.executable, "-m", "shoal.cli", "plan", "prod"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        check=False,
     )
     after = os.times()  # processor time: on a busy machine, what passes on the clock says little
     assert process.returncode == 0
-    assert after.children_user + after.children_system - before.children_user - before.children_system < 2.0
+    assert (
+        after.children_user + after.children_system - before.children_user - before.children_system
+        < 2.0
+    )
 
 
 def test_json_has_the_same_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "prod", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert [stack["name"].removeprefix("shoal-mnist-prod-") for stack in shown["stacks"]] == ["data", "network", "pipeline", "monitoring"]
+    assert [stack["name"].removeprefix("shoal-mnist-prod-") for stack in shown["stacks"]] == [
+        "data",
+        "network",
+        "pipeline",
+        "monitoring",
+    ]
     (line,) = shown["training"]["lines"]
     assert (line["quantity"], shown["training"]["usd_per_hour"]) == (2, 50.5026)
 
 
-def test_interface_endpoints_and_nat_have_their_price_a_month(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_interface_endpoints_and_nat_have_their_price_a_month(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _edit(checkout, "network:\n", "network:\n  nat: true\n  interface_endpoints: [sts]\n")
     assert main(["--root", str(checkout), "plan", "dev"]) == 0
-    lines = {line.split("  ")[1]: line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
+    lines = {
+        line.split("  ")[1]: line.split()
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("  ")
+    }
     assert lines["interface endpoint sts, one zone"][-1] == "~7.30"
     assert lines["NAT gateway"][-1] == "~32.85"
 
 
-def test_a_file_system_has_its_price_an_hour(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_system_has_its_price_an_hour(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _edit(checkout, "network:\n", "data: {input_mode: FSx}\nfile_system: {}\nnetwork:\n")
     assert main(["--root", str(checkout), "plan", "dev"]) == 0
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "FSx for Lustre SCRATCH_2" in line]
+    (line,) = [
+        line for line in capsys.readouterr().out.splitlines() if "FSx for Lustre SCRATCH_2" in line
+    ]
     assert line.split()[-2:] == ["~0.2301", "~168.00"]
 
 
-def test_an_unknown_price_is_said_to_be_unknown(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_price_is_said_to_be_unknown(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _edit(checkout, "ml.p4d.24xlarge", "ml.p3.16xlarge\n  fallback: torchrun")
     assert main(["--root", str(checkout), "plan", "dev"]) == 0
     shown = capsys.readouterr().out
     assert "unknown: pipelines/costs/prices.yaml has no price" in shown
-    assert [line.split()[-1] for line in shown.splitlines() if "training on ml.p3.16xlarge" in line] == ["unknown"]
+    assert [
+        line.split()[-1] for line in shown.splitlines() if "training on ml.p3.16xlarge" in line
+    ] == ["unknown"]
 
 
-def test_nodes_that_do_not_fit_are_refused_before_prices_are_named(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nodes_that_do_not_fit_are_refused_before_prices_are_named(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _edit(checkout, "cidr: 10.20.0.0/16", "cidr: 10.20.0.0/20")
     _edit(checkout, "instance_count: 1", "instance_count: 128")
     _edit(checkout, "ml.p4d.24xlarge", "ml.p5.48xlarge")

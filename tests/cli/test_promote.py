@@ -1,4 +1,6 @@
-"""A release's way from the registry into the files of the next environments, and everything that stops it; git and registry are real."""
+"""A release's way from the registry into the files of the next environments, and everything that
+stops it; git and registry are real.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,12 @@ def pinned(checkout: Checkout, environment: str = "staging") -> Release:
     return release
 
 
-def refusal(checkout: Checkout, capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) -> str:
-    """The one line with which a promotion is refused with this exit code, having changed nothing."""
+def refusal(
+    checkout: Checkout, capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2
+) -> str:
+    """The one line with which a promotion is refused with this exit code, having changed
+    nothing.
+    """
     before = (checkout.branches(), checkout.git("status", "--porcelain"))
     capsys.readouterr()
     assert checkout.shoal(*arguments) == code
@@ -43,7 +49,9 @@ def refusal(checkout: Checkout, capsys: pytest.CaptureFixture[str], *arguments: 
     return line
 
 
-def test_a_promotion_is_one_commit_on_a_branch_of_its_own_that_changes_one_file(released: Checkout, good: Package) -> None:
+def test_a_promotion_is_one_commit_on_a_branch_of_its_own_that_changes_one_file(
+    released: Checkout, good: Package
+) -> None:
     branch = promoted(released, good)
     assert released.git("diff", "--name-only", "main", branch) == "environments/staging.yaml"
     assert released.git("rev-list", "--count", f"main..{branch}") == "1"
@@ -68,26 +76,38 @@ def test_the_release_says_what_was_looked_at(released: Checkout, good: Package) 
     released.commit("Note")
     released.merge(promoted(released, good))
     found = pinned(released)
-    assert (found.model_package_arn, found.code_commit, found.metrics["accuracy"]) == (good.arn, code_commit, 0.9918)
+    assert (found.model_package_arn, found.code_commit, found.metrics["accuracy"]) == (
+        good.arn,
+        code_commit,
+        0.9918,
+    )
     assert (found.approved_by, found.image_uri) == (f"arn:aws:iam::{ACCOUNT}:root", IMAGE)
 
 
-def test_the_model_data_is_pinned_by_the_hash_of_its_bytes_in_s3(released: Checkout, good: Package, registry: Registry) -> None:
+def test_the_model_data_is_pinned_by_the_hash_of_its_bytes_in_s3(
+    released: Checkout, good: Package, registry: Registry
+) -> None:
     released.merge(promoted(released, good))
     found = pinned(released)
     key = found.model_data_url.removeprefix(f"s3://{registry.bucket}/")
-    stored = registry.s3.get_object(Bucket=registry.bucket, Key=key, VersionId=found.model_data_version_id)
+    stored = registry.s3.get_object(
+        Bucket=registry.bucket, Key=key, VersionId=found.model_data_version_id
+    )
     assert hashlib.sha256(stored["Body"].read()).hexdigest() == found.model_data_sha256
 
 
 def test_what_staging_pins_goes_on_to_prod_unchanged(released: Checkout, good: Package) -> None:
     released.merge(promoted(released, good))
     assert released.shoal(*TO_PROD) == 0
-    released.merge(next(branch for branch in released.branches() if branch.startswith("promote/prod/")))
+    released.merge(
+        next(branch for branch in released.branches() if branch.startswith("promote/prod/"))
+    )
     assert pinned(released, "prod") == pinned(released, "staging")
 
 
-def test_the_next_release_says_which_one_it_replaces(released: Checkout, good: Package, registry: Registry) -> None:
+def test_the_next_release_says_which_one_it_replaces(
+    released: Checkout, good: Package, registry: Registry
+) -> None:
     released.merge(promoted(released, good))
     first = pinned(released)
     released.merge(promoted_next(released, registry.approved()))
@@ -107,7 +127,9 @@ def test_git_revert_takes_a_release_back(released: Checkout, good: Package) -> N
     assert (released.root / "environments/staging.yaml").read_bytes() == before
 
 
-def test_a_release_that_was_taken_back_can_be_promoted_again(released: Checkout, good: Package) -> None:
+def test_a_release_that_was_taken_back_can_be_promoted_again(
+    released: Checkout, good: Package
+) -> None:
     branch = promoted(released, good)
     released.git("push", "--quiet", "origin", branch)
     released.git("merge", "--quiet", "--no-ff", "--no-edit", branch)
@@ -118,7 +140,9 @@ def test_a_release_that_was_taken_back_can_be_promoted_again(released: Checkout,
     assert pinned(released).model_package_arn == good.arn
 
 
-def test_without_package_the_newest_approved_version_is_taken(released: Checkout, registry: Registry) -> None:
+def test_without_package_the_newest_approved_version_is_taken(
+    released: Checkout, registry: Registry
+) -> None:
     newest = registry.approved()
     registry.register()
     assert released.shoal(*TO_STAGING) == 0
@@ -131,10 +155,15 @@ def test_with_push_the_remote_has_the_branch(released: Checkout, good: Package) 
     assert released.git("ls-remote", "origin", branch).startswith(released.git("rev-parse", branch))
 
 
-def test_with_pr_the_output_is_the_text_of_the_pull_request(released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_pr_the_output_is_the_text_of_the_pull_request(
+    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert released.shoal(*TO_STAGING, "--package", good.version, "--pr") == 0
     title, empty, *body = capsys.readouterr().out.splitlines()
-    assert (title, empty) == (f"Promote shoal-mnist-dev version {good.version} from dev to staging", "")
+    assert (title, empty) == (
+        f"Promote shoal-mnist-dev version {good.version} from dev to staging",
+        "",
+    )
     assert "| evaluation | accuracy 0.9918, images 10000 |" in body
 
 
@@ -159,38 +188,66 @@ def test_a_release_that_is_pinned_already_makes_no_commit_and_says_so(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--from", "dev", "--to", "prod"), "prod takes releases from staging, not from dev; no environment may be skipped"),
+        (
+            ("--from", "dev", "--to", "prod"),
+            "prod takes releases from staging, not from dev; no environment may be skipped",
+        ),
         (("--from", "staging", "--to", "dev"), "environment dev takes no releases"),
         (("--from", "dev", "--to", "staging", "--package", "999"), "there is no model package"),
         (
-            ("--from", "dev", "--to", "staging", "--package", "arn:aws:sagemaker:us-east-1:1:model-package/other/1"),
+            (
+                "--from",
+                "dev",
+                "--to",
+                "staging",
+                "--package",
+                "arn:aws:sagemaker:us-east-1:1:model-package/other/1",
+            ),
             "is no version in the registry",
         ),
     ],
 )
 def test_a_way_that_does_not_exist_is_refused(
-    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
+    released: Checkout,
+    registry: Registry,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    says: str,
 ) -> None:
     assert says in refusal(released, capsys, "promote", *arguments)
 
 
-def test_where_nothing_is_approved_or_pinned_the_exit_code_is_its_own(released: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_nothing_is_approved_or_pinned_the_exit_code_is_its_own(
+    released: Checkout, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Whoever asks every hour must be able to tell it from what went wrong."""
-    assert "staging pins no release that could be promoted; promote to staging first" in refusal(released, capsys, *TO_PROD, code=3)
+    assert "staging pins no release that could be promoted; promote to staging first" in refusal(
+        released, capsys, *TO_PROD, code=3
+    )
     with (released.root / "environments/dev.yaml").open("a") as file:
         file.write("project: unseen\n")
     released.commit("Begin another project")
-    assert "the registry has no version of shoal-unseen-dev" in refusal(released, capsys, *TO_STAGING, code=3)
+    assert "the registry has no version of shoal-unseen-dev" in refusal(
+        released, capsys, *TO_STAGING, code=3
+    )
 
 
 @pytest.mark.parametrize(
     ("first", "says"),
     [
-        ("prod", "`promoted_from` goes in a circle: dev <- prod <- staging <- dev; one must have none"),
-        ("lab", 'promoted_from = "lab": there is no such environment; there are: dev, prod, staging'),
+        (
+            "prod",
+            "`promoted_from` goes in a circle: dev <- prod <- staging <- dev; one must have none",
+        ),
+        (
+            "lab",
+            'promoted_from = "lab": there is no such environment; there are: dev, prod, staging',
+        ),
     ],
 )
-def test_a_way_without_beginning_is_refused(released: Checkout, capsys: pytest.CaptureFixture[str], first: str, says: str) -> None:
+def test_a_way_without_beginning_is_refused(
+    released: Checkout, capsys: pytest.CaptureFixture[str], first: str, says: str
+) -> None:
     with (released.root / "environments/dev.yaml").open("a") as file:
         file.write(f"promoted_from: {first}\n")
     released.commit("Lose the way")
@@ -202,10 +259,14 @@ def test_a_version_that_staging_does_not_pin_cannot_go_to_prod(
 ) -> None:
     released.merge(promoted(released, good))
     other = registry.approved()
-    assert f"not {other.arn}; no environment may be skipped" in refusal(released, capsys, *TO_PROD, "--package", other.version)
+    assert f"not {other.arn}; no environment may be skipped" in refusal(
+        released, capsys, *TO_PROD, "--package", other.version
+    )
 
 
-def test_a_dirty_tree_is_refused(released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dirty_tree_is_refused(
+    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+) -> None:
     (released.root / "environments/dev.yaml").write_text("name: dev\naccount: '111122223333'\n")
     line = refusal(released, capsys, *TO_STAGING, "--package", good.version)
     assert "the working tree has changes that are in no commit: environments/dev.yaml" in line
@@ -215,11 +276,20 @@ def test_a_branch_of_that_name_with_something_else_is_refused(
     released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
 ) -> None:
     branch = promoted(released, good)
-    released.git("branch", "--force", branch, released.git("commit-tree", "main^{tree}", "-m", "Something else"))
-    assert "is there and pins something else" in refusal(released, capsys, *TO_STAGING, "--package", good.version)
+    released.git(
+        "branch",
+        "--force",
+        branch,
+        released.git("commit-tree", "main^{tree}", "-m", "Something else"),
+    )
+    assert "is there and pins something else" in refusal(
+        released, capsys, *TO_STAGING, "--package", good.version
+    )
 
 
-def test_a_proposal_stands_when_the_rest_of_its_file_changes(released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_proposal_stands_when_the_rest_of_its_file_changes(
+    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Whoever asks every hour gets the same branch, until somebody merges it."""
     branch = promoted(released, good)
     proposed = released.git("rev-parse", branch)
@@ -230,22 +300,31 @@ def test_a_proposal_stands_when_the_rest_of_its_file_changes(released: Checkout,
     assert released.git("rev-parse", branch) == proposed
 
 
-def test_a_proposal_that_another_release_overtook_is_refused_and_can_be_made_again(tmp_path: Path) -> None:
+def test_a_proposal_that_another_release_overtook_is_refused_and_can_be_made_again(
+    tmp_path: Path,
+) -> None:
     """Git itself would not merge it: both change the same lines."""
     checkout = Checkout.new(tmp_path, tmp_path)
     first, second = propose(checkout, numbered(2)), propose(checkout, numbered(3))
     checkout.merge(first)
-    with pytest.raises(PromotionError, match=f"branch {second} was made when staging pinned something else"):
+    with pytest.raises(
+        PromotionError, match=f"branch {second} was made when staging pinned something else"
+    ):
         propose(checkout, numbered(3))
     checkout.git("branch", "-D", second)
     checkout.merge(propose(checkout, numbered(3)))
-    assert [each.model_package_arn for each in pinned(checkout).replaces] == [numbered(2).model_package_arn]
+    assert [each.model_package_arn for each in pinned(checkout).replaces] == [
+        numbered(2).model_package_arn
+    ]
 
 
 def propose(checkout: Checkout, release: Release) -> str:
     """The branch that pins it in staging; nobody looks at a registry."""
     dev, staging = (load_environment(name, checkout.root) for name in ("dev", "staging"))
-    step, proposed = Step(checkout.root, Repository(checkout.root, os.environ), dev, staging, dev), release.replacing(staging.release)
+    step, proposed = (
+        Step(checkout.root, Repository(checkout.root, os.environ), dev, staging, dev),
+        release.replacing(staging.release),
+    )
     step.commit(proposed, "Pin it")
     return step.branch(proposed)
 
@@ -261,7 +340,9 @@ def test_when_git_refuses_the_commit_no_branch_and_no_worktree_stay(
     assert (released.branches(), released.git("worktree", "list").count("\n")) == (["main"], 0)
 
 
-def test_a_person_approves_as_themselves(released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_person_approves_as_themselves(
+    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
     package = registry.register()
     assert released.shoal("approve", "dev", package.version, "--comment", "looks good") == 0
     assert capsys.readouterr().out == f"approved: {package.arn}, by arn:aws:iam::{ACCOUNT}:root\n"
@@ -275,11 +356,15 @@ def test_what_was_rejected_is_approved_by_its_number_only(
     package = registry.register()
     registry.judge(package, "Rejected")
     line = refusal(released, capsys, "approve", "dev")
-    assert line.startswith(f"shoal: the newest version, {package.version}, was rejected by arn:aws:iam::{ACCOUNT}:")
+    assert line.startswith(
+        f"shoal: the newest version, {package.version}, was rejected by arn:aws:iam::{ACCOUNT}:"
+    )
     assert line.endswith(f"name it: `shoal approve dev --local {package.version}`")
     assert released.shoal("approve", "dev", package.version) == 0
 
 
-def test_approving_twice_changes_nothing(released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]) -> None:
+def test_approving_twice_changes_nothing(
+    released: Checkout, good: Package, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert released.shoal("approve", "dev", good.version) == 0
     assert capsys.readouterr().out.startswith(f"approved already: {good.arn}")

@@ -1,4 +1,6 @@
-"""Releases across accounts: each environment in one of its own, and every question asked where its answer is."""
+"""Releases across accounts: each environment in one of its own, and every question asked where its
+answer is.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,19 @@ from tests.verbs.conftest import ACCOUNT, REGION
 
 
 def test_a_release_goes_from_account_to_account_and_is_found_as_pinned(
-    three_accounts: EmulatorProcess, registry_of_dev: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    three_accounts: EmulatorProcess,
+    registry_of_dev: Registry,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     checkout = Checkout.new(tmp_path, three_accounts.state, staging=STAGING)
     package = registry_of_dev.register()
     assert checkout.shoal("approve", "dev") == 0
     for source, destination in (("dev", "staging"), ("staging", "prod")):
-        assert checkout.shoal("promote", "--from", source, "--to", destination, "--push", "origin") == 0
+        assert (
+            checkout.shoal("promote", "--from", source, "--to", destination, "--push", "origin")
+            == 0
+        )
         checkout.merge(f"promote/{destination}/shoal-mnist-dev-{package.version}")
     capsys.readouterr()
     assert checkout.shoal("release", "status") == 0
@@ -37,7 +45,10 @@ def test_a_release_goes_from_account_to_account_and_is_found_as_pinned(
         assert environment.account == account
         assert environment.release is not None
         assert environment.release.model_package_arn == package.arn
-        assert f"{name}: pins {package.arn}\n  ok      registry: Approved, by arn:aws:iam::{ACCOUNT}:root" in printed
+        assert (
+            f"{name}: pins {package.arn}\n  ok      registry: Approved, by"
+            f" arn:aws:iam::{ACCOUNT}:root" in printed
+        )
     assert "unknown" not in printed
 
 
@@ -53,9 +64,16 @@ def pinning(three_accounts: EmulatorProcess, registry_of_dev: Registry, tmp_path
 def shared(registry_of_dev: Registry) -> Iterator[None]:
     """dev's registry lets staging's account read it, as its data stack does."""
     group = {"ModelPackageGroupName": registry_of_dev.names.model_package_group}
-    versions = registry_of_dev.names.arn("sagemaker", f"model-package/{registry_of_dev.names.model_package_group}/*")
+    versions = registry_of_dev.names.arn(
+        "sagemaker", f"model-package/{registry_of_dev.names.model_package_group}/*"
+    )
     principal = {"AWS": f"arn:aws:iam::{STAGING}:root"}
-    said = {"Effect": "Allow", "Principal": principal, "Action": ["sagemaker:DescribeModelPackage"], "Resource": versions}
+    said = {
+        "Effect": "Allow",
+        "Principal": principal,
+        "Action": ["sagemaker:DescribeModelPackage"],
+        "Resource": versions,
+    }
     policy = json.dumps({"Version": "2012-10-17", "Statement": [{"Sid": "Read", **said}]})
     registry_of_dev.sagemaker.put_model_package_group_policy(**group, ResourcePolicy=policy)
     yield
@@ -63,21 +81,39 @@ def shared(registry_of_dev: Registry) -> Iterator[None]:
 
 
 def test_what_another_account_reads_has_to_be_let_first_and_that_is_said(
-    three_accounts: EmulatorProcess, registry_of_dev: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    three_accounts: EmulatorProcess,
+    registry_of_dev: Registry,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    checkout, package = Checkout.new(tmp_path, three_accounts.state, staging=STAGING), registry_of_dev.approved()
+    checkout, package = (
+        Checkout.new(tmp_path, three_accounts.state, staging=STAGING),
+        registry_of_dev.approved(),
+    )
     capsys.readouterr()
     assert checkout.shoal(*TO_STAGING, "--package", package.version) == 0
     branch = f"promote/staging/shoal-mnist-dev-{package.version}"
-    deploy = "deploy dev first, so that staging may read it: `shoal deploy dev --local --data`; then staging"
-    assert capsys.readouterr().out.splitlines()[-1] == f"next: git push origin {branch}, merge it, and {deploy}"
+    deploy = (
+        "deploy dev first, so that staging may read it: `shoal deploy dev --local --data`; then"
+        " staging"
+    )
+    assert (
+        capsys.readouterr().out.splitlines()[-1]
+        == f"next: git push origin {branch}, merge it, and {deploy}"
+    )
     assert "Deploy dev before staging" in checkout.git("log", "-1", "--format=%B", branch)
 
 
 def test_where_every_version_is_shared_nothing_has_to_be_let(
-    three_accounts: EmulatorProcess, registry_of_dev: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    three_accounts: EmulatorProcess,
+    registry_of_dev: Registry,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    checkout, package = Checkout.new(tmp_path, three_accounts.state, staging=STAGING), registry_of_dev.approved()
+    checkout, package = (
+        Checkout.new(tmp_path, three_accounts.state, staging=STAGING),
+        registry_of_dev.approved(),
+    )
     with (checkout.root / "environments/dev.yaml").open("a") as file:
         file.write("shared_versions: every\n")
     checkout.commit("Share every version")
@@ -92,13 +128,24 @@ def test_a_deployment_of_what_may_not_be_read_is_one_error_before_anything_is_ma
     capsys.readouterr()
     assert pinning.shoal("deploy", "staging") == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"shoal: account {ACCOUNT} does not let {STAGING} read arn:aws:sagemaker:us-east-1:{ACCOUNT}:model-package/")
-    assert line.endswith("nothing was deployed; deploy what says so, from this commit, first: `shoal deploy dev --local --data`")
-    assert describe_stack(Target(STAGING, REGION, three_accounts.require().endpoint), TOOLKIT_STACK) is None
+    assert line.startswith(
+        f"shoal: account {ACCOUNT} does not let {STAGING} read"
+        f" arn:aws:sagemaker:us-east-1:{ACCOUNT}:model-package/"
+    )
+    assert line.endswith(
+        "nothing was deployed; deploy what says so, from this commit, first: `shoal deploy dev"
+        " --local --data`"
+    )
+    assert (
+        describe_stack(Target(STAGING, REGION, three_accounts.require().endpoint), TOOLKIT_STACK)
+        is None
+    )
 
 
 @pytest.mark.usefixtures("shared")
-def test_what_may_be_read_is_no_reason_to_stop(pinning: Checkout, three_accounts: EmulatorProcess) -> None:
+def test_what_may_be_read_is_no_reason_to_stop(
+    pinning: Checkout, three_accounts: EmulatorProcess
+) -> None:
     environment = load_environment("staging", pinning.root)
     assert environment.release is not None
     target = Target(STAGING, REGION, three_accounts.require().endpoint)

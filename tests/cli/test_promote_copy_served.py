@@ -1,5 +1,7 @@
-"""A copied release in use, with policies enforced and the data stack as it is synthesised: roles with few rights make the copy, and an
-endpoint starts and answers with the role that the serving stack gives it, when nothing of dev is there any more."""
+"""A copied release in use, with policies enforced and the data stack as it is synthesised: roles
+with few rights make the copy, and an endpoint starts and answers with the role that the serving
+stack gives it, when nothing of dev is there any more.
+"""
 
 from __future__ import annotations
 
@@ -40,15 +42,25 @@ BUCKET = f"arn:aws:s3:::{NAMES.bucket('artifacts')}"
 PROGRAM = (PROGRAMS / "inference.py").read_bytes()
 THREE_TIMES = {"code/inference.py": PROGRAM, "model.txt": b"3"}
 READS = [
-    allow("s3:GetObject", f"arn:aws:s3:::{Names(load_environment('dev', ROOT)).bucket('artifacts')}/*"),
-    allow("s3:GetObjectVersion", f"arn:aws:s3:::{Names(load_environment('dev', ROOT)).bucket('artifacts')}/*"),
+    allow(
+        "s3:GetObject", f"arn:aws:s3:::{Names(load_environment('dev', ROOT)).bucket('artifacts')}/*"
+    ),
+    allow(
+        "s3:GetObjectVersion",
+        f"arn:aws:s3:::{Names(load_environment('dev', ROOT)).bucket('artifacts')}/*",
+    ),
     allow("sagemaker:DescribeModelPackage"),
 ]
 
 
 def writes(key: str) -> list[dict[str, Any]]:
-    """What docs/decisions/accounts.md says that whoever copies must be allowed where the copy goes."""
-    registry = [NAMES.arn("sagemaker", f"{kind}/{NAMES.model_package_group}{end}") for kind, end in _REGISTRY]
+    """What docs/decisions/accounts.md says that whoever copies must be allowed where the copy
+    goes.
+    """
+    registry = [
+        NAMES.arn("sagemaker", f"{kind}/{NAMES.model_package_group}{end}")
+        for kind, end in _REGISTRY
+    ]
     return [
         allow(["s3:ListBucket", "s3:GetBucketVersioning"], BUCKET),
         allow(["s3:PutObject", "s3:GetObject"], f"{BUCKET}/releases/*"),
@@ -73,7 +85,13 @@ WRITES_IMAGE = [
 _REGISTRY = (("model-package-group", ""), ("model-package", "/*"))
 _REGISTERS = [
     f"sagemaker:{each}"
-    for each in ("DescribeModelPackageGroup", "ListModelPackages", "DescribeModelPackage", "CreateModelPackage", "UpdateModelPackage")
+    for each in (
+        "DescribeModelPackageGroup",
+        "ListModelPackages",
+        "DescribeModelPackage",
+        "CreateModelPackage",
+        "UpdateModelPackage",
+    )
 ]
 
 
@@ -81,7 +99,9 @@ _REGISTERS = [
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorProcess]:
     assert build(runtimes()["pytorch"], None, print).exists()
     folder = tmp_path_factory.mktemp("strict")
-    process = EmulatorProcess(ROOT, folder / "state", folder / "emulator.log", {"PATH": "/usr/bin:/bin"})
+    process = EmulatorProcess(
+        ROOT, folder / "state", folder / "emulator.log", {"PATH": "/usr/bin:/bin"}
+    )
     process.start(ACCOUNT, REGION, enforce_iam=True, others=[STAGING])
     yield process
     process.shut_down()
@@ -97,8 +117,12 @@ def registry(strict: EmulatorProcess) -> Registry:
 def staging(strict: EmulatorProcess, tmp_path_factory: pytest.TempPathFactory) -> Target:
     """With staging's own data stack: its key and bucket refuse what their policies refuse."""
     target = Target(STAGING, REGION, strict.require().endpoint)
-    template = synthesised({"staging": ENV}, tmp_path_factory.mktemp("before"))["staging"].stacks[NAMES.stack("data")]
-    target.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="28", Type="String")
+    template = synthesised({"staging": ENV}, tmp_path_factory.mktemp("before"))["staging"].stacks[
+        NAMES.stack("data")
+    ]
+    target.client("ssm").put_parameter(
+        Name="/cdk-bootstrap/hnb659fds/version", Value="28", Type="String"
+    )
     cloudformation = target.client("cloudformation")
     cloudformation.create_stack(StackName=NAMES.stack("data"), TemplateBody=json.dumps(template))
 
@@ -120,14 +144,20 @@ def checkout(strict: EmulatorProcess, tmp_path: Path) -> Checkout:
 
 
 def trained(registry: Registry) -> Package:
-    return registry.approved(code={**CODE, "inference.py": PROGRAM.decode()}, served=THREE_TIMES, environment=ENVIRONMENT)
+    return registry.approved(
+        code={**CODE, "inference.py": PROGRAM.decode()}, served=THREE_TIMES, environment=ENVIRONMENT
+    )
 
 
-def make_role(target: Target, name: str, principal: dict[str, Any], policies: list[dict[str, Any]]) -> str:
+def make_role(
+    target: Target, name: str, principal: dict[str, Any], policies: list[dict[str, Any]]
+) -> str:
     iam = target.client("iam")
     made = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust(principal))
     for number, policy in enumerate(policies):
-        iam.put_role_policy(RoleName=name, PolicyName=f"given-{number}", PolicyDocument=json.dumps(policy))
+        iam.put_role_policy(
+            RoleName=name, PolicyName=f"given-{number}", PolicyDocument=json.dumps(policy)
+        )
     return str(made["Role"]["Arn"])
 
 
@@ -135,18 +165,24 @@ def as_role(target: Target, name: str, policies: list[dict[str, Any]]) -> Target
     """The same account with a session of a new role in it."""
     arn = make_role(target, name, {"AWS": f"arn:aws:iam::{target.account}:root"}, policies)
     given = target.client("sts").assume_role(RoleArn=arn, RoleSessionName="copies")["Credentials"]
-    session = Session(given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"], target.region)
+    session = Session(
+        given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"], target.region
+    )
     made = Target(target.account, target.region, target.endpoint_url)
     object.__setattr__(made, "_session", session)
     return made
 
 
 def key_of(target: Target) -> str:
-    return str(target.client("kms").describe_key(KeyId=f"alias/{NAMES.prefix}")["KeyMetadata"]["Arn"])
+    return str(
+        target.client("kms").describe_key(KeyId=f"alias/{NAMES.prefix}")["KeyMetadata"]["Arn"]
+    )
 
 
 def serving_policies(release: Release, key: str, folder: Path) -> list[dict[str, Any]]:
-    """What the serving stack of staging gives to the role of the containers, as soon as it pins `release`."""
+    """What the serving stack of staging gives to the role of the containers, as soon as it pins
+    `release`.
+    """
     pinning = ENV.model_copy(update={"release": release})
     policies = synthesised({"staging": pinning}, folder)["staging"].identity_policies()
     (role,) = (name for name in policies if "-serving-" in name and not name.endswith("-proof"))
@@ -159,12 +195,21 @@ def serving_policies(release: Release, key: str, folder: Path) -> list[dict[str,
 def served(target: Target, name: str, package: str, role: str) -> dict[str, Any]:
     """The endpoint of that name, made and settled."""
     sagemaker = target.client("sagemaker")
-    sagemaker.create_model(ModelName=name, ExecutionRoleArn=role, Containers=[{"ModelPackageName": package}])
-    variant = {"VariantName": "AllTraffic", "ModelName": name, "InstanceType": "ml.m5.xlarge", "InitialInstanceCount": 1}
+    sagemaker.create_model(
+        ModelName=name, ExecutionRoleArn=role, Containers=[{"ModelPackageName": package}]
+    )
+    variant = {
+        "VariantName": "AllTraffic",
+        "ModelName": name,
+        "InstanceType": "ml.m5.xlarge",
+        "InitialInstanceCount": 1,
+    }
     sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
     sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
     look = partial(sagemaker.describe_endpoint, EndpointName=name)
-    settled: dict[str, Any] = eventually(lambda: (each := look())["EndpointStatus"] not in BUSY and each, 120.0)
+    settled: dict[str, Any] = eventually(
+        lambda: (each := look())["EndpointStatus"] not in BUSY and each, 120.0
+    )
     return settled
 
 
@@ -176,22 +221,45 @@ def test_an_endpoint_starts_from_a_copy_when_nothing_of_dev_is_left(
     delete_in_dev(registry, package)
     policies = serving_policies(release, key_of(staging), tmp_path / "after")
     service = {"Service": "sagemaker.amazonaws.com"}
-    made = served(staging, "copied", release.model_package_arn, make_role(staging, "serves", service, policies))
+    made = served(
+        staging,
+        "copied",
+        release.model_package_arn,
+        make_role(staging, "serves", service, policies),
+    )
     assert made["EndpointStatus"] == "InService", made.get("FailureReason")
-    answer = staging.client("sagemaker-runtime").invoke_endpoint(EndpointName="copied", Body=b'{"x": 2}', ContentType="application/json")
+    answer = staging.client("sagemaker-runtime").invoke_endpoint(
+        EndpointName="copied", Body=b'{"x": 2}', ContentType="application/json"
+    )
     assert json.loads(answer["Body"].read()) == {"y": 6.0}
-    without = [each | {"Statement": [said for said in each["Statement"] if said["Sid"] != "DecryptArchive"]} for each in policies]
-    refused = served(staging, "refused", release.model_package_arn, make_role(staging, "may-not-read", service, without))
+    without = [
+        each
+        | {"Statement": [said for said in each["Statement"] if said["Sid"] != "DecryptArchive"]}
+        for each in policies
+    ]
+    refused = served(
+        staging,
+        "refused",
+        release.model_package_arn,
+        make_role(staging, "may-not-read", service, without),
+    )
     assert refused["EndpointStatus"] == "Failed"
     assert "Access" in refused["FailureReason"] or "not authorized" in refused["FailureReason"]
 
 
-def test_whoever_copies_needs_no_more_than_what_is_written_down(checkout: Checkout, registry: Registry, staging: Target) -> None:
+def test_whoever_copies_needs_no_more_than_what_is_written_down(
+    checkout: Checkout, registry: Registry, staging: Target
+) -> None:
     package = trained(registry)
     release = promoted(checkout, *TO_STAGING, "--package", package.version)
-    reader, writer = as_role(registry.target, "reads", READS), as_role(staging, "writes", writes(key_of(staging)))
+    reader, writer = (
+        as_role(registry.target, "reads", READS),
+        as_role(staging, "writes", writes(key_of(staging))),
+    )
     copying = ReleaseCopy(reader, writer, NAMES, lambda _: None)
-    copied = copying.make(release, entries.describe(reader, package.arn), copying.require_deployed())
+    copied = copying.make(
+        release, entries.describe(reader, package.arn), copying.require_deployed()
+    )
     assert (copied.copied_from, copied.account) == (package.arn, STAGING)
     assert entries.describe(staging, copied.model_package_arn).approval == "Approved"
 
@@ -201,28 +269,52 @@ def test_who_may_not_ask_whether_a_release_is_readable_is_told_so_and_goes_on(
 ) -> None:
     release = promoted(checkout, *TO_STAGING, "--package", trained(registry).version)
     notice = require_shared(as_role(staging, "may-not-ask", []), ENV, release, "")
-    assert notice.startswith("whether staging may read the release that it pins was not checked: DescribeModelPackage was refused")
+    assert notice.startswith(
+        "whether staging may read the release that it pins was not checked: DescribeModelPackage"
+        " was refused"
+    )
     with pytest.raises(NotSharedError, match="does not let"):
-        require_shared(as_role(staging, "may-ask", [allow("sagemaker:DescribeModelPackage")]), ENV, release, "")
+        require_shared(
+            as_role(staging, "may-ask", [allow("sagemaker:DescribeModelPackage")]), ENV, release, ""
+        )
 
 
-def test_whoever_copies_an_image_needs_each_right_that_is_written_down_and_no_more(registry: Registry, staging: Target) -> None:
+def test_whoever_copies_an_image_needs_each_right_that_is_written_down_and_no_more(
+    registry: Registry, staging: Target
+) -> None:
     image = Image.pushed(registry.target)
     staging.client("ecr").create_repository(repositoryName=image.repository)
 
     def role(target: Target, name: str, actions: list[str]) -> Target:
-        return as_role(target, name, [allow(actions, f"arn:aws:ecr:{REGION}:{target.account}:repository/{image.repository}")])
+        return as_role(
+            target,
+            name,
+            [
+                allow(
+                    actions, f"arn:aws:ecr:{REGION}:{target.account}:repository/{image.repository}"
+                )
+            ],
+        )
 
     def copy(source: Target, target: Target) -> None:
         ImageCopy(source, target, image.repository, lambda _: None, []).make(image.digest)
 
-    reader, writer = role(registry.target, "reads-image", READS_IMAGE), role(staging, "writes-image", WRITES_IMAGE)
+    reader, writer = (
+        role(registry.target, "reads-image", READS_IMAGE),
+        role(staging, "writes-image", WRITES_IMAGE),
+    )
     for number, action in enumerate(READS_IMAGE):
-        less = role(registry.target, f"reads-less-{number}", [each for each in READS_IMAGE if each != action])
+        less = role(
+            registry.target,
+            f"reads-less-{number}",
+            [each for each in READS_IMAGE if each != action],
+        )
         with pytest.raises(ClientError, match=action):
             copy(less, writer)
     for number, action in enumerate(WRITES_IMAGE):
-        less = role(staging, f"writes-less-{number}", [each for each in WRITES_IMAGE if each != action])
+        less = role(
+            staging, f"writes-less-{number}", [each for each in WRITES_IMAGE if each != action]
+        )
         with pytest.raises(ClientError, match=action):
             copy(reader, less)
     copy(reader, writer)

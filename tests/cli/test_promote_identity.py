@@ -1,4 +1,6 @@
-"""The role with which a workflow promotes: enough for what a real promotion asks, and for no change."""
+"""The role with which a workflow promotes: enough for what a real promotion asks, and for no
+change.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,27 @@ ROLE = "shoal-mnist-dev-us-east-1-promote"
 SESSION = f"arn:aws:sts::111122223333:assumed-role/{ROLE}/promote"
 GROUP, BUCKET = "shoal-mnist-dev", "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1"
 OPEN_KEY: dict[str, Any] = {
-    "Statement": [{"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::111122223333:root"}, "Action": "kms:*", "Resource": "*"}]
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Principal": {"AWS": "arn:aws:iam::111122223333:root"},
+            "Action": "kms:*",
+            "Resource": "*",
+        }
+    ]
 }
-THROUGH_S3 = {"kms:ViaService": "s3.us-east-1.amazonaws.com", "kms:EncryptionContext:aws:s3:arn": BUCKET}
+THROUGH_S3 = {
+    "kms:ViaService": "s3.us-east-1.amazonaws.com",
+    "kms:EncryptionContext:aws:s3:arn": BUCKET,
+}
 
 
 @pytest.fixture(scope="module")
 def policies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     app = ShoalApp(outdir=str(tmp_path_factory.mktemp("cdk.out")), checked=False)
-    environment = load_environment("dev", ROOT).model_copy(update={"delivery": Delivery(repository="my-team/my-models")})
+    environment = load_environment("dev", ROOT).model_copy(
+        update={"delivery": Delivery(repository="my-team/my-models")}
+    )
     app.add_delivery([environment])
     (stack,) = app.synth().stacks
     document: dict[str, Any] = dict(stack.template)
@@ -46,21 +60,37 @@ def evaluator() -> Iterator[Evaluator]:
 
 
 def allowed(evaluator: Evaluator, policies: dict[str, Any], question: Question) -> bool:
-    """Whether IAM would let the role; keys and the repositories of other accounts leave it to IAM."""
+    """Whether IAM would let the role; keys and the repositories of other accounts leave it to
+    IAM.
+    """
     theirs: dict[str, Policy] = {"kms": OPEN_KEY, "ecr": OPEN_REPOSITORY}
-    return evaluator.decide(question, SESSION, policies, resource_policy=theirs.get(question.service)).allowed
+    return evaluator.decide(
+        question, SESSION, policies, resource_policy=theirs.get(question.service)
+    ).allowed
 
 
 def test_everything_that_a_promotion_asks_is_allowed(
-    released: Checkout, good: Package, emulator: EmulatorProcess, evaluator: Evaluator, policies: dict[str, Any]
+    released: Checkout,
+    good: Package,
+    emulator: EmulatorProcess,
+    evaluator: Evaluator,
+    policies: dict[str, Any],
 ) -> None:
     log = emulator.state / "requests.jsonl"
     before = log.stat().st_size
     promoted(released, good)
     lines = [json.loads(line) for line in _from(log, before).splitlines()]
-    asked = {json.dumps(each, sort_keys=True): Question.from_json(each) for line in lines for each in line.get("questions", [])}
-    assert {"sagemaker:DescribeModelPackage", "s3:GetObject", "ecr:BatchGetImage"} <= {question.action for question in asked.values()}
-    assert [question for question in asked.values() if not allowed(evaluator, policies, question)] == []
+    asked = {
+        json.dumps(each, sort_keys=True): Question.from_json(each)
+        for line in lines
+        for each in line.get("questions", [])
+    }
+    assert {"sagemaker:DescribeModelPackage", "s3:GetObject", "ecr:BatchGetImage"} <= {
+        question.action for question in asked.values()
+    }
+    assert [
+        question for question in asked.values() if not allowed(evaluator, policies, question)
+    ] == []
 
 
 def _from(log: Path, offset: int) -> str:
@@ -80,16 +110,51 @@ def _from(log: Path, offset: int) -> str:
             THROUGH_S3 | {"kms:EncryptionContext:aws:s3:arn": "arn:aws:s3:::x"},
             False,
         ),
-        ("s3:GetObject", "arn:aws:s3:::cdk-hnb659fds-assets-111122223333-us-east-1/code.gz", {}, True),
-        ("s3:GetObject", "arn:aws:s3:::shoal-mnist-dev-data-111122223333-us-east-1/datasets/mnist/train", {}, False),
+        (
+            "s3:GetObject",
+            "arn:aws:s3:::cdk-hnb659fds-assets-111122223333-us-east-1/code.gz",
+            {},
+            True,
+        ),
+        (
+            "s3:GetObject",
+            "arn:aws:s3:::shoal-mnist-dev-data-111122223333-us-east-1/datasets/mnist/train",
+            {},
+            False,
+        ),
         ("s3:PutObject", f"{BUCKET}/training/model.tar.gz", {}, False),
-        ("sagemaker:UpdateModelPackage", f"arn:aws:sagemaker:us-east-1:111122223333:model-package/{GROUP}/1", {}, False),
-        ("sagemaker:DescribeModelPackage", "arn:aws:sagemaker:us-east-1:111122223333:model-package/other/1", {}, False),
-        ("sagemaker:StartPipelineExecution", f"arn:aws:sagemaker:us-east-1:111122223333:pipeline/{GROUP}", {}, False),
-        ("sts:AssumeRole", "arn:aws:iam::111122223333:role/cdk-hnb659fds-deploy-role-111122223333-us-east-1", {}, False),
+        (
+            "sagemaker:UpdateModelPackage",
+            f"arn:aws:sagemaker:us-east-1:111122223333:model-package/{GROUP}/1",
+            {},
+            False,
+        ),
+        (
+            "sagemaker:DescribeModelPackage",
+            "arn:aws:sagemaker:us-east-1:111122223333:model-package/other/1",
+            {},
+            False,
+        ),
+        (
+            "sagemaker:StartPipelineExecution",
+            f"arn:aws:sagemaker:us-east-1:111122223333:pipeline/{GROUP}",
+            {},
+            False,
+        ),
+        (
+            "sts:AssumeRole",
+            "arn:aws:iam::111122223333:role/cdk-hnb659fds-deploy-role-111122223333-us-east-1",
+            {},
+            False,
+        ),
     ],
 )
 def test_it_reads_what_it_looks_at_and_neither_approves_nor_deploys(
-    evaluator: Evaluator, policies: dict[str, Any], action: str, resource: str, context: dict[str, str], answer: bool
+    evaluator: Evaluator,
+    policies: dict[str, Any],
+    action: str,
+    resource: str,
+    context: dict[str, str],
+    answer: bool,
 ) -> None:
     assert allowed(evaluator, policies, Question(action, resource, context)) is answer

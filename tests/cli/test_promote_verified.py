@@ -1,4 +1,6 @@
-"""What a version consists of, and what git has of it: whatever `shoal promote` looks at is refused when it is not as it should be."""
+"""What a version consists of, and what git has of it: whatever `shoal promote` looks at is refused
+when it is not as it should be.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ def test_a_version_that_is_not_approved_is_refused(
     package = registry.register()
     registry.judge(package, status)
     line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
-    assert f"it is {status}, not Approved; whoever may judge it runs `shoal approve dev {package.version}`" in line
+    assert (
+        f"it is {status}, not Approved; whoever may judge it runs `shoal approve dev"
+        f" {package.version}`" in line
+    )
 
 
 def test_an_archive_that_is_not_what_was_evaluated_is_refused(
@@ -43,7 +48,10 @@ def test_a_file_behind_the_archives_end_counts_when_the_evaluated_weights_are_lo
 ) -> None:
     """Programs that go on behind an end unpack it over the evaluated one."""
     package = registry.approved()
-    both = (gzip.decompress(archive(files)) for files in ({"model.pt": WEIGHTS, **SERVED}, {"model.pt": b"other weights"}))
+    both = (
+        gzip.decompress(archive(files))
+        for files in ({"model.pt": WEIGHTS, **SERVED}, {"model.pt": b"other weights"})
+    )
     registry.replace(package.model, gzip.compress(b"".join(both)))
     line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
     assert f"hash mismatch: no file of {package.model} has the sha256" in line
@@ -59,14 +67,27 @@ def test_a_file_behind_the_archives_end_counts_when_the_evaluated_weights_are_lo
         (b'{"metrics": []}', "has [] as `metrics`, where an object belongs"),
         (b'{"metrics": null}', "has null as `metrics`, where an object belongs"),
         (b'{"model": null}', "has null as `model`, where an object belongs"),
-        (b'{"metrics": {"accuracy": {"value": NaN}}}', 'has no finite number as the metric "accuracy"'),
-        (b'{"metrics": {"accuracy": {"value": 1e400}}}', 'has no finite number as the metric "accuracy"'),
-        (b'{"metrics": {"images": {"value": 1' + b"0" * 400 + b"}}}", 'has no finite number as the metric "images"'),
+        (
+            b'{"metrics": {"accuracy": {"value": NaN}}}',
+            'has no finite number as the metric "accuracy"',
+        ),
+        (
+            b'{"metrics": {"accuracy": {"value": 1e400}}}',
+            'has no finite number as the metric "accuracy"',
+        ),
+        (
+            b'{"metrics": {"images": {"value": 1' + b"0" * 400 + b"}}}",
+            'has no finite number as the metric "images"',
+        ),
     ],
     ids=lambda value: str(value)[:40],
 )
 def test_an_evaluation_that_is_no_report_is_refused(
-    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str], report: bytes, says: str
+    released: Checkout,
+    registry: Registry,
+    capsys: pytest.CaptureFixture[str],
+    report: bytes,
+    says: str,
 ) -> None:
     package = registry.approved(report=report)
     assert f"evaluation.json {says}; mend what wrote it, and train again" in refusal(
@@ -77,14 +98,24 @@ def test_an_evaluation_that_is_no_report_is_refused(
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        ({"container": {"ModelDataETag": '"abc"'}}, 'the registry noted "abc"; find out who wrote it'),
-        ({"image": "docker.io/library/python:3.12"}, "its image docker.io/library/python:3.12 is not in ECR"),
+        (
+            {"container": {"ModelDataETag": '"abc"'}},
+            'the registry noted "abc"; find out who wrote it',
+        ),
+        (
+            {"image": "docker.io/library/python:3.12"},
+            "its image docker.io/library/python:3.12 is not in ECR",
+        ),
         ({"is_measured": False}, "it has no report of an evaluation (ModelMetrics)"),
     ],
     ids=["another ETag", "an image that is not in ECR", "no report"],
 )
 def test_what_was_not_registered_as_the_pipeline_does_is_refused(
-    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str], made: dict[str, Any], says: str
+    released: Checkout,
+    registry: Registry,
+    capsys: pytest.CaptureFixture[str],
+    made: dict[str, Any],
+    says: str,
 ) -> None:
     package = registry.approved(**made)
     assert says in refusal(released, capsys, *TO_STAGING, "--package", package.version)
@@ -95,7 +126,9 @@ def test_an_archive_in_a_bucket_without_versions_is_refused(
 ) -> None:
     bucket = f"plain-{uuid.uuid4().hex}"
     registry.s3.create_bucket(Bucket=bucket)
-    registry.s3.put_object(Bucket=bucket, Key="model.tar.gz", Body=archive({"model.pt": WEIGHTS, **SERVED}))
+    registry.s3.put_object(
+        Bucket=bucket, Key="model.tar.gz", Body=archive({"model.pt": WEIGHTS, **SERVED})
+    )
     package = registry.approved(container={"ModelDataUrl": f"s3://{bucket}/model.tar.gz"})
     line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
     assert f"s3://{bucket}/model.tar.gz has no versions, so its bytes cannot be pinned" in line
@@ -107,22 +140,34 @@ def test_a_report_that_says_something_else_after_staging_does_not_reach_prod(
     package = registry.approved()
     released.merge(promoted(released, package))
     described = registry.sagemaker.describe_model_package(ModelPackageName=package.arn)
-    registry.replace(described["ModelMetrics"]["ModelQuality"]["Statistics"]["S3Uri"], b'{"metrics": {}}')
-    assert "hash mismatch: the evaluation now says that the weights are None, pinned is" in refusal(released, capsys, *TO_PROD)
+    registry.replace(
+        described["ModelMetrics"]["ModelQuality"]["Statistics"]["S3Uri"], b'{"metrics": {}}'
+    )
+    assert "hash mismatch: the evaluation now says that the weights are None, pinned is" in refusal(
+        released, capsys, *TO_PROD
+    )
 
 
 @pytest.mark.parametrize("status", ["Pending", "InProgress", "Failed"])
-def test_a_version_that_is_not_complete_is_refused(released: Checkout, registry: Registry, good: Package, status: str) -> None:
+def test_a_version_that_is_not_complete_is_refused(
+    released: Checkout, registry: Registry, good: Package, status: str
+) -> None:
     package = replace(describe(registry.target, good.arn), status=status)
     checked = Verification(registry.target, registry.names, package, Repository(released.root, {}))
     with pytest.raises(PromotionError, match=f"its status is {status}, not Completed"):
         checked.release()
 
 
-def test_an_archive_that_is_gone_is_refused(released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_archive_that_is_gone_is_refused(
+    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
     package = registry.approved()
-    registry.s3.delete_object(Bucket=registry.bucket, Key=package.model.removeprefix(f"s3://{registry.bucket}/"))
-    assert f"{package.model} is gone" in refusal(released, capsys, *TO_STAGING, "--package", package.version)
+    registry.s3.delete_object(
+        Bucket=registry.bucket, Key=package.model.removeprefix(f"s3://{registry.bucket}/")
+    )
+    assert f"{package.model} is gone" in refusal(
+        released, capsys, *TO_STAGING, "--package", package.version
+    )
 
 
 def test_what_was_written_again_after_staging_does_not_reach_prod(
@@ -130,9 +175,14 @@ def test_what_was_written_again_after_staging_does_not_reach_prod(
 ) -> None:
     package = registry.approved()
     released.merge(promoted(released, package))
-    registry.replace(package.model, archive({"model.pt": WEIGHTS, "code/inference.py": b"changed by hand"}))
+    registry.replace(
+        package.model, archive({"model.pt": WEIGHTS, "code/inference.py": b"changed by hand"})
+    )
     line = refusal(released, capsys, *TO_PROD)
-    assert f"{package.model} was written again after it was pinned, and SageMaker loads the newest version" in line
+    assert (
+        f"{package.model} was written again after it was pinned, and SageMaker loads the newest"
+        " version" in line
+    )
     assert f"pinned is {pinned(released).model_data_version_id}" in line
 
 
@@ -141,7 +191,9 @@ def test_what_was_removed_after_staging_does_not_reach_prod(
 ) -> None:
     package = registry.approved()
     released.merge(promoted(released, package))
-    registry.s3.delete_object(Bucket=registry.bucket, Key=package.model.removeprefix(f"s3://{registry.bucket}/"))
+    registry.s3.delete_object(
+        Bucket=registry.bucket, Key=package.model.removeprefix(f"s3://{registry.bucket}/")
+    )
     assert f"{package.model} was removed after it was pinned" in refusal(released, capsys, *TO_PROD)
 
 
@@ -167,26 +219,44 @@ def test_a_definition_that_is_not_the_deployed_one_any_more_is_refused(
     assert "the one deployed in dev now is" in line
 
 
-def test_code_that_is_in_no_commit_is_refused(released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+def test_code_that_is_in_no_commit_is_refused(
+    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
     package = registry.approved(code={**CODE, "train.py": "print('not committed')\n"})
     line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
-    assert "no commit up to the one checked out has the files in training_code/pytorch that trained it" in line
+    assert (
+        "no commit up to the one checked out has the files in training_code/pytorch that trained it"
+        in line
+    )
 
 
 @pytest.mark.parametrize(
     ("served", "says"),
     [
-        ({"code/inference.py": b"changed by hand"}, "code/inference.py is not training_code/pytorch/inference.py of the commit {head}"),
-        ({**SERVED, "code/sitecustomize.py": b""}, "code/sitecustomize.py is not in the commit {head}, which has no training_code/"),
+        (
+            {"code/inference.py": b"changed by hand"},
+            "code/inference.py is not training_code/pytorch/inference.py of the commit {head}",
+        ),
+        (
+            {**SERVED, "code/sitecustomize.py": b""},
+            "code/sitecustomize.py is not in the commit {head}, which has no training_code/",
+        ),
         ({}, "code/inference.py is missing, which the commit {head} has in training_code/pytorch"),
     ],
 )
 def test_serving_code_that_is_not_the_commits_is_refused_and_the_file_named(
-    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str], served: dict[str, bytes], says: str
+    released: Checkout,
+    registry: Registry,
+    capsys: pytest.CaptureFixture[str],
+    served: dict[str, bytes],
+    says: str,
 ) -> None:
     package = registry.approved(served=served)
     line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
-    assert f"hash mismatch in {package.model}: {says.format(head=released.git('rev-parse', 'HEAD'))}" in line
+    assert (
+        f"hash mismatch in {package.model}: {says.format(head=released.git('rev-parse', 'HEAD'))}"
+        in line
+    )
 
 
 def test_a_version_whose_container_takes_its_code_from_elsewhere_is_refused(
@@ -194,7 +264,10 @@ def test_a_version_whose_container_takes_its_code_from_elsewhere_is_refused(
 ) -> None:
     package = registry.approved(environment={"SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model"})
     line = refusal(released, capsys, *TO_STAGING, "--package", package.version)
-    assert "takes its code from elsewhere than code/ of the archive: SAGEMAKER_SUBMIT_DIRECTORY=/opt/ml/model" in line
+    assert (
+        "takes its code from elsewhere than code/ of the archive:"
+        " SAGEMAKER_SUBMIT_DIRECTORY=/opt/ml/model" in line
+    )
 
 
 def test_an_archive_that_was_changed_and_pinned_by_hand_goes_no_further_than_staging(
@@ -204,13 +277,16 @@ def test_an_archive_that_was_changed_and_pinned_by_hand_goes_no_further_than_sta
     released.merge(promoted(released, package))
     changed = archive({"model.pt": WEIGHTS, "code/inference.py": b"changed by hand"})
     registry.replace(package.model, changed)
-    stored = registry.s3.head_object(Bucket=registry.bucket, Key=package.model.removeprefix(f"s3://{registry.bucket}/"))
+    stored = registry.s3.head_object(
+        Bucket=registry.bucket, Key=package.model.removeprefix(f"s3://{registry.bucket}/")
+    )
     file, before = released.root / "environments/staging.yaml", pinned(released)
     now = file.read_text().replace(before.model_data_sha256, hashlib.sha256(changed).hexdigest())
     file.write_text(now.replace(before.model_data_version_id, stored["VersionId"]))
     released.commit("Pin by hand")
-    assert f"code/inference.py is not training_code/pytorch/inference.py of the commit {before.code_commit}" in refusal(
-        released, capsys, *TO_PROD
+    assert (
+        "code/inference.py is not training_code/pytorch/inference.py of the commit"
+        f" {before.code_commit}" in refusal(released, capsys, *TO_PROD)
     )
 
 
@@ -230,9 +306,13 @@ def test_a_version_that_does_not_say_where_it_comes_from_is_refused(
     released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
 ) -> None:
     package = registry.approved(said={"execution_id": "abcdefabcdef"})
-    assert "no execution abcdefabcdef" in refusal(released, capsys, *TO_STAGING, "--package", package.version)
+    assert "no execution abcdefabcdef" in refusal(
+        released, capsys, *TO_STAGING, "--package", package.version
+    )
     silent = registry.approved(said={"made-by": "hand"})
-    assert "no execution_id in CustomerMetadataProperties" in refusal(released, capsys, *TO_STAGING, "--package", silent.version)
+    assert "no execution_id in CustomerMetadataProperties" in refusal(
+        released, capsys, *TO_STAGING, "--package", silent.version
+    )
 
 
 def test_an_image_whose_digest_is_gone_is_refused_on_the_way_to_prod(
@@ -245,7 +325,11 @@ def test_an_image_whose_digest_is_gone_is_refused_on_the_way_to_prod(
     assert f"its image is gone: ECR has no {image}@{pinned(released).image_digest}" in line
 
 
-def test_an_image_that_was_never_there_is_refused(released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_image_that_was_never_there_is_refused(
+    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
     image = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/none-{uuid.uuid4().hex[:8]}:v1"
     package = registry.approved(image=image)
-    assert f"ECR has no {image}" in refusal(released, capsys, *TO_STAGING, "--package", package.version)
+    assert f"ECR has no {image}" in refusal(
+        released, capsys, *TO_STAGING, "--package", package.version
+    )

@@ -1,4 +1,6 @@
-"""What environments pin compared with what is there: in the emulator's registry, bucket and image repository, and behind an endpoint."""
+"""What environments pin compared with what is there: in the emulator's registry, bucket and image
+repository, and behind an endpoint.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from tests.cli.trained import MANIFEST, WEIGHTS, Checkout, Package, Registry, ar
 STATUS = ("release", "status")
 
 
-def lines(checkout: Checkout, capsys: pytest.CaptureFixture[str], *environments: str) -> tuple[int, list[str]]:
+def lines(
+    checkout: Checkout, capsys: pytest.CaptureFixture[str], *environments: str
+) -> tuple[int, list[str]]:
     capsys.readouterr()
     code = checkout.shoal(*STATUS, *environments)
     return code, capsys.readouterr().out.splitlines()
@@ -37,12 +41,17 @@ def staged(released: Checkout, registry: Registry) -> tuple[Checkout, Package]:
     return released, package
 
 
-def test_what_is_as_pinned_agrees(staged: tuple[Checkout, Package], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_as_pinned_agrees(
+    staged: tuple[Checkout, Package], capsys: pytest.CaptureFixture[str]
+) -> None:
     checkout, package = staged
     code, printed = lines(checkout, capsys, "dev", "staging")
     assert code == 0
     assert f"staging: pins {package.arn}" in printed
-    assert [line for line in printed if not line.startswith("  ok ")] == ["dev: pins no release", f"staging: pins {package.arn}"]
+    assert [line for line in printed if not line.startswith("  ok ")] == [
+        "dev: pins no release",
+        f"staging: pins {package.arn}",
+    ]
 
 
 def test_an_approval_that_was_taken_back_disagrees(
@@ -60,7 +69,9 @@ def test_a_pinned_archive_that_was_removed_for_good_disagrees(
 ) -> None:
     checkout, package = staged
     key = package.model.removeprefix(f"s3://{registry.bucket}/")
-    registry.s3.delete_object(Bucket=registry.bucket, Key=key, VersionId=pinned(checkout).model_data_version_id)
+    registry.s3.delete_object(
+        Bucket=registry.bucket, Key=key, VersionId=pinned(checkout).model_data_version_id
+    )
     code, printed = lines(checkout, capsys, "staging")
     assert code == 1
     assert f"  DIFFERS model data: {package.model} is gone in the pinned version" in printed
@@ -70,13 +81,22 @@ def test_an_archive_that_was_written_again_disagrees_whatever_its_weights(
     staged: tuple[Checkout, Package], registry: Registry, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkout, package = staged
-    registry.replace(package.model, archive({"model.pt": WEIGHTS, "code/inference.py": b"changed by hand"}))
+    registry.replace(
+        package.model, archive({"model.pt": WEIGHTS, "code/inference.py": b"changed by hand"})
+    )
     code, printed = lines(checkout, capsys, "staging")
     assert code == 1
-    assert any(line.startswith(f"  DIFFERS model data: {package.model} was written again after it was pinned") for line in printed)
+    assert any(
+        line.startswith(
+            f"  DIFFERS model data: {package.model} was written again after it was pinned"
+        )
+        for line in printed
+    )
 
 
-def test_an_image_that_is_gone_disagrees(released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_image_that_is_gone_disagrees(
+    released: Checkout, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
     image, repository = registry.own_image()
     released.merge(promoted(released, registry.approved(image=image)))
     registry.target.client("ecr").delete_repository(repositoryName=repository, force=True)
@@ -92,27 +112,47 @@ def test_a_tag_that_was_moved_is_told_while_the_pinned_digest_is_there(
     released.merge(promoted(released, registry.approved(image=image)))
     ecr, kept = registry.target.client("ecr"), [{"imageDigest": pinned(released).image_digest}]
     ecr.put_image(repositoryName=repository, imageManifest=MANIFEST, imageTag="kept")
-    moved = ecr.put_image(repositoryName=repository, imageManifest=MANIFEST.replace("[]", '[{"digest": "other"}]'), imageTag="v1")["image"][
-        "imageId"
-    ]
+    moved = ecr.put_image(
+        repositoryName=repository,
+        imageManifest=MANIFEST.replace("[]", '[{"digest": "other"}]'),
+        imageTag="v1",
+    )["image"]["imageId"]
     assert ecr.batch_get_image(repositoryName=repository, imageIds=kept)["images"]
     code, printed = lines(released, capsys, "staging")
     (said,) = [line for line in printed if " image: " in line]
     assert code == 0
     there = "  ok      image: the pinned digest is there"
-    assert said == f"{there}; the tag v1 was moved to {moved['imageDigest']}, so a deployment may be rolled back"
+    assert (
+        said
+        == f"{there}; the tag v1 was moved to {moved['imageDigest']}, so a deployment may be rolled"
+        " back"
+    )
 
 
-def test_where_nobody_can_be_asked_no_agreement_is_claimed(released: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_nobody_can_be_asked_no_agreement_is_claimed(
+    released: Checkout, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, printed = lines(released, capsys, "prod")
     assert code == 1
-    assert any(line.startswith("  unknown live: not known: the emulator plays account 111122223333") for line in printed)
+    assert any(
+        line.startswith("  unknown live: not known: the emulator plays account 111122223333")
+        for line in printed
+    )
 
 
 class Serving:
-    """Stands for an account with an endpoint: every description it is asked for is of the one it has."""
+    """Stands for an account with an endpoint: every description it is asked for is of the one it
+    has.
+    """
 
-    def __init__(self, arn: str | None, failure: str, stack: str | None, image: str = "", status: str = "InService") -> None:
+    def __init__(
+        self,
+        arn: str | None,
+        failure: str,
+        stack: str | None,
+        image: str = "",
+        status: str = "InService",
+    ) -> None:
         self._stack, self._image, self._status = stack, image, status
         self._arn, self._failure = arn, {"FailureReason": failure} if failure else {}
 
@@ -122,14 +162,33 @@ class Serving:
     def describe_endpoint(self, EndpointName: str) -> dict[str, Any]:  # noqa: N803 - AWS's name
         if self._arn is None:
             raise ClientError(
-                {"Error": {"Code": "ValidationException", "Message": f'Could not find endpoint "{EndpointName}"'}}, "DescribeEndpoint"
+                {
+                    "Error": {
+                        "Code": "ValidationException",
+                        "Message": f'Could not find endpoint "{EndpointName}"',
+                    }
+                },
+                "DescribeEndpoint",
             )
         variants = [{"DeployedImages": [{"ResolvedImage": self._image}]}]
-        return {"EndpointConfigName": "config", "EndpointStatus": self._status, "ProductionVariants": variants, **self._failure}
+        return {
+            "EndpointConfigName": "config",
+            "EndpointStatus": self._status,
+            "ProductionVariants": variants,
+            **self._failure,
+        }
 
     def describe_stacks(self, StackName: str) -> dict[str, Any]:  # noqa: N803 - AWS's name
         if self._stack is None:
-            raise ClientError({"Error": {"Code": "ValidationError", "Message": f"Stack {StackName} does not exist"}}, "DescribeStacks")
+            raise ClientError(
+                {
+                    "Error": {
+                        "Code": "ValidationError",
+                        "Message": f"Stack {StackName} does not exist",
+                    }
+                },
+                "DescribeStacks",
+            )
         return {"Stacks": [{"StackStatus": self._stack}]}
 
     def describe_endpoint_config(self, **_: str) -> dict[str, Any]:
@@ -154,37 +213,60 @@ def live(
         raise NotFoundError("there is no registry here")
 
     serving = cast(Target, Serving(served, failure, stack, image, status))
-    places = Places(nobody, lambda: serving, "staging", "shoal-mnist-staging-serving", serves=serves)
+    places = Places(
+        nobody, lambda: serving, "staging", "shoal-mnist-staging-serving", serves=serves
+    )
     *_, answer = compare(release, places, "shoal-mnist-staging")
     return answer
 
 
-def test_an_endpoint_that_serves_the_pinned_version_agrees(staged: tuple[Checkout, Package]) -> None:
+def test_an_endpoint_that_serves_the_pinned_version_agrees(
+    staged: tuple[Checkout, Package],
+) -> None:
     checkout, package = staged
     answer = live(pinned(checkout), package.arn)
-    assert (answer.agrees, answer.says) == (True, f"shoal-mnist-staging is InService and serves {package.arn}")
+    assert (answer.agrees, answer.says) == (
+        True,
+        f"shoal-mnist-staging is InService and serves {package.arn}",
+    )
 
 
-def test_why_a_deployment_failed_is_called_old_where_what_is_pinned_is_served(staged: tuple[Checkout, Package]) -> None:
+def test_why_a_deployment_failed_is_called_old_where_what_is_pinned_is_served(
+    staged: tuple[Checkout, Package],
+) -> None:
     checkout, package = staged
-    old, now = live(pinned(checkout), package.arn, "it was slow"), live(pinned(checkout), f"{package.arn}0", "it was slow")
+    old, now = (
+        live(pinned(checkout), package.arn, "it was slow"),
+        live(pinned(checkout), f"{package.arn}0", "it was slow"),
+    )
     assert (old.agrees, now.agrees) == (True, False)
-    assert old.says.endswith("; as pinned; SageMaker still tells why an earlier deployment failed: it was slow")
+    assert old.says.endswith(
+        "; as pinned; SageMaker still tells why an earlier deployment failed: it was slow"
+    )
     assert now.says.endswith(f"serves {package.arn}0; a deployment failed: it was slow")
 
 
-def test_an_endpoint_that_serves_another_version_disagrees(staged: tuple[Checkout, Package]) -> None:
+def test_an_endpoint_that_serves_another_version_disagrees(
+    staged: tuple[Checkout, Package],
+) -> None:
     checkout, package = staged
     assert live(pinned(checkout), f"{package.arn}0").agrees is False
 
 
-def test_an_endpoint_that_runs_another_image_than_the_pinned_one_disagrees(staged: tuple[Checkout, Package]) -> None:
+def test_an_endpoint_that_runs_another_image_than_the_pinned_one_disagrees(
+    staged: tuple[Checkout, Package],
+) -> None:
     checkout, package = staged
     release, other = pinned(checkout), f"sha256:{'f' * 64}"
     answer = live(release, package.arn, image=f"registry/repository@{other}")
     assert answer.agrees is False
-    assert answer.says.endswith(f"serves {package.arn}; the image that runs is {other}, pinned is {release.image_digest}")
-    assert live(release, package.arn, image=f"registry/repository@{release.image_digest}").agrees is True
+    assert answer.says.endswith(
+        f"serves {package.arn}; the image that runs is {other}, pinned is {release.image_digest}"
+    )
+    assert (
+        live(release, package.arn, image=f"registry/repository@{release.image_digest}").agrees
+        is True
+    )
     assert live(release, package.arn, image="registry/repository:tag").agrees is True
 
 
@@ -196,20 +278,29 @@ def test_an_endpoint_disagrees_where_nothing_is_pinned(released: Checkout) -> No
 
 
 @pytest.mark.parametrize("status", ["Failed", "OutOfService", "Updating", "RollingBack"])
-def test_an_endpoint_that_is_not_in_service_disagrees(staged: tuple[Checkout, Package], status: str) -> None:
+def test_an_endpoint_that_is_not_in_service_disagrees(
+    staged: tuple[Checkout, Package], status: str
+) -> None:
     checkout, package = staged
     answer = live(pinned(checkout), package.arn, "it ran out of memory", status=status)
     assert (answer.agrees, answer.says) == (
         False,
-        f"shoal-mnist-staging is {status} and serves {package.arn}; a deployment failed: it ran out of memory",
+        (
+            f"shoal-mnist-staging is {status} and serves {package.arn}; a deployment failed: it ran"
+            " out of memory"
+        ),
     )
 
 
-def test_an_endpoint_disagrees_where_the_file_says_nothing_of_serving_any_more(staged: tuple[Checkout, Package]) -> None:
+def test_an_endpoint_disagrees_where_the_file_says_nothing_of_serving_any_more(
+    staged: tuple[Checkout, Package],
+) -> None:
     checkout, package = staged
     answer = live(pinned(checkout), package.arn, serves=False)
     assert answer.agrees is False
-    assert answer.says.endswith("; the file has no section `serving`: `shoal destroy staging --serving` deletes it")
+    assert answer.says.endswith(
+        "; the file has no section `serving`: `shoal destroy staging --serving` deletes it"
+    )
     assert live(None, None, stack="ROLLBACK_COMPLETE", serves=False).agrees is False
 
 
@@ -219,58 +310,92 @@ def kept(checkout: Checkout, find: Find) -> list[str]:
     return list(reasons_to_keep(Names(dev), others, find))
 
 
-def test_what_an_endpoint_of_another_environment_serves_is_not_destroyed(staged: tuple[Checkout, Package]) -> None:
+def test_what_an_endpoint_of_another_environment_serves_is_not_destroyed(
+    staged: tuple[Checkout, Package],
+) -> None:
     checkout, package = staged
     there = {"staging": Serving(package.arn, "", None), "prod": Serving("another", "", None)}
-    assert kept(checkout, lambda other: cast(Target, there[other.name])) == [f"shoal-mnist-staging serves {package.arn}"]
+    assert kept(checkout, lambda other: cast(Target, there[other.name])) == [
+        f"shoal-mnist-staging serves {package.arn}"
+    ]
 
 
-def test_what_another_environment_pins_is_not_destroyed_while_that_is_deployed(staged: tuple[Checkout, Package]) -> None:
+def test_what_another_environment_pins_is_not_destroyed_while_that_is_deployed(
+    staged: tuple[Checkout, Package],
+) -> None:
     checkout, package = staged
-    deployed, gone = (cast(Target, Serving(None, "", status)) for status in ("CREATE_COMPLETE", None))
+    deployed, gone = (
+        cast(Target, Serving(None, "", status)) for status in ("CREATE_COMPLETE", None)
+    )
     assert kept(checkout, lambda _: deployed) == [f"staging pins {package.arn}"]
     assert kept(checkout, lambda _: gone) == kept(checkout, lambda _: None) == []
 
 
-def test_where_nobody_can_be_asked_nothing_is_destroyed_whether_or_not_a_release_is_pinned(staged: tuple[Checkout, Package]) -> None:
+def test_where_nobody_can_be_asked_nothing_is_destroyed_whether_or_not_a_release_is_pinned(
+    staged: tuple[Checkout, Package],
+) -> None:
     """A release that was taken back in git may still be served."""
     checkout, package = staged
 
     def refuse(_: Environment) -> Target:
         raise WrongAccountError("these credentials are of another account")
 
-    unknown = "and whether it serves one of these is not known (these credentials are of another account)"
+    unknown = (
+        "and whether it serves one of these is not known (these credentials are of another account)"
+    )
     serving = "serving: {instance_type: ml.m5.large}\n"
     for name in ("staging", "prod"):
         file = checkout.root / f"environments/{name}.yaml"
-        file.write_text(file.read_text() if "serving:" in file.read_text() else file.read_text() + serving)
-    assert kept(checkout, refuse) == [f"staging pins {package.arn}, {unknown}", f"prod takes releases, {unknown}"]
+        file.write_text(
+            file.read_text() if "serving:" in file.read_text() else file.read_text() + serving
+        )
+    assert kept(checkout, refuse) == [
+        f"staging pins {package.arn}, {unknown}",
+        f"prod takes releases, {unknown}",
+    ]
 
 
 def test_destroying_what_others_pin_is_refused_with_all_that_can_be_done(
     staged: tuple[Checkout, Package], capsys: pytest.CaptureFixture[str], registry: Registry
 ) -> None:
     checkout, package = staged
-    parameter = {"One": {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}}
+    parameter = {
+        "One": {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}
+    }
     stack = Names(load_environment("staging", checkout.root)).stack("pipeline")
     cloudformation = registry.target.client("cloudformation")
     cloudformation.create_stack(StackName=stack, TemplateBody=json.dumps({"Resources": parameter}))
-    cloudformation.get_waiter("stack_create_complete").wait(StackName=stack, WaiterConfig={"Delay": 1})
+    cloudformation.get_waiter("stack_create_complete").wait(
+        StackName=stack, WaiterConfig={"Delay": 1}
+    )
     capsys.readouterr()
     assert checkout.shoal("destroy", "dev") == 2
     (line,) = capsys.readouterr().err.splitlines()
     cloudformation.delete_stack(StackName=stack)
-    assert line.startswith(f"shoal: environment dev has models of others; nothing was destroyed: staging pins {package.arn}; ")
+    assert line.startswith(
+        "shoal: environment dev has models of others; nothing was destroyed: staging pins"
+        f" {package.arn}; "
+    )
     assert line.endswith("or look for yourself and add --even-if-served")
 
 
-def test_no_endpoint_disagrees_where_its_stack_was_deployed(staged: tuple[Checkout, Package]) -> None:
+def test_no_endpoint_disagrees_where_its_stack_was_deployed(
+    staged: tuple[Checkout, Package],
+) -> None:
     release = pinned(staged[0])
     answer = live(release, None, stack="UPDATE_COMPLETE")
-    said = "no endpoint shoal-mnist-staging, and its stack shoal-mnist-staging-serving is UPDATE_COMPLETE"
+    said = (
+        "no endpoint shoal-mnist-staging, and its stack shoal-mnist-staging-serving is"
+        " UPDATE_COMPLETE"
+    )
     assert (answer.agrees, answer.says) == (False, said)
-    assert [live(release, None, stack=status).agrees for status in (None, "DELETE_COMPLETE", "REVIEW_IN_PROGRESS")] == [True, True, True]
-    assert [live(None, None, stack=status, serves=False).agrees for status in ("UPDATE_COMPLETE", None)] == [False, True]
+    assert [
+        live(release, None, stack=status).agrees
+        for status in (None, "DELETE_COMPLETE", "REVIEW_IN_PROGRESS")
+    ] == [True, True, True]
+    assert [
+        live(None, None, stack=status, serves=False).agrees for status in ("UPDATE_COMPLETE", None)
+    ] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -293,16 +418,27 @@ def test_what_was_changed_by_hand_in_the_file_disagrees_with_the_registry(
     block["release"] |= yaml.safe_load(written)
     file.write_text(yaml.safe_dump(block))
     code, printed = lines(checkout, capsys, "staging")
-    (said,) = [line for line in printed if line.strip().startswith(("DIFFERS registry", "ok      registry"))]
+    (said,) = [
+        line
+        for line in printed
+        if line.strip().startswith(("DIFFERS registry", "ok      registry"))
+    ]
     assert code == 1
     assert f"; pinned is {key} {yaml.safe_load(written)[key]}, not " in said
 
 
 class Refusing:
-    """Stands for credentials that may read the registry and the archive, and neither the execution nor the report."""
+    """Stands for credentials that may read the registry and the archive, and neither the execution
+    nor the report.
+    """
 
     def __init__(self, target: Target) -> None:
-        self._target, self.account, self.region, self.endpoint_url = target, target.account, target.region, target.endpoint_url
+        self._target, self.account, self.region, self.endpoint_url = (
+            target,
+            target.account,
+            target.region,
+            target.endpoint_url,
+        )
 
     def client(self, service: str) -> Any:
         client = self._target.client(service)
@@ -316,14 +452,26 @@ class Refusing:
         raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "Reading")
 
 
-def test_what_these_credentials_may_not_read_is_named_and_is_no_disagreement(staged: tuple[Checkout, Package], registry: Registry) -> None:
+def test_what_these_credentials_may_not_read_is_named_and_is_no_disagreement(
+    staged: tuple[Checkout, Package], registry: Registry
+) -> None:
     checkout, package = staged
     target = cast(Target, Refusing(registry.target))
-    report = registry.sagemaker.describe_model_package(ModelPackageName=package.arn)["ModelMetrics"]["ModelQuality"]["Statistics"]["S3Uri"]
-    places = Places(lambda: target, lambda: target, "staging", "shoal-mnist-staging-serving", pipeline_arn=registry.names.pipeline_arn)
+    report = registry.sagemaker.describe_model_package(ModelPackageName=package.arn)[
+        "ModelMetrics"
+    ]["ModelQuality"]["Statistics"]["S3Uri"]
+    places = Places(
+        lambda: target,
+        lambda: target,
+        "staging",
+        "shoal-mnist-staging-serving",
+        pipeline_arn=registry.names.pipeline_arn,
+    )
     answer, *_ = compare(pinned(checkout), places, "shoal-mnist-staging")
     execution = f"{registry.names.pipeline_arn}/execution/{registry.execution}"
     unread = {"definition_sha256": execution, "metrics": report}
-    said = [f"{key} not compared: these credentials may not read {what}" for key, what in unread.items()]
+    said = [
+        f"{key} not compared: these credentials may not read {what}" for key, what in unread.items()
+    ]
     assert answer.agrees is True
     assert answer.says.split("; ")[1:] == said

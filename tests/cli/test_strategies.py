@@ -12,16 +12,26 @@ from shoal.cli.main import main
 from tests.verbs.conftest import ROOT
 
 
-def test_every_overlay_is_listed_with_framework_instances_and_launcher(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_overlay_is_listed_with_framework_instances_and_launcher(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["strategies"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:-2]] == strategy_names(ROOT)
-    assert re.search(r"^horovod +pytorch 2\.0\.0 +1 x ml\.p4d\.24xlarge +mpirun +mpirun, and the script on every rank$", lines[1])
+    assert re.search(
+        r"^horovod +pytorch 2\.0\.0 +1 x ml\.p4d\.24xlarge +mpirun +mpirun, and the script on every"
+        r" rank$",
+        lines[1],
+    )
 
 
-def test_allgather_is_shown_with_the_launcher_it_really_has(capsys: pytest.CaptureFixture[str]) -> None:
+def test_allgather_is_shown_with_the_launcher_it_really_has(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     main(["strategies"])
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("smddp-allgather ")]
+    (line,) = [
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("smddp-allgather ")
+    ]
     assert line.endswith("torchrun  torchrun on every host")
 
 
@@ -30,14 +40,19 @@ def test_every_strategy_has_a_page() -> None:
     assert set(strategy_names(ROOT)) - pages == set()
 
 
-def test_an_unknown_strategy_is_refused_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_strategy_is_refused_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["demo", "--strategy", "ring", "--output", str(tmp_path / "out")]) == 2
     assert 'there is no strategy "ring"; there are: horovod, mirrored' in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
-def test_check_warns_of_images_that_are_past_their_patches(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_warns_of_images_that_are_past_their_patches(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["check"]) == 0
     assert (
-        "environments/dev.yaml: warning: training.framework_version: AWS's images of PyTorch 2.3.0 have had no" in capsys.readouterr().out
+        "environments/dev.yaml: warning: training.framework_version: AWS's images of PyTorch 2.3.0"
+        " have had no" in capsys.readouterr().out
     )

@@ -1,4 +1,6 @@
-"""`shoal sweep`: the shipped sweeper, called by hand, says what it would delete, deletes it, and what it cannot delete is an exit code."""
+"""`shoal sweep`: the shipped sweeper, called by hand, says what it would delete, deletes it, and
+what it cannot delete is an exit code.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,10 @@ from tests.verbs.conftest import ACCOUNT, REGION, ROOT
 NAMES = Names(load_environment("dev", ROOT))
 FUNCTION, EXECUTION = NAMES.function("sweep"), "abcdefghijkl"
 MODEL = f"{NAMES.pipeline}-{EXECUTION}"
-BUSY = "def handler(event, context):\n    return {**dict.fromkeys(('kept', 'past_ttl', 'deleted'), []), 'dry_run': False, " + (
-    "'endpoints': 1, 'endpoints_past_ttl': 1, 'complete': True, 'pending': ['abcdefghijkl']}\n"
+BUSY = (
+    "def handler(event, context):\n    return {**dict.fromkeys(('kept', 'past_ttl', 'deleted'),"
+    " []), 'dry_run': False, "
+    + "'endpoints': 1, 'endpoints_past_ttl': 1, 'complete': True, 'pending': ['abcdefghijkl']}\n"
 )
 
 
@@ -33,11 +37,18 @@ def archive(files: dict[str, str]) -> bytes:
 
 @pytest.fixture
 def account(registry: Registry) -> Iterator[Any]:
-    """Where a model of an execution that nobody knows any more lies, which everything is older than."""
+    """Where a model of an execution that nobody knows any more lies, which everything is older
+    than.
+    """
     target = registry.target
     trusted = trust({"Service": ["lambda.amazonaws.com", "sagemaker.amazonaws.com"]})
-    role = target.client("iam").create_role(RoleName="sweeps", AssumeRolePolicyDocument=trusted)["Role"]["Arn"]
-    shipped = {path.name: path.read_text() for path in (ROOT / "stacks" / "functions" / "teardown").glob("*.py")}
+    role = target.client("iam").create_role(RoleName="sweeps", AssumeRolePolicyDocument=trusted)[
+        "Role"
+    ]["Arn"]
+    shipped = {
+        path.name: path.read_text()
+        for path in (ROOT / "stacks" / "functions" / "teardown").glob("*.py")
+    }
     arn = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:pipeline/{NAMES.pipeline}"
     target.client("lambda").create_function(
         FunctionName=FUNCTION,
@@ -46,25 +57,38 @@ def account(registry: Registry) -> Iterator[Any]:
         Role=role,
         Timeout=30,
         Code={"ZipFile": archive(shipped)},
-        Environment={"Variables": {"PIPELINE_NAME": NAMES.pipeline, "PIPELINE_ARN": arn, "TTL_MINUTES": "0"}},
+        Environment={
+            "Variables": {"PIPELINE_NAME": NAMES.pipeline, "PIPELINE_ARN": arn, "TTL_MINUTES": "0"}
+        },
     )
-    target.client("sagemaker").create_model(ModelName=MODEL, ExecutionRoleArn=role, PrimaryContainer={"Image": IMAGE, "Environment": {}})
+    target.client("sagemaker").create_model(
+        ModelName=MODEL, ExecutionRoleArn=role, PrimaryContainer={"Image": IMAGE, "Environment": {}}
+    )
     yield target
     target.client("lambda").delete_function(FunctionName=FUNCTION)
     target.client("iam").delete_role(RoleName="sweeps")
 
 
 def models(account: Any) -> list[str]:
-    return [each["ModelName"] for each in account.client("sagemaker").list_models(NameContains=MODEL)["Models"]]
+    return [
+        each["ModelName"]
+        for each in account.client("sagemaker").list_models(NameContains=MODEL)["Models"]
+    ]
 
 
 def test_it_says_what_it_would_delete_then_deletes_it_and_then_there_is_nothing(
     released: Checkout, account: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert (released.shoal("sweep", "dev", "--dry-run"), models(account)) == (0, [MODEL])
-    assert capsys.readouterr().out.splitlines()[-1] == f"would be removed: what executions {EXECUTION} left"
+    assert (
+        capsys.readouterr().out.splitlines()[-1]
+        == f"would be removed: what executions {EXECUTION} left"
+    )
     assert (released.shoal("sweep", "dev"), models(account)) == (0, [])
-    assert capsys.readouterr().out.splitlines() == ["endpoints: 0, of which 0 older than 60 minutes", f"deleted: model/{MODEL}"]
+    assert capsys.readouterr().out.splitlines() == [
+        "endpoints: 0, of which 0 older than 60 minutes",
+        f"deleted: model/{MODEL}",
+    ]
     assert released.shoal("sweep", "dev") == 0
     assert capsys.readouterr().out.splitlines()[-1] == "deleted: nothing"
 
@@ -73,13 +97,18 @@ def test_it_says_what_it_would_delete_then_deletes_it_and_then_there_is_nothing(
     ("code", "said"),
     [
         (BUSY, f"not deleted yet: what executions {EXECUTION} left; sweep again in a few minutes"),
-        ("def handler(event, context):\n    raise RuntimeError('no')\n", f"{FUNCTION} failed: RuntimeError: no"),
+        (
+            "def handler(event, context):\n    raise RuntimeError('no')\n",
+            f"{FUNCTION} failed: RuntimeError: no",
+        ),
     ],
 )
 def test_what_is_not_deleted_yet_and_a_sweeper_that_fails_are_exit_code_1(
     released: Checkout, account: Any, capsys: pytest.CaptureFixture[str], code: str, said: str
 ) -> None:
-    account.client("lambda").update_function_code(FunctionName=FUNCTION, ZipFile=archive({"sweep.py": code}))
+    account.client("lambda").update_function_code(
+        FunctionName=FUNCTION, ZipFile=archive({"sweep.py": code})
+    )
     assert released.shoal("sweep", "dev") == 1
     assert capsys.readouterr().err == f"shoal: {said}\n"
     account.client("sagemaker").delete_model(ModelName=MODEL)

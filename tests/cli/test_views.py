@@ -10,7 +10,16 @@ from rich.console import Console
 
 from shoal.cli.live_view import LiveView
 from shoal.cli.plain_view import PlainView
-from shoal.verbs.events import Event, ExecutionChanged, Note, PhaseEnded, PhaseStarted, Planned, Trained, Transferred
+from shoal.verbs.events import (
+    Event,
+    ExecutionChanged,
+    Note,
+    PhaseEnded,
+    PhaseStarted,
+    Planned,
+    Trained,
+    Transferred,
+)
 from shoal.verbs.execution import Execution, Step
 from shoal.verbs.metrics import Epoch, Parts, Progress
 
@@ -50,11 +59,17 @@ def live(*events: Event) -> str:
         (PhaseEnded("deploy", 12.34, failed=False), "deploy: done after 12.3 s"),
         (PhaseEnded("deploy", 1.0, failed=True), "deploy: FAILED after 1.0 s"),
         (Note("by the way"), "by the way"),
-        (Planned((("Train", "Training"), ("Evaluate", "Processing")), 2), "steps: Train -> Evaluate"),
+        (
+            Planned((("Train", "Training"), ("Evaluate", "Processing")), 2),
+            "steps: Train -> Evaluate",
+        ),
         (changed(TRAINED), "step Train (Training): Succeeded after 12.5 s"),
         (changed(REFUSED), "AccuracyTooLow (Fail): Failed after 0.0 s: 0.5 is below 0.98"),
         (PROGRESS, "epoch 1 step 120/470: loss 0.2500, 3,457 images/s on a world of 2, 4 s"),
-        (Trained("Train", Epoch(1, 0.03, 0.9876, 8.2)), "epoch 1: test loss 0.0300, test accuracy 98.76%"),
+        (
+            Trained("Train", Epoch(1, 0.03, 0.9876, 8.2)),
+            "epoch 1: test loss 0.0300, test accuracy 98.76%",
+        ),
         (Transferred("images", 5_000_000, 5_000_000), "sent 5.0 of 5.0 MB (images)"),
     ],
 )
@@ -77,12 +92,33 @@ def test_plain_progress_is_not_printed_for_every_step() -> None:
 
 
 def test_the_live_display_shows_phases_steps_and_training() -> None:
-    shown = live(PhaseStarted("execute"), Planned((("Train", "Training"), ("Evaluate", "Processing")), 2), changed(TRAIN), RANKS, PROGRESS)
-    assert all(text in shown for text in ("execute", "Train", "Evaluate", "epoch 1/2", "3,457 images/s on 2 ranks", "120/940 steps"))
+    shown = live(
+        PhaseStarted("execute"),
+        Planned((("Train", "Training"), ("Evaluate", "Processing")), 2),
+        changed(TRAIN),
+        RANKS,
+        PROGRESS,
+    )
+    assert all(
+        text in shown
+        for text in (
+            "execute",
+            "Train",
+            "Evaluate",
+            "epoch 1/2",
+            "3,457 images/s on 2 ranks",
+            "120/940 steps",
+        )
+    )
 
 
 def test_the_live_display_marks_what_failed() -> None:
     failed = PhaseEnded("execute", 3.0, failed=True)
-    shown = live(PhaseStarted("execute"), Planned((("Train", "Training"),), None), changed(TRAINED, REFUSED), failed)
+    shown = live(
+        PhaseStarted("execute"),
+        Planned((("Train", "Training"),), None),
+        changed(TRAINED, REFUSED),
+        failed,
+    )
     assert shown.count("✗") >= 2
     assert "AccuracyTooLow" in shown

@@ -1,4 +1,6 @@
-"""A checkout in a git repository, and an emulator in which its model was trained as far as the registry can tell: no job has run."""
+"""A checkout in a git repository, and an emulator in which its model was trained as far as the
+registry can tell: no job has run.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,18 @@ from shoal.cli.main import main
 from shoal.verbs.target import Target
 from tests.verbs.conftest import ACCOUNT, ROOT, make_pipeline
 
-CODE = {"train.py": "print('train')\n", "inference.py": "print('serve')\n", "requirements.txt": "numpy\n"}
+CODE = {
+    "train.py": "print('train')\n",
+    "inference.py": "print('serve')\n",
+    "requirements.txt": "numpy\n",
+}
 SERVED = {"code/inference.py": CODE["inference.py"].encode()}
 WEIGHTS = b"weights"
-IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"
-MANIFEST = '{"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json", "layers": []}'
+IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
+MANIFEST = (
+    '{"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json",'
+    ' "layers": []}'
+)
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:
@@ -38,13 +47,17 @@ def archive(files: Mapping[str, bytes]) -> bytes:
 
 @dataclass(frozen=True)
 class Checkout:
-    """A user's repository: three environments, the training code, and a bare remote called origin."""
+    """A user's repository: three environments, the training code, and a bare remote called
+    origin.
+    """
 
     root: Path
 
     @classmethod
     def new(cls, folder: Path, state: Path, staging: str = ACCOUNT) -> Checkout:
-        """In the empty `folder`, with the emulator whose state is in `state` as that of `shoal local up`; `staging`: its account."""
+        """In the empty `folder`, with the emulator whose state is in `state` as that of `shoal
+        local up`; `staging`: its account.
+        """
         root = folder / "checkout"
         for name in ("dev", "staging", "prod"):
             (root / "environments").mkdir(parents=True, exist_ok=True)
@@ -58,7 +71,11 @@ class Checkout:
         (root / ".shoal/local").symlink_to(state)
         checkout = cls(root)
         checkout.git("init", "--quiet", "--initial-branch=main")
-        for key, value in {"user.name": "Ada", "user.email": "ada@example.com", "commit.gpgsign": "false"}.items():
+        for key, value in {
+            "user.name": "Ada",
+            "user.email": "ada@example.com",
+            "commit.gpgsign": "false",
+        }.items():
             checkout.git("config", key, value)
         checkout.commit("Begin")
         checkout.git("init", "--quiet", "--bare", str(folder / "origin.git"))
@@ -66,7 +83,9 @@ class Checkout:
         return checkout
 
     def git(self, *arguments: str) -> str:
-        return subprocess.run(["git", *arguments], cwd=self.root, check=True, capture_output=True, text=True).stdout.strip()
+        return subprocess.run(
+            ["git", *arguments], cwd=self.root, check=True, capture_output=True, text=True
+        ).stdout.strip()
 
     def commit(self, message: str) -> str:
         self.git("add", "--all")
@@ -92,14 +111,20 @@ class Registry:
 
     def __post_init__(self) -> None:
         self.pipeline = make_pipeline(
-            self.target, [{"Name": "Stop", "Type": "Fail", "Arguments": {"ErrorMessage": "x"}}], name=self.names.pipeline
+            self.target,
+            [{"Name": "Stop", "Type": "Fail", "Arguments": {"ErrorMessage": "x"}}],
+            name=self.names.pipeline,
         )
         self.execution = self.pipeline.start({}).rpartition("/")[2]
         self.s3, self.sagemaker = self.target.client("s3"), self.target.client("sagemaker")
         self.bucket = self.names.bucket("artifacts")
         self.s3.create_bucket(Bucket=self.bucket)
-        self.s3.put_bucket_versioning(Bucket=self.bucket, VersioningConfiguration={"Status": "Enabled"})
-        self.sagemaker.create_model_package_group(ModelPackageGroupName=self.names.model_package_group)
+        self.s3.put_bucket_versioning(
+            Bucket=self.bucket, VersioningConfiguration={"Status": "Enabled"}
+        )
+        self.sagemaker.create_model_package_group(
+            ModelPackageGroupName=self.names.model_package_group
+        )
 
     def put(self, name: str, content: bytes) -> str:
         key = f"{uuid.uuid4().hex}/{name}"
@@ -107,7 +132,9 @@ class Registry:
         return f"s3://{self.bucket}/{key}"
 
     def replace(self, url: str, content: bytes) -> None:
-        self.s3.put_object(Bucket=self.bucket, Key=url.removeprefix(f"s3://{self.bucket}/"), Body=content)
+        self.s3.put_object(
+            Bucket=self.bucket, Key=url.removeprefix(f"s3://{self.bucket}/"), Body=content
+        )
 
     def register(
         self,
@@ -122,25 +149,42 @@ class Registry:
         container: Mapping[str, str] | None = None,
         is_measured: bool = True,
     ) -> Package:
-        """A version as the pipeline's step Register makes it, pending; `container` has more, or other, settings of its container."""
+        """A version as the pipeline's step Register makes it, pending; `container` has more, or
+        other, settings of its container.
+        """
         model = self.put("model.tar.gz", archive({"model.pt": WEIGHTS, **served}))
         well_formed = {
             "metrics": {"accuracy": {"value": 0.9918}, "images": {"value": 10000}},
             "model": {"weights_sha256": hashlib.sha256(measured).hexdigest()},
         }
-        evaluation = self.put("evaluation.json", json.dumps(well_formed).encode() if report is None else report)
-        code_uri = self.put("code.tar.gz", archive({name: content.encode() for name, content in code.items()}))
+        evaluation = self.put(
+            "evaluation.json", json.dumps(well_formed).encode() if report is None else report
+        )
+        code_uri = self.put(
+            "code.tar.gz", archive({name: content.encode() for name, content in code.items()})
+        )
         statistics = {"Statistics": {"ContentType": "application/json", "S3Uri": evaluation}}
         request: dict[str, Any] = {
             "ModelPackageGroupName": self.names.model_package_group,
             "ModelApprovalStatus": "PendingManualApproval",
             "InferenceSpecification": {
-                "Containers": [{"Image": image, "ModelDataUrl": model, "Environment": dict(environment or {}), **(container or {})}],
+                "Containers": [
+                    {
+                        "Image": image,
+                        "ModelDataUrl": model,
+                        "Environment": dict(environment or {}),
+                        **(container or {}),
+                    }
+                ],
                 "SupportedContentTypes": ["application/json"],
                 "SupportedResponseMIMETypes": ["application/json"],
             },
             "ModelMetrics": {"ModelQuality": statistics} if is_measured else {},
-            "CustomerMetadataProperties": {"execution_id": self.execution, "code_uri": code_uri} if said is None else dict(said),
+            "CustomerMetadataProperties": (
+                {"execution_id": self.execution, "code_uri": code_uri}
+                if said is None
+                else dict(said)
+            ),
         }
         return Package(self.sagemaker.create_model_package(**request)["ModelPackageArn"], model)
 
@@ -156,8 +200,13 @@ class Registry:
         """An image in the account's own registry: its URI, and the name of its repository."""
         repository = f"own-{uuid.uuid4().hex[:8]}"
         self.target.client("ecr").create_repository(repositoryName=repository)
-        self.target.client("ecr").put_image(repositoryName=repository, imageManifest=MANIFEST, imageTag="v1")
-        return f"{self.target.account}.dkr.ecr.{self.target.region}.amazonaws.com/{repository}:v1", repository
+        self.target.client("ecr").put_image(
+            repositoryName=repository, imageManifest=MANIFEST, imageTag="v1"
+        )
+        return (
+            f"{self.target.account}.dkr.ecr.{self.target.region}.amazonaws.com/{repository}:v1",
+            repository,
+        )
 
 
 @dataclass(frozen=True)

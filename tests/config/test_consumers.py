@@ -19,7 +19,9 @@ ACCOUNTS = {"dev": "111122223333", "staging": "222233334444", "prod": "333344445
 
 
 def consumers(root: Path, sources: dict[str, str | None], **more: str) -> list[Consumer]:
-    """Of dev, in a repository whose environments take releases from each other like this; `more` are other accounts for some."""
+    """Of dev, in a repository whose environments take releases from each other like this; `more`
+    are other accounts for some.
+    """
     (root / "environments").mkdir()
     for name, source in sources.items():
         promoted = f"promoted_from: {source}\n" if source else ""
@@ -30,7 +32,14 @@ def consumers(root: Path, sources: dict[str, str | None], **more: str) -> list[C
 
 def release(number: int) -> Release:
     url = f"s3://shoal-mnist-dev-artifacts-111122223333-us-east-1/training/{number}/output/model.tar.gz"
-    return Release(**CONTENT | {"model_package_arn": ARN.format(number), "model_package_version": number, "model_data_url": url})
+    return Release(
+        **CONTENT
+        | {
+            "model_package_arn": ARN.format(number),
+            "model_package_version": number,
+            "model_data_url": url,
+        }
+    )
 
 
 def pinning(root: Path, pinned: Release) -> Path:
@@ -42,16 +51,29 @@ def pinning(root: Path, pinned: Release) -> Path:
 
 def test_who_is_promoted_to_in_several_steps_consumes_what_the_first_trains(tmp_path: Path) -> None:
     found = consumers(tmp_path, {"dev": None, "staging": "dev", "prod": "staging"})
-    assert [(each.environment, each.account) for each in found] == [("prod", ACCOUNTS["prod"]), ("staging", ACCOUNTS["staging"])]
-    assert found[0].serving_role_arn == "arn:aws:iam::333344445555:role/shoal-mnist-prod-us-east-1-serving-??????"
-    assert found[0].proof_role_arn == "arn:aws:iam::333344445555:role/shoal-mnist-prod-us-east-1-serving-proof"
+    assert [(each.environment, each.account) for each in found] == [
+        ("prod", ACCOUNTS["prod"]),
+        ("staging", ACCOUNTS["staging"]),
+    ]
+    assert (
+        found[0].serving_role_arn
+        == "arn:aws:iam::333344445555:role/shoal-mnist-prod-us-east-1-serving-??????"
+    )
+    assert (
+        found[0].proof_role_arn
+        == "arn:aws:iam::333344445555:role/shoal-mnist-prod-us-east-1-serving-proof"
+    )
 
 
 def test_a_consumer_reads_what_its_file_pins_and_what_that_replaced(tmp_path: Path) -> None:
     consumers(tmp_path, {"dev": None, "staging": "dev"})
-    found = consumers_of(load_environment("dev", tmp_path), pinning(tmp_path, release(4).replacing(release(3))))
+    found = consumers_of(
+        load_environment("dev", tmp_path), pinning(tmp_path, release(4).replacing(release(3)))
+    )
     assert [each.versions for each in found] == [(ARN.format(4), ARN.format(3))]
-    assert [each.archives for each in found] == [("training/4/output/model.tar.gz", "training/3/output/model.tar.gz")]
+    assert [each.archives for each in found] == [
+        ("training/4/output/model.tar.gz", "training/3/output/model.tar.gz")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -65,21 +87,35 @@ def test_a_consumer_reads_what_its_file_pins_and_what_that_replaced(tmp_path: Pa
         "s3://another/training/4/output/model.tar.gz",
     ],
 )
-def test_what_is_no_archive_of_a_training_is_not_shared_whatever_a_file_says(tmp_path: Path, url: str) -> None:
+def test_what_is_no_archive_of_a_training_is_not_shared_whatever_a_file_says(
+    tmp_path: Path, url: str
+) -> None:
     consumers(tmp_path, {"dev": None, "staging": "dev"})
-    (found,) = consumers_of(load_environment("dev", tmp_path), pinning(tmp_path, release(4).model_copy(update={"model_data_url": url})))
+    (found,) = consumers_of(
+        load_environment("dev", tmp_path),
+        pinning(tmp_path, release(4).model_copy(update={"model_data_url": url})),
+    )
     assert (found.versions, found.archives) == ((ARN.format(4),), ())
 
 
 def test_a_copy_of_its_own_needs_nothing_of_the_environment_that_trained_it(tmp_path: Path) -> None:
     consumers(tmp_path, {"dev": None, "staging": "dev"})
-    own = Release(**CONTENT | {"model_package_arn": ARN.format(3).replace("dev", "staging"), "copied_from": ARN.format(3)})
+    own = Release(
+        **CONTENT
+        | {
+            "model_package_arn": ARN.format(3).replace("dev", "staging"),
+            "copied_from": ARN.format(3),
+        }
+    )
     (found,) = consumers_of(load_environment("dev", tmp_path), pinning(tmp_path, own))
     assert (found.versions, found.archives) == ((), ())
 
 
 def test_an_environment_of_the_same_account_needs_no_policy(tmp_path: Path) -> None:
-    assert [each.environment for each in consumers(tmp_path, {"dev": None, "staging": "dev"}, staging=ACCOUNTS["dev"])] == []
+    assert [
+        each.environment
+        for each in consumers(tmp_path, {"dev": None, "staging": "dev"}, staging=ACCOUNTS["dev"])
+    ] == []
 
 
 def test_an_environment_that_trains_for_itself_consumes_nothing(tmp_path: Path) -> None:
@@ -91,25 +127,45 @@ def test_an_environment_that_is_promoted_to_is_nobodys_source(tmp_path: Path) ->
     assert consumers_of(load_environment("staging", tmp_path), tmp_path) == ()
 
 
-def test_an_environment_to_which_releases_are_copied_is_the_source_of_who_is_promoted_to_from_there(tmp_path: Path) -> None:
+def test_an_environment_to_which_releases_are_copied_is_the_source_of_who_is_promoted_to_from_there(
+    tmp_path: Path,
+) -> None:
     consumers(tmp_path, {"dev": None, "staging": "dev", "prod": "staging"})
-    staging, own = load_environment("staging", tmp_path), CONTENT["model_package_arn"].replace("dev", "staging")
-    copied = Release(**CONTENT | {"model_package_arn": own, "copied_from": CONTENT["model_package_arn"]})
-    assert [each.environment for each in consumers_of(staging.model_copy(update={"release": copied}), tmp_path)] == ["prod"]
+    staging, own = (
+        load_environment("staging", tmp_path),
+        CONTENT["model_package_arn"].replace("dev", "staging"),
+    )
+    copied = Release(
+        **CONTENT | {"model_package_arn": own, "copied_from": CONTENT["model_package_arn"]}
+    )
+    assert [
+        each.environment
+        for each in consumers_of(staging.model_copy(update={"release": copied}), tmp_path)
+    ] == ["prod"]
     assert consumers_of(staging.model_copy(update={"release": Release(**CONTENT)}), tmp_path) == ()
 
 
 @pytest.mark.parametrize("now", [None, Release(**CONTENT)])
-def test_a_copy_stays_readable_to_who_pins_or_replaced_it_when_the_next_release_is_none(tmp_path: Path, now: Release | None) -> None:
+def test_a_copy_stays_readable_to_who_pins_or_replaced_it_when_the_next_release_is_none(
+    tmp_path: Path, now: Release | None
+) -> None:
     consumers(tmp_path, {"dev": None, "staging": "dev", "prod": "staging"})
     own = ARN.format(3).replace("111122223333", ACCOUNTS["staging"]).replace("dev", "staging")
     key = f"releases/{ACCOUNTS['dev']}/shoal-mnist-dev/3/{'2' * 64}/model.tar.gz"
     url = f"s3://shoal-mnist-staging-artifacts-{ACCOUNTS['staging']}-us-east-1/{key}"
-    copied = Release(**CONTENT | {"model_package_arn": own, "model_data_url": url, "copied_from": ARN.format(3)})
-    staging, file = load_environment("staging", tmp_path).model_copy(update={"release": now}), tmp_path / "environments/prod.yaml"
+    copied = Release(
+        **CONTENT | {"model_package_arn": own, "model_data_url": url, "copied_from": ARN.format(3)}
+    )
+    staging, file = (
+        load_environment("staging", tmp_path).model_copy(update={"release": now}),
+        tmp_path / "environments/prod.yaml",
+    )
     for pinned in (copied, release(4).replacing(copied)):
         file.write_text(with_release(file.read_text(), pinned, "prod.yaml"))
-        assert [(each.environment, each.versions, each.archives) for each in consumers_of(staging, tmp_path)] == [("prod", (own,), (key,))]
+        assert [
+            (each.environment, each.versions, each.archives)
+            for each in consumers_of(staging, tmp_path)
+        ] == [("prod", (own,), (key,))]
 
 
 def test_a_circle_leads_to_nobody(tmp_path: Path) -> None:

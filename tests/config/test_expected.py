@@ -12,7 +12,10 @@ from config.schema import schema
 
 
 def test_every_pattern_of_the_settings_has_words_and_no_other_has() -> None:
-    assert {json.loads(text) for text in re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', json.dumps(schema()))} == set(FORMS)
+    assert {
+        json.loads(text)
+        for text in re.findall(r'"pattern": ("(?:[^"\\]|\\.)*")', json.dumps(schema()))
+    } == set(FORMS)
 
 
 @pytest.mark.parametrize("pattern", FORMS)

@@ -23,7 +23,14 @@ def test_every_environment_of_the_repository_is_valid(name: str) -> None:
 
 
 def test_values_arrive_typed_and_defaults_fill_the_rest(tmp_path: Path) -> None:
-    environment = load(write(tmp_path, HEAD + "training:\n  strategy: torchrun\n  hyperparameters: {lr: 1e-3, flag: true, mode: yes}\n"))
+    environment = load(
+        write(
+            tmp_path,
+            HEAD
+            + "training:\n  strategy: torchrun\n  hyperparameters: {lr: 1e-3, flag: true, mode:"
+            " yes}\n",
+        )
+    )
     assert environment.training.strategy is Strategy.TORCHRUN
     assert environment.training.hyperparameters == {"lr": 0.001, "flag": True, "mode": "yes"}
     assert environment.training.instance_count == 1
@@ -37,12 +44,17 @@ def test_environments_are_frozen(tmp_path: Path) -> None:
 
 def test_all_mistakes_are_reported_together_in_the_order_of_the_file(tmp_path: Path) -> None:
     text = HEAD + "training:\n  instance_count: two\n  strategy: smdp\nevaluaton: {}\n"
-    assert [line.split(": ")[0] for line in lines_of(tmp_path, text)] == [f"environments/test.yaml:{number}" for number in (5, 6, 7)]
+    assert [line.split(": ")[0] for line in lines_of(tmp_path, text)] == [
+        f"environments/test.yaml:{number}" for number in (5, 6, 7)
+    ]
 
 
 def test_a_line_names_file_line_key_value_and_allowed_values(tmp_path: Path) -> None:
     lines = lines_of(tmp_path, HEAD + "training:\n  strategy: smdp\n")
-    expected = 'environments/test.yaml:5: training.strategy = "smdp": must be one of: smddp, pytorchddp, torchrun, horovod,'
+    expected = (
+        'environments/test.yaml:5: training.strategy = "smdp": must be one of: smddp, pytorchddp,'
+        " torchrun, horovod,"
+    )
     assert len(lines) == 1
     assert lines[0].startswith(expected)
     assert lines[0].endswith("none; How training is distributed")
@@ -50,12 +62,17 @@ def test_a_line_names_file_line_key_value_and_allowed_values(tmp_path: Path) -> 
 
 def test_an_item_of_a_list_is_reported_at_the_line_of_the_list(tmp_path: Path) -> None:
     lines = lines_of(tmp_path, HEAD + "network:\n  hosting_az_ids: [use1-az1, us-east-1a]\n")
-    assert [line.split(" = ")[0] for line in lines] == ["environments/test.yaml:5: network.hosting_az_ids[1]"]
+    assert [line.split(" = ")[0] for line in lines] == [
+        "environments/test.yaml:5: network.hosting_az_ids[1]"
+    ]
 
 
 def test_rules_between_keys_are_reported_with_type_mistakes(tmp_path: Path) -> None:
     lines = lines_of(tmp_path, HEAD + "protect: maybe\ntraining: {spot: true}\n")
-    assert [line.split(": ")[1].split(" =")[0] for line in lines] == ["training.max_wait_s", "protect"]
+    assert [line.split(": ")[1].split(" =")[0] for line in lines] == [
+        "training.max_wait_s",
+        "protect",
+    ]
 
 
 def test_a_rule_is_silent_when_a_key_it_reads_is_itself_wrong(tmp_path: Path) -> None:
@@ -91,7 +108,9 @@ def test_an_unknown_key_like_no_other_lists_what_is_allowed(tmp_path: Path) -> N
 
 def test_a_missing_key_says_what_it_is_for(tmp_path: Path) -> None:
     lines = lines_of(tmp_path, "name: test\n")
-    assert lines == ["environments/test.yaml: account: the key is missing; add it: AWS account id, in quotes"]
+    assert lines == [
+        "environments/test.yaml: account: the key is missing; add it: AWS account id, in quotes"
+    ]
 
 
 def test_a_number_outside_its_limits_names_the_limit(tmp_path: Path) -> None:
@@ -106,7 +125,8 @@ def test_a_section_that_is_no_mapping_is_one_mistake(tmp_path: Path) -> None:
 
 def test_a_section_without_content_is_told_what_it_is_for(tmp_path: Path) -> None:
     assert lines_of(tmp_path, HEAD + "training:\n") == [
-        "environments/test.yaml:4: training = null: must be a mapping of keys to values; The training job"
+        "environments/test.yaml:4: training = null: must be a mapping of keys to values; The"
+        " training job"
     ]
 
 
@@ -121,7 +141,12 @@ def test_a_hyperparameter_that_is_a_list_is_one_mistake(tmp_path: Path) -> None:
 
 
 def test_an_unknown_environment_lists_those_that_exist() -> None:
-    with pytest.raises(ConfigError, match=r"environments/qa\.yaml: there is no environment \"qa\"; there are: dev, prod, staging"):
+    with pytest.raises(
+        ConfigError,
+        match=(
+            r"environments/qa\.yaml: there is no environment \"qa\"; there are: dev, prod, staging"
+        ),
+    ):
         load_environment("qa", ROOT)
 
 
@@ -152,8 +177,13 @@ def test_environments_are_found_by_their_files(tmp_path: Path) -> None:
 
 
 def test_loading_brings_neither_botocore_nor_the_cdk() -> None:
-    program = "import config.loader, sys; print([name for name in ('boto3', 'botocore', 'aws_cdk') if name in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    program = (
+        "import config.loader, sys; print([name for name in ('boto3', 'botocore', 'aws_cdk') if"
+        " name in sys.modules])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert result.stdout.strip() == "[]"
 
 

@@ -1,4 +1,6 @@
-"""A release in an environment file: what is taken, what is refused, and that writing it changes nothing else."""
+"""A release in an environment file: what is taken, what is refused, and that writing it changes
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ CONTENT: dict[str, Any] = {
     "approved_at": "2026-11-20T09:30:00Z",
 }
 RELEASE = Release(**CONTENT)
-NEXT = Release(**CONTENT | {"model_package_arn": CONTENT["model_package_arn"][:-1] + "4", "model_package_version": 4})
+NEXT = Release(
+    **CONTENT
+    | {"model_package_arn": CONTENT["model_package_arn"][:-1] + "4", "model_package_version": 4}
+)
 PLAIN = 'name: test # ours\naccount: "111122223333"\n\n# Where it runs.\nregion: us-east-1\n'
 
 
@@ -68,7 +73,12 @@ def test_a_first_release_says_nothing_of_any_before_it() -> None:
 def numbered(number: int) -> Release:
     arn = f"{CONTENT['model_package_arn'][:-1]}{number}"
     return Release(
-        **CONTENT | {"model_package_arn": arn, "model_package_version": number, "model_data_url": f"s3://bucket/{number}.tar.gz"}
+        **CONTENT
+        | {
+            "model_package_arn": arn,
+            "model_package_version": number,
+            "model_data_url": f"s3://bucket/{number}.tar.gz",
+        }
     )
 
 
@@ -96,7 +106,10 @@ def _line_of(key: str) -> int:
 
 
 def test_a_release_that_lacks_something_is_refused(tmp_path: Path) -> None:
-    (line,) = lines_with(tmp_path, {"release": {key: value for key, value in CONTENT.items() if key != "image_digest"}})
+    (line,) = lines_with(
+        tmp_path,
+        {"release": {key: value for key, value in CONTENT.items() if key != "image_digest"}},
+    )
     assert "release.image_digest: the key is missing" in line
 
 
@@ -105,7 +118,9 @@ def test_an_environment_does_not_take_releases_from_itself(tmp_path: Path) -> No
     assert "cannot take releases from itself" in line
 
 
-@pytest.mark.parametrize("text", [PLAIN, PLAIN.rstrip("\n"), PLAIN.replace("\n", "\r\n"), PLAIN + "\n\n# The end.\n"])
+@pytest.mark.parametrize(
+    "text", [PLAIN, PLAIN.rstrip("\n"), PLAIN.replace("\n", "\r\n"), PLAIN + "\n\n# The end.\n"]
+)
 def test_appending_keeps_every_character_before_it(text: str) -> None:
     assert with_release(text, RELEASE, "test.yaml").startswith(text.rstrip("\r\n"))
 
@@ -125,7 +140,9 @@ def test_a_second_release_takes_the_place_of_the_first_and_leaves_what_stands_ar
 
 def test_a_release_at_the_beginning_is_replaced_there() -> None:
     text = f"release: {{model_package_version: 1}}\n{PLAIN}"
-    assert with_release(text, RELEASE, "test.yaml").endswith(f'approved_at: "2026-11-20T09:30:00Z"\n{PLAIN}')
+    assert with_release(text, RELEASE, "test.yaml").endswith(
+        f'approved_at: "2026-11-20T09:30:00Z"\n{PLAIN}'
+    )
 
 
 def test_writing_twice_is_writing_once() -> None:
@@ -134,7 +151,10 @@ def test_writing_twice_is_writing_once() -> None:
 
 
 def test_odd_texts_survive(tmp_path: Path) -> None:
-    odd = Release(**CONTENT | {"approved_by": 'Åsa "the # judge": \\ yes', "metrics": {"f1: macro": 1e-7, "n": 3}})
+    odd = Release(
+        **CONTENT
+        | {"approved_by": 'Åsa "the # judge": \\ yes', "metrics": {"f1: macro": 1e-7, "n": 3}}
+    )
     found = parse(with_release(PLAIN, odd, "test.yaml")).data["release"]
     assert (found["approved_by"], found["metrics"]) == (odd.approved_by, odd.metrics)
 

@@ -14,26 +14,80 @@ from tests.config.environment_file import lines_of, lines_with
 BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"name": "other"}, 'name = "other": must equal the file\'s name without .yaml, test'),
     ({"region": "us-gov-west-1"}, "is not a region of the partition `aws` that this project knows"),
-    ({"project": "a" * 24}, "bucket name shoal-aaaaaaaaaaaaaaaaaaaaaaaa-test-artifacts-111122223333-us-east-1 would have 68 characters"),
-    ({"project": "a-b-experimental"}, "has the word experimental of 12 characters: a pipeline shoal-a-b would take it for an"),
-    ({"training": {"spot": True}}, "training.max_wait_s: spot training needs it; add max_wait_s, at least max_runtime_s (3600)"),
-    ({"training": {"max_wait_s": 7200}}, "training.max_wait_s = 7200: is only read with `spot: true`"),
-    ({"training": {"spot": True, "max_wait_s": 60}}, "is less than max_runtime_s (3600), which it includes; use at least 3600"),
-    ({"training": {"hyperparameters": {"sagemaker_program": "x"}}}, "names that start with sagemaker_ belong to the launch contract"),
-    ({"training": {"hyperparameters": {"-x": 1}}}, "must be words of letters and digits joined by - _ or ."),
-    ({"training": {"hyperparameters": {"a" * 257: 1}}}, "must be words of letters and digits joined by - _ or ."),
-    ({"training": {"hyperparameters": {"text": "x" * 1025}}}, "has 1025 characters; a pipeline parameter's value ends at 1024"),
-    ({"training": {"hyperparameters": {"text": "a\nb"}}}, "contains a line break or a control character"),
+    (
+        {"project": "a" * 24},
+        (
+            "bucket name shoal-aaaaaaaaaaaaaaaaaaaaaaaa-test-artifacts-111122223333-us-east-1 would"
+            " have 68 characters"
+        ),
+    ),
+    (
+        {"project": "a-b-experimental"},
+        "has the word experimental of 12 characters: a pipeline shoal-a-b would take it for an",
+    ),
+    (
+        {"training": {"spot": True}},
+        (
+            "training.max_wait_s: spot training needs it; add max_wait_s, at least max_runtime_s"
+            " (3600)"
+        ),
+    ),
+    (
+        {"training": {"max_wait_s": 7200}},
+        "training.max_wait_s = 7200: is only read with `spot: true`",
+    ),
+    (
+        {"training": {"spot": True, "max_wait_s": 60}},
+        "is less than max_runtime_s (3600), which it includes; use at least 3600",
+    ),
+    (
+        {"training": {"hyperparameters": {"sagemaker_program": "x"}}},
+        "names that start with sagemaker_ belong to the launch contract",
+    ),
+    (
+        {"training": {"hyperparameters": {"-x": 1}}},
+        "must be words of letters and digits joined by - _ or .",
+    ),
+    (
+        {"training": {"hyperparameters": {"a" * 257: 1}}},
+        "must be words of letters and digits joined by - _ or .",
+    ),
+    (
+        {"training": {"hyperparameters": {"text": "x" * 1025}}},
+        "has 1025 characters; a pipeline parameter's value ends at 1024",
+    ),
+    (
+        {"training": {"hyperparameters": {"text": "a\nb"}}},
+        "contains a line break or a control character",
+    ),
     (
         {"training": {"hyperparameters": {"batch-size": 1, "batch_size": 2}}},
         "pipeline parameter BatchSize, which `batch-size` already uses",
     ),
-    ({"training": {"hyperparameters": {"instance-type": "x"}}}, "pipeline parameter InstanceType, which the pipeline itself already uses"),
-    ({"training": {"hyperparameters": {"test-data-path": "x"}}}, "pipeline parameter TestDataPath, which the pipeline itself already uses"),
-    ({"training": {"hyperparameters": {f"h{number}": 1 for number in range(91)}}}, "has 91 entries; SageMaker allows 100 with ours"),
-    ({"training": {"environment": {f"V{number}": "1" for number in range(101)}}}, "has 101 entries; SageMaker allows 100"),
-    ({"training": {"environment": {"1A": "x"}}}, "a variable's name is letters, digits and _, no digit first"),
-    ({"training": {"environment": {"SM_MODEL_DIR": "x"}}}, "variables that start with SM_, SAGEMAKER_ and AWS_ are the platform's"),
+    (
+        {"training": {"hyperparameters": {"instance-type": "x"}}},
+        "pipeline parameter InstanceType, which the pipeline itself already uses",
+    ),
+    (
+        {"training": {"hyperparameters": {"test-data-path": "x"}}},
+        "pipeline parameter TestDataPath, which the pipeline itself already uses",
+    ),
+    (
+        {"training": {"hyperparameters": {f"h{number}": 1 for number in range(91)}}},
+        "has 91 entries; SageMaker allows 100 with ours",
+    ),
+    (
+        {"training": {"environment": {f"V{number}": "1" for number in range(101)}}},
+        "has 101 entries; SageMaker allows 100",
+    ),
+    (
+        {"training": {"environment": {"1A": "x"}}},
+        "a variable's name is letters, digits and _, no digit first",
+    ),
+    (
+        {"training": {"environment": {"SM_MODEL_DIR": "x"}}},
+        "variables that start with SM_, SAGEMAKER_ and AWS_ are the platform's",
+    ),
     ({"training": {"environment": {"A": "x" * 513}}}, "has 513 characters; SageMaker allows 512"),
     ({"training": {"entry_point": "../train.py"}}, "must be a .py file inside source_dir"),
     ({"evaluation": {"entry_point": "evaluate.sh"}}, "must be a .py file inside source_dir"),
@@ -52,11 +106,20 @@ def test_name_lengths_that_just_fit_are_accepted(tmp_path: Path) -> None:
     assert len(lines_with(tmp_path, {"project": "a" * 20})) == 1
 
 
-@pytest.mark.parametrize(("name", "accepted"), [("dev-experimental", False), ("dev-b-experimental", False), ("dev-experiment", True)])
-def test_no_environments_name_goes_on_behind_anothers_like_an_executions_endpoint(name: str, accepted: bool) -> None:
-    """Of the project mnist there may be an environment dev, too: what its sweeper looks for is `shoal-mnist-dev-` and twelve characters."""
+@pytest.mark.parametrize(
+    ("name", "accepted"),
+    [("dev-experimental", False), ("dev-b-experimental", False), ("dev-experiment", True)],
+)
+def test_no_environments_name_goes_on_behind_anothers_like_an_executions_endpoint(
+    name: str, accepted: bool
+) -> None:
+    """Of the project mnist there may be an environment dev, too: what its sweeper looks for is
+    `shoal-mnist-dev-` and twelve characters.
+    """
     environment = Environment(name=name, account="111122223333")
-    assert [problem.key for problem in problems_between(environment, name)] == ([] if accepted else ["name"])
+    assert [problem.key for problem in problems_between(environment, name)] == (
+        [] if accepted else ["name"]
+    )
 
 
 def test_a_name_that_nobodys_goes_on_to_may_be_of_twelve_characters(tmp_path: Path) -> None:
@@ -65,7 +128,9 @@ def test_a_name_that_nobodys_goes_on_to_may_be_of_twelve_characters(tmp_path: Pa
 
 def test_in_a_region_with_a_long_name_the_role_is_measured_too(tmp_path: Path) -> None:
     network = {"training_az_id": "apne1-az1", "hosting_az_ids": ["apne1-az1", "apne1-az2"]}
-    lines = lines_with(tmp_path, {"project": "a" * 24, "region": "ap-northeast-1", "network": network})
+    lines = lines_with(
+        tmp_path, {"project": "a" * 24, "region": "ap-northeast-1", "network": network}
+    )
     assert any("the bucket name" in line and "by 10" in line for line in lines)
 
 
@@ -74,10 +139,15 @@ def test_spot_with_a_wait_as_long_as_the_runtime_is_accepted(tmp_path: Path) -> 
 
 
 def test_not_a_number_is_no_hyperparameter(tmp_path: Path) -> None:
-    (line,) = lines_of(tmp_path, 'name: test\naccount: "111122223333"\ntraining:\n  hyperparameters: {lr: .nan}\n')
+    (line,) = lines_of(
+        tmp_path, 'name: test\naccount: "111122223333"\ntraining:\n  hyperparameters: {lr: .nan}\n'
+    )
     assert "training.hyperparameters.lr" in line
 
 
-@pytest.mark.parametrize(("account", "is_placeholder"), [("111122223333", True), ("123456789012", True), ("481516234200", False)])
+@pytest.mark.parametrize(
+    ("account", "is_placeholder"),
+    [("111122223333", True), ("123456789012", True), ("481516234200", False)],
+)
 def test_accounts_of_documentation_are_recognised(account: str, is_placeholder: bool) -> None:
     assert is_placeholder_account(account) is is_placeholder

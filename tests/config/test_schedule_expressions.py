@@ -1,4 +1,6 @@
-"""Schedule expressions: what EventBridge takes passes, what it would refuse is one mistake; and how far times are apart."""
+"""Schedule expressions: what EventBridge takes passes, what it would refuse is one mistake; and how
+far times are apart.
+"""
 
 from __future__ import annotations
 
@@ -83,9 +85,14 @@ def test_only_the_scheduler_takes_one_time() -> None:
         ("cron(0 3 ? * MON *)", 10080),
         ("cron(0 3 1 * ? *)", 31 * 1440),
         ("cron(0 3 ? * 2#1 *)", 35 * 1440),
-        ("cron(0 3,4 * JAN ? *)", 335 * 1440 - 60 + 1440),  # 11 months, 29 February among them, from 4:00 on the 31st
+        (
+            "cron(0 3,4 * JAN ? *)",
+            335 * 1440 - 60 + 1440,
+        ),  # 11 months, 29 February among them, from 4:00 on the 31st
         ("cron(0 3 * * ? 2030)", None),
     ],
 )
-def test_the_longest_time_between_two_starts_is_known_unless_it_names_years(expression: str, minutes: int | None) -> None:
+def test_the_longest_time_between_two_starts_is_known_unless_it_names_years(
+    expression: str, minutes: int | None
+) -> None:
     assert longest_gap_minutes(expression) == minutes

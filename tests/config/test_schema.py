@@ -26,7 +26,9 @@ def _descriptions() -> Iterator[tuple[str, str]]:
 
 
 def test_the_committed_schema_is_current() -> None:
-    assert (ROOT / FILE).read_text(encoding="utf-8") == schema_text(), "run `python -m config schema`"
+    assert (ROOT / FILE).read_text(encoding="utf-8") == schema_text(), (
+        "run `python -m config schema`"
+    )
 
 
 def test_every_key_is_described() -> None:
@@ -40,7 +42,9 @@ def test_unknown_keys_are_errors_in_the_editor_too() -> None:
 
 def test_environment_files_point_editors_to_it() -> None:
     files = sorted((ROOT / "environments").glob("*.yaml"))
-    assert [path.name for path in files if "$schema=schema.json" not in path.read_text(encoding="utf-8")] == []
+    assert [
+        path.name for path in files if "$schema=schema.json" not in path.read_text(encoding="utf-8")
+    ] == []
 
 
 @pytest.mark.parametrize("name", ["dev", "prod", "staging"])
@@ -50,8 +54,16 @@ def test_the_schema_accepts_the_environments_of_the_repository(name: str) -> Non
 
 
 def test_the_schema_finds_what_an_editor_should_underline() -> None:
-    wrong = {"name": "dev", "account": 1, "training": {"strategy": "smdp", "instance_typ": "x"}, "endpoint": {"ttl_minutes": 1}}
-    found = {".".join(map(str, error.absolute_path)) for error in Draft202012Validator(schema()).iter_errors(wrong)}
+    wrong = {
+        "name": "dev",
+        "account": 1,
+        "training": {"strategy": "smdp", "instance_typ": "x"},
+        "endpoint": {"ttl_minutes": 1},
+    }
+    found = {
+        ".".join(map(str, error.absolute_path))
+        for error in Draft202012Validator(schema()).iter_errors(wrong)
+    }
     assert found == {"account", "training", "training.strategy", "endpoint.ttl_minutes"}
 
 

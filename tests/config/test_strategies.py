@@ -1,4 +1,6 @@
-"""What an environment file may leave out follows from its framework and strategy; an overlay is laid over an environment."""
+"""What an environment file may leave out follows from its framework and strategy; an overlay is
+laid over an environment.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from tests.config.environment_file import lines_with
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = strategy_names(ROOT)
-ENVIRONMENT = 'name: test\naccount: "111122223333"\ntraining:\n  strategy: smddp\n  hyperparameters:\n    epochs: 2\n    seed: 1\n'
+ENVIRONMENT = (
+    'name: test\naccount: "111122223333"\ntraining:\n  strategy: smddp\n  hyperparameters:\n   '
+    " epochs: 2\n    seed: 1\n"
+)
 
 
 @pytest.fixture
@@ -24,13 +29,22 @@ def root(tmp_path: Path) -> Path:
     folder = tmp_path / "environments" / "strategies"
     folder.mkdir(parents=True)
     (folder.parent / "test.yaml").write_text(ENVIRONMENT, encoding="utf-8")
-    (folder / "horovod.yaml").write_text("training:\n  strategy: horovod\n  hyperparameters: {seed: 7}\n", encoding="utf-8")
-    (folder / "wrong.yaml").write_text("# first\ntraining:\n  strategy: horovid\n", encoding="utf-8")
+    (folder / "horovod.yaml").write_text(
+        "training:\n  strategy: horovod\n  hyperparameters: {seed: 7}\n", encoding="utf-8"
+    )
+    (folder / "wrong.yaml").write_text(
+        "# first\ntraining:\n  strategy: horovid\n", encoding="utf-8"
+    )
     return tmp_path
 
 
-@pytest.mark.parametrize(("framework", "strategy"), [(framework, name) for framework in Framework for name in strategies_of(framework)])
-def test_the_default_script_of_every_strategy_is_in_the_repository(framework: Framework, strategy: str) -> None:
+@pytest.mark.parametrize(
+    ("framework", "strategy"),
+    [(framework, name) for framework in Framework for name in strategies_of(framework)],
+)
+def test_the_default_script_of_every_strategy_is_in_the_repository(
+    framework: Framework, strategy: str
+) -> None:
     known = defaults(framework, strategy)
     assert (ROOT / known.source_dir / known.entry_point).is_file()
 
@@ -50,7 +64,11 @@ def test_tensorflow_brings_its_folder_script_and_version() -> None:
 
 def test_what_the_file_says_wins_over_the_defaults() -> None:
     training = Training(strategy=Strategy.HOROVOD, entry_point="mine.py", framework_version="2.3.0")
-    assert (training.entry_point, training.framework_version, training.source_dir) == ("mine.py", "2.3.0", "training_code/pytorch")
+    assert (training.entry_point, training.framework_version, training.source_dir) == (
+        "mine.py",
+        "2.3.0",
+        "training_code/pytorch",
+    )
 
 
 def test_a_wrong_strategy_is_one_mistake_although_defaults_rest_on_it(tmp_path: Path) -> None:
@@ -64,20 +82,30 @@ def test_every_overlay_fits_the_environment_of_the_demo(name: str) -> None:
 
 
 def test_the_overlays_show_every_strategy_of_every_framework() -> None:
-    shown = {(settings.framework, settings.strategy) for settings in (load_environment("dev", ROOT, name).training for name in NAMES)}
-    wanted = {(framework, Strategy(name)) for framework in Framework for name in strategies_of(framework)}
+    shown = {
+        (settings.framework, settings.strategy)
+        for settings in (load_environment("dev", ROOT, name).training for name in NAMES)
+    }
+    wanted = {
+        (framework, Strategy(name)) for framework in Framework for name in strategies_of(framework)
+    }
     assert wanted - shown == {(Framework.TENSORFLOW, Strategy.NONE)}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_overlay_says_nothing_but_how_to_train(name: str) -> None:
-    content = yaml.safe_load((ROOT / "environments" / "strategies" / f"{name}.yaml").read_text(encoding="utf-8"))
+    content = yaml.safe_load(
+        (ROOT / "environments" / "strategies" / f"{name}.yaml").read_text(encoding="utf-8")
+    )
     assert set(content) == {"training"}
 
 
 def test_an_overlay_changes_its_keys_and_keeps_the_others(root: Path) -> None:
     training = load_environment("test", root, "horovod").training
-    assert (training.strategy, training.hyperparameters) == (Strategy.HOROVOD, {"epochs": 2, "seed": 7})
+    assert (training.strategy, training.hyperparameters) == (
+        Strategy.HOROVOD,
+        {"epochs": 2, "seed": 7},
+    )
 
 
 def test_without_an_overlay_the_environment_is_as_its_file_says(root: Path) -> None:
@@ -85,18 +113,25 @@ def test_without_an_overlay_the_environment_is_as_its_file_says(root: Path) -> N
 
 
 def test_a_mistake_in_an_overlay_names_its_file_and_line(root: Path) -> None:
-    with pytest.raises(ConfigError, match=r'^environments/strategies/wrong\.yaml:3: training\.strategy = "horovid"'):
+    with pytest.raises(
+        ConfigError, match=r'^environments/strategies/wrong\.yaml:3: training\.strategy = "horovid"'
+    ):
         load_environment("test", root, "wrong")
 
 
 def test_a_mistake_in_the_environment_names_the_environments_line(root: Path) -> None:
-    (root / "environments" / "test.yaml").write_text(ENVIRONMENT + "protect: maybe\n", encoding="utf-8")
+    (root / "environments" / "test.yaml").write_text(
+        ENVIRONMENT + "protect: maybe\n", encoding="utf-8"
+    )
     with pytest.raises(ConfigError, match=r'^environments/test\.yaml:8: protect = "maybe"'):
         load_environment("test", root, "horovod")
 
 
 def test_an_unknown_overlay_lists_those_that_exist(root: Path) -> None:
-    with pytest.raises(ConfigError, match=r'strategies/ring\.yaml: there is no strategy "ring"; there are: horovod, wrong'):
+    with pytest.raises(
+        ConfigError,
+        match=r'strategies/ring\.yaml: there is no strategy "ring"; there are: horovod, wrong',
+    ):
         load_environment("test", root, "ring")
 
 

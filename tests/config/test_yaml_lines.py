@@ -34,7 +34,12 @@ def test_scalars_follow_yaml_1_2(text: str, value: Any) -> None:
 
 
 def test_every_key_knows_its_line() -> None:
-    assert parse("a:\n  b: 1\n  c:\n    - x: 2\n").lines == {"a": 1, "a.b": 2, "a.c": 3, "a.c[0].x": 4}
+    assert parse("a:\n  b: 1\n  c:\n    - x: 2\n").lines == {
+        "a": 1,
+        "a.b": 2,
+        "a.c": 3,
+        "a.c[0].x": 4,
+    }
 
 
 def test_a_key_given_twice_names_both_lines() -> None:

@@ -1,4 +1,6 @@
-"""Parts of the demonstration of releases: what counts as side by side, the mistake in its third one, and the last line."""
+"""Parts of the demonstration of releases: what counts as side by side, the mistake in its third
+one, and the last line.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def test_two_releases_served_side_by_side_when_the_old_one_answered_after_the_ne
 
 @pytest.mark.parametrize("order", [["old", "old", "new"], ["old"], ["new"], []])
 def test_one_after_the_other_is_not_side_by_side(order: list[str]) -> None:
-    assert not traffic(*(Answered(at, weights) for at, weights in enumerate(order))).served_side_by_side("old", "new")
+    assert not traffic(
+        *(Answered(at, weights) for at, weights in enumerate(order))
+    ).served_side_by_side("old", "new")
 
 
 def test_an_endpoint_that_is_not_there_is_a_problem_and_no_answer() -> None:
@@ -49,13 +53,23 @@ def test_the_mistake_shows_only_after_as_many_answers_as_tests_ask_for() -> None
     module: dict[str, Any] = {}
     exec(with_mistake(CODE), module)
     assert len(signature(module["predict_fn"]).parameters) == 2, "the serving toolkit counts them"
-    assert [module["predict_fn"](number, None) for number in range(GOOD_ANSWERS)] == list(range(GOOD_ANSWERS))
+    assert [module["predict_fn"](number, None) for number in range(GOOD_ANSWERS)] == list(
+        range(GOOD_ANSWERS)
+    )
     with pytest.raises(MemoryError):
         module["predict_fn"](0, None)
 
 
 def test_an_archive_that_was_mended_by_hand_has_the_same_files_without_the_mistake() -> None:
-    mended = without_mistake(archive({"model.pt": b"weights", "code/inference.py": with_mistake(CODE), "code/model.py": b"network"}))
+    mended = without_mistake(
+        archive(
+            {
+                "model.pt": b"weights",
+                "code/inference.py": with_mistake(CODE),
+                "code/model.py": b"network",
+            }
+        )
+    )
     with tarfile.open(fileobj=io.BytesIO(mended), mode="r:gz") as tar:
         files = {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
     assert files == {"model.pt": b"weights", "code/inference.py": CODE, "code/model.py": b"network"}
@@ -63,26 +77,49 @@ def test_an_archive_that_was_mended_by_hand_has_the_same_files_without_the_mista
 
 def summary(**changes: Any) -> dict[str, Any]:
     served = [
-        {"environment": name, "weights_sha256": sha} for name, sha in (("staging", "a"), ("staging", "b"), ("prod", "a"), ("prod", "a"))
+        {"environment": name, "weights_sha256": sha}
+        for name, sha in (("staging", "a"), ("staging", "b"), ("prod", "a"), ("prod", "a"))
     ]
     promoted = [{"weights_sha256": each["weights_sha256"]} for each in served]
-    known: dict[str, Any] = {"left_behind": [], "processes_left": [], "files_left": [], "rollback": {"reason": "alarm"}, "by_hand": None}
-    done = {"commits": [{}] * 3, "promoted": promoted, "served": served, "accounts": {"dev": "1", "prod": "3"}}
+    known: dict[str, Any] = {
+        "left_behind": [],
+        "processes_left": [],
+        "files_left": [],
+        "rollback": {"reason": "alarm"},
+        "by_hand": None,
+    }
+    done = {
+        "commits": [{}] * 3,
+        "promoted": promoted,
+        "served": served,
+        "accounts": {"dev": "1", "prod": "3"},
+    }
     return {"status": "Succeeded", **done, **known, **changes}
 
 
 def test_the_last_line_says_what_ran_counts_a_release_once_and_says_that_nothing_is_left() -> None:
-    assert last_line(summary()) == (
-        "Succeeded: 3 commits, 2 releases promoted, 2 served in staging, 1 served in prod, 1 rolled back, 0 changed by hand and refused, "
-        "2 accounts; left behind in accounts, processes, ports and files: nothing"
+    assert (
+        last_line(summary())
+        == "Succeeded: 3 commits, 2 releases promoted, 2 served in staging, 1 served in prod, 1"
+        " rolled back, 0 changed by hand and refused, 2 accounts; left behind in accounts,"
+        " processes, ports and files: nothing"
     )
 
 
 def test_the_last_line_of_a_demonstration_that_failed_at_once_claims_nothing() -> None:
-    nothing = summary(status="Failed", commits=[], promoted=[], served=[], rollback=None, accounts={})
-    assert last_line(nothing).startswith("Failed: 0 commits, 0 releases promoted, 0 served in staging, 0 served in prod, 0 rolled back, 0 ")
+    nothing = summary(
+        status="Failed", commits=[], promoted=[], served=[], rollback=None, accounts={}
+    )
+    assert last_line(nothing).startswith(
+        "Failed: 0 commits, 0 releases promoted, 0 served in staging, 0 served in prod, 0 rolled"
+        " back, 0 "
+    )
 
 
 def test_the_last_line_names_what_is_left_and_claims_nothing_that_nobody_looked_at() -> None:
-    assert last_line(summary(left_behind=["stack a in account 1"])).endswith("files: stack a in account 1")
-    assert last_line(summary(processes_left=None)).endswith("left behind: not known, nobody could look everywhere")
+    assert last_line(summary(left_behind=["stack a in account 1"])).endswith(
+        "files: stack a in account 1"
+    )
+    assert last_line(summary(processes_left=None)).endswith(
+        "left behind: not known, nobody could look everywhere"
+    )

@@ -12,7 +12,9 @@ from shoal.verbs.metrics import Epoch, Progress
 from shoal.verbs.report import EndpointAnswer
 from tests.verbs.conftest import ROOT
 
-METRICS = [Progress(1, step, 100, 1 / step, 100.0, 1.0, 2) for step in range(10, 101, 10)] + [Epoch(1, 0.2, 0.97, 2.0)]
+METRICS = [Progress(1, step, 100, 1 / step, 100.0, 1.0, 2) for step in range(10, 101, 10)] + [
+    Epoch(1, 0.2, 0.97, 2.0)
+]
 
 
 def size(path: Path) -> tuple[int, int]:

@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from shoal.demo.report import Facts, clear, message_of, print_result, summary_of_file, write_pictures, write_summary
+from shoal.demo.report import (
+    Facts,
+    clear,
+    message_of,
+    print_result,
+    summary_of_file,
+    write_pictures,
+    write_summary,
+)
 from shoal.verbs.errors import ExecutionError, LifecycleError
 from shoal.verbs.flow import Failure, Outcome
 from shoal.verbs.inventory import Resource
@@ -18,13 +26,24 @@ from tests.verbs.conftest import ROOT
 from tests.verbs.test_report import METRICS, SMOKE, TRAIN, execution
 
 GOOD = Outcome({"synth": 5.0, "deploy": 4.0, "execute": 60.0, "total": 90.0}, ())
-BAD = Outcome({}, (Failure("execute", ExecutionError("step Train failed", "Train", ["oops"], "logs/Train.log")),))
+BAD = Outcome(
+    {},
+    (Failure("execute", ExecutionError("step Train failed", "Train", ["oops"], "logs/Train.log")),),
+)
 
 
 @pytest.fixture
 def facts() -> Facts:
     evaluation, answers = Evaluation(0.9912, 1234), (EndpointAnswer(7, 7, 0.99),)
-    return Facts(execution(TRAIN, SMOKE), list(METRICS), evaluation, answers, None, {Resource("endpoint", "e")}, left_behind=())
+    return Facts(
+        execution(TRAIN, SMOKE),
+        list(METRICS),
+        evaluation,
+        answers,
+        None,
+        {Resource("endpoint", "e")},
+        left_behind=(),
+    )
 
 
 def written(facts: Facts, outcome: Outcome, folder: Path) -> dict[str, object]:
@@ -34,13 +53,27 @@ def written(facts: Facts, outcome: Outcome, folder: Path) -> dict[str, object]:
 
 
 def test_the_summary_has_every_key_that_was_promised(facts: Facts, tmp_path: Path) -> None:
-    promised = {"status", "accuracy", "steps", "endpoint_answers", "images_per_second", "created", "left_behind", "seconds"}
+    promised = {
+        "status",
+        "accuracy",
+        "steps",
+        "endpoint_answers",
+        "images_per_second",
+        "created",
+        "left_behind",
+        "seconds",
+    }
     assert promised <= set(written(facts, GOOD, tmp_path))
 
 
 def test_who_trained_is_what_the_job_said(facts: Facts, tmp_path: Path) -> None:
     summary = written(facts, GOOD, tmp_path)
-    assert [summary[key] for key in ("trained_by", "processes", "ranks", "world_size")] == ["2 replicas in one process", 1, None, 2]
+    assert [summary[key] for key in ("trained_by", "processes", "ranks", "world_size")] == [
+        "2 replicas in one process",
+        1,
+        None,
+        2,
+    ]
 
 
 def test_success_needs_every_phase(facts: Facts, tmp_path: Path) -> None:
@@ -59,7 +92,10 @@ def test_what_is_not_known_is_null_and_not_empty(tmp_path: Path) -> None:
 
 
 def test_a_failure_is_told_with_its_evidence() -> None:
-    assert message_of(BAD.failures[0]) == "step Train failed\nlast lines of its log:\n  oops\nwhole log: logs/Train.log"
+    assert (
+        message_of(BAD.failures[0])
+        == "step Train failed\nlast lines of its log:\n  oops\nwhole log: logs/Train.log"
+    )
 
 
 def test_clearing_leaves_other_files_of_the_folder_alone(tmp_path: Path) -> None:
@@ -69,7 +105,9 @@ def test_clearing_leaves_other_files_of_the_folder_alone(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "mine.txt"]
 
 
-def test_the_result_shows_steps_accuracy_and_what_is_still_there(facts: Facts, tmp_path: Path) -> None:
+def test_the_result_shows_steps_accuracy_and_what_is_still_there(
+    facts: Facts, tmp_path: Path
+) -> None:
     written(facts, GOOD, tmp_path)
     stream = io.StringIO()
     print_result(Console(file=stream, width=200), summary_of_file(tmp_path), tmp_path)
@@ -86,6 +124,8 @@ def test_the_result_shows_steps_accuracy_and_what_is_still_there(facts: Facts, t
     )
 
 
-def test_answers_about_other_digits_than_the_smoke_tests_own_are_not_drawn(facts: Facts, tmp_path: Path) -> None:
+def test_answers_about_other_digits_than_the_smoke_tests_own_are_not_drawn(
+    facts: Facts, tmp_path: Path
+) -> None:
     with pytest.raises(LifecycleError, match="not about the digits"):
         write_pictures(facts, ROOT, tmp_path)

@@ -1,4 +1,6 @@
-"""A checkout of its own for the tests, so that they do not meet what a person runs in this one, and one demo in it."""
+"""A checkout of its own for the tests, so that they do not meet what a person runs in this one, and
+one demo in it.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +40,19 @@ class Checkout:
             "PYTHONUNBUFFERED": "1",
         }
         command = [sys.executable, "-m", "shoal.cli", "--root", str(self.root), *arguments]
-        return subprocess.Popen(command, cwd=self.root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen(
+            command,
+            cwd=self.root,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
     def with_environment(self, folder: Path, name: str, text: str) -> Checkout:
-        """In the empty `folder`: the same with one environment; app.py is a copy, because it looks for environments beside itself."""
+        """In the empty `folder`: the same with one environment; app.py is a copy, because it looks
+        for environments beside itself.
+        """
         for entry in self.root.iterdir():
             if entry.name not in {"app.py", "environments", ".shoal", "home", "tmp"}:
                 (folder / entry.name).symlink_to(entry.resolve())
@@ -62,7 +73,9 @@ class Checkout:
         return dict(json.loads((self.root / output / "summary.json").read_text()))
 
     def leftovers(self, text: str) -> list[str]:
-        """What a demo whose output was `text` has left: processes, temporary files, its port, its folder."""
+        """What a demo whose output was `text` has left: processes, temporary files, its port, its
+        folder.
+        """
         endpoint = re.search(r"http://localhost:\d+", text)
         assert endpoint, f"the demo did not say where its emulator is:\n{text}"
         left = [f"process {pid}" for pid in mentioning(str(self.root))]
@@ -93,7 +106,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
 
 def _share_what_takes_long(folder: Path) -> None:
-    """The Python environments of jobs, and the CDK's library, which jsii unpacks once: both are named by their content."""
+    """The Python environments of jobs, and the CDK's library, which jsii unpacks once: both are
+    named by their content.
+    """
     for name in ("runtimes", "jsii"):
         (ROOT / ".shoal" / name).mkdir(parents=True, exist_ok=True)
         (folder / ".shoal" / name).symlink_to(ROOT / ".shoal" / name)
@@ -101,7 +116,9 @@ def _share_what_takes_long(folder: Path) -> None:
 
 @pytest.fixture(scope="session")
 def demo(checkout: Checkout) -> Finished:
-    """In the emulator of `shoal local up`, which applies the policies of every role and is stopped afterwards."""
+    """In the emulator of `shoal local up`, which applies the policies of every role and is stopped
+    afterwards.
+    """
     started = checkout.run("local", "up", "--enforce-iam")
     assert started.exit_code == 0, started.output
     finished = checkout.run("demo")

@@ -1,4 +1,6 @@
-"""The pipeline of an overlay in environments/strategies/ at small size: deployed to the tests' emulator and executed for real."""
+"""The pipeline of an overlay in environments/strategies/ at small size: deployed to the tests'
+emulator and executed for real.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ _NOT_EMULATED_HERE = {"SmokeTest", "Teardown"}
 
 @dataclass
 class Strategies:
-    """Executes each overlay's pipeline, or its training step alone, once, when it is first asked for."""
+    """Executes each overlay's pipeline, or its training step alone, once, when it is first asked
+    for.
+    """
 
     account: Account
     _ended: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -41,11 +45,16 @@ class Strategies:
         for path in folder.glob("t*/*"):
             self.account.put(f"mnist/{path.relative_to(folder)}", path.read_bytes())
         for name in ("pytorch", "tensorflow"):
-            files = {path.name: path.read_bytes() for path in (ROOT / "training_code" / name).glob("*.py")}
+            files = {
+                path.name: path.read_bytes()
+                for path in (ROOT / "training_code" / name).glob("*.py")
+            }
             self.account.put(f"code/{name}.tar.gz", archive(files))
         names = Names(self.environment("none"))
         self.account.client("s3").create_bucket(Bucket=names.bucket("artifacts"))
-        self.account.sagemaker.create_model_package_group(ModelPackageGroupName=names.model_package_group)
+        self.account.sagemaker.create_model_package_group(
+            ModelPackageGroupName=names.model_package_group
+        )
 
     def environment(self, name: str) -> Environment:
         """The environment dev with the overlay `name` over it."""
@@ -56,12 +65,20 @@ class Strategies:
         if name not in self._ended:
             environment = self.environment(name)
             definition = build(environment, self._infrastructure(environment), ROOT)
-            steps = _without_functions(definition["Steps"]) if name == SERVED else definition["Steps"][:1]
+            steps = (
+                _without_functions(definition["Steps"])
+                if name == SERVED
+                else definition["Steps"][:1]
+            )
             self.account.deploy_pipeline(name, steps, Parameters=definition["Parameters"])
             start = self.account.sagemaker.start_pipeline_execution
             arn = start(PipelineName=name, PipelineParameters=_parameters())["PipelineExecutionArn"]
-            look = partial(self.account.sagemaker.describe_pipeline_execution, PipelineExecutionArn=arn)
-            self._ended[name] = until(look, lambda each: each["PipelineExecutionStatus"] != "Executing", _LONGEST_S)
+            look = partial(
+                self.account.sagemaker.describe_pipeline_execution, PipelineExecutionArn=arn
+            )
+            self._ended[name] = until(
+                look, lambda each: each["PipelineExecutionStatus"] != "Executing", _LONGEST_S
+            )
         return self._ended[name]
 
     def job(self, name: str) -> dict[str, Any]:
@@ -70,20 +87,32 @@ class Strategies:
         arn = step["Metadata"]["TrainingJob"]["Arn"].lower()
         jobs = self.account.sagemaker.list_training_jobs(MaxResults=100)["TrainingJobSummaries"]
         found = next(job["TrainingJobName"] for job in jobs if job["TrainingJobArn"].lower() == arn)
-        described: dict[str, Any] = self.account.sagemaker.describe_training_job(TrainingJobName=found)
+        described: dict[str, Any] = self.account.sagemaker.describe_training_job(
+            TrainingJobName=found
+        )
         return described
 
     def evaluation(self, steps: dict[str, dict[str, Any]]) -> dict[str, Any]:
         """The evaluation.json of an execution's processing job."""
         jobs = self.account.sagemaker.list_processing_jobs(MaxResults=100)["ProcessingJobSummaries"]
         arn = steps["Evaluate"]["Metadata"]["ProcessingJob"]["Arn"].lower()
-        name = next(job["ProcessingJobName"] for job in jobs if job["ProcessingJobArn"].lower() == arn)
-        outputs = self.account.sagemaker.describe_processing_job(ProcessingJobName=name)["ProcessingOutputConfig"]["Outputs"]
-        return dict(json.loads(self._object(f"{outputs[0]['S3Output']['S3Uri'].rstrip('/')}/evaluation.json")))
+        name = next(
+            job["ProcessingJobName"] for job in jobs if job["ProcessingJobArn"].lower() == arn
+        )
+        outputs = self.account.sagemaker.describe_processing_job(ProcessingJobName=name)[
+            "ProcessingOutputConfig"
+        ]["Outputs"]
+        return dict(
+            json.loads(
+                self._object(f"{outputs[0]['S3Output']['S3Uri'].rstrip('/')}/evaluation.json")
+            )
+        )
 
     def unpack_model(self, name: str, folder: Path) -> Path:
         """The files of the overlay's model.tar.gz."""
-        with tarfile.open(fileobj=io.BytesIO(self._object(self.job(name)["ModelArtifacts"]["S3ModelArtifacts"]))) as tar:
+        with tarfile.open(
+            fileobj=io.BytesIO(self._object(self.job(name)["ModelArtifacts"]["S3ModelArtifacts"]))
+        ) as tar:
             tar.extractall(folder / name, filter="data")
         return folder / name
 
@@ -111,14 +140,19 @@ class Strategies:
         ec2 = self.account.client("ec2")
         vpc = ec2.create_vpc(CidrBlock="10.77.0.0/16")["Vpc"]["VpcId"]
         subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.77.0.0/20")["Subnet"]["SubnetId"]
-        group = ec2.create_security_group(VpcId=vpc, GroupName="jobs", Description="jobs")["GroupId"]
+        group = ec2.create_security_group(VpcId=vpc, GroupName="jobs", Description="jobs")[
+            "GroupId"
+        ]
         return subnet, group, self.account.client("kms").create_key()["KeyMetadata"]["Arn"]
 
 
 def _parameters() -> list[dict[str, str]]:
     """A small run, whose model nothing is asked of."""
     values = {"Epochs": "1", "BatchSize": str(BATCH), "MinAccuracy": "0.0"}
-    data = {"TrainDataUri": f"s3://{BUCKET}/mnist/train/", "TestDataUri": f"s3://{BUCKET}/mnist/test/"}
+    data = {
+        "TrainDataUri": f"s3://{BUCKET}/mnist/train/",
+        "TestDataUri": f"s3://{BUCKET}/mnist/test/",
+    }
     return [{"Name": name, "Value": value} for name, value in (values | data).items()]
 
 

@@ -1,4 +1,6 @@
-"""The demo with the policies of every role applied: nothing is denied, and of no call it is unknown what IAM would be asked."""
+"""The demo with the policies of every role applied: nothing is denied, and of no call it is unknown
+what IAM would be asked.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,21 @@ def test_the_demo_runs_in_the_emulator_of_local_up_which_enforces_policies(demo:
     assert "and enforces the roles' policies" in demo.output
 
 
-def test_no_role_makes_a_call_of_which_nobody_knows_the_permission(calls: list[dict[str, Any]]) -> None:
+def test_no_role_makes_a_call_of_which_nobody_knows_the_permission(
+    calls: list[dict[str, Any]],
+) -> None:
     assert len(calls) > 200
-    assert [f"{call['service']}:{call['operation']}" for call in calls if call.get("unmapped")] == []
+    assert [
+        f"{call['service']}:{call['operation']}" for call in calls if call.get("unmapped")
+    ] == []
 
 
 def test_no_call_of_a_role_is_denied(calls: list[dict[str, Any]]) -> None:
-    denied = [call for call in calls if call.get("error") in {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}]
+    denied = [
+        call
+        for call in calls
+        if call.get("error") in {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
+    ]
     assert denied == []
 
 
@@ -45,7 +55,14 @@ def test_no_call_of_a_role_is_denied(calls: list[dict[str, Any]]) -> None:
         ("endpoint", "logs:PutLogEvents"),
     ],
 )
-def test_what_sagemaker_does_in_a_roles_name_is_asked_too(calls: list[dict[str, Any]], role: str, action: str) -> None:
+def test_what_sagemaker_does_in_a_roles_name_is_asked_too(
+    calls: list[dict[str, Any]], role: str, action: str
+) -> None:
     by_role = [call for call in calls if f"-{role}/" in call["caller"]]
-    asked = {question["action"] for call in by_role for question in call["questions"] if question.get("implied")}
+    asked = {
+        question["action"]
+        for call in by_role
+        for question in call["questions"]
+        if question.get("implied")
+    }
     assert action in asked

@@ -1,7 +1,9 @@
-"""What one execution of the demo costs in counts: requests and bytes by role, processes. One more of them is seen on any machine.
+"""What one execution of the demo costs in counts: requests and bytes by role, processes.
 
-Left out is what depends on time: lines are sent to the log in batches, and the teardown's queue is polled. A limit is the count of its
-day and a quarter more; raise it with a reason.
+One more of them is seen on any machine.
+
+Left out is what depends on time: lines are sent to the log in batches, and the teardown's queue is
+polled. A limit is the count of its day and a quarter more; raise it with a reason.
 """
 
 from __future__ import annotations
@@ -16,50 +18,96 @@ from tests.end_to_end.conftest import Checkout, Finished
 
 TIMED = {"PutLogEvents", "GetQueueUrl", "ReceiveMessage"}
 LIMITS = {
-    role: count * 5 // 4 for role, count in {"pipeline": 15, "training": 42, "evaluation": 31, "endpoint": 27, "smoke-test": 11}.items()
+    role: count * 5 // 4
+    for role, count in {
+        "pipeline": 15,
+        "training": 42,
+        "evaluation": 31,
+        "endpoint": 27,
+        "smoke-test": 11,
+    }.items()
 }
 
-# Bytes of requests and answers: training gets the dataset (55 MB unpacked), evaluation its test half and the model (0.4 MB).
-CARRIED = {role: size * 5 // 4 for role, size in {"training": 55_440_000, "evaluation": 8_290_000, "endpoint": 415_000}.items()}
+# Bytes of requests and answers: training gets the dataset (55 MB unpacked), evaluation its test
+# half and the model (0.4 MB).
+CARRIED = {
+    role: size * 5 // 4
+    for role, size in {"training": 55_440_000, "evaluation": 8_290_000, "endpoint": 415_000}.items()
+}
 SYNCED = "checkpoint.pt"
-"""Goes to S3 whenever the job's folder is looked at and has changed, so how often depends on time."""
+"""Goes to S3 whenever the job's folder is looked at and has changed, so how often depends on time.
+"""
 
 
 @pytest.fixture(scope="module")
 def requests(demo: Finished, checkout: Checkout) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (checkout.root / "demo-out" / "logs" / "emulator-requests.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line)
+        for line in (checkout.root / "demo-out" / "logs" / "emulator-requests.jsonl")
+        .read_text()
+        .splitlines()
+    ]
 
 
 @pytest.mark.parametrize("role", LIMITS)
-def test_an_execution_asks_about_as_much_as_it_did(requests: list[dict[str, Any]], role: str) -> None:
-    asked = Counter(request["operation"] for request in requests if f"-{role}/" in request["caller"])
-    assert LIMITS[role] // 2 < sum(count for operation, count in asked.items() if operation not in TIMED) <= LIMITS[role], asked
+def test_an_execution_asks_about_as_much_as_it_did(
+    requests: list[dict[str, Any]], role: str
+) -> None:
+    asked = Counter(
+        request["operation"] for request in requests if f"-{role}/" in request["caller"]
+    )
+    assert (
+        LIMITS[role] // 2
+        < sum(count for operation, count in asked.items() if operation not in TIMED)
+        <= LIMITS[role]
+    ), asked
 
 
 def test_training_fetches_each_object_once(requests: list[dict[str, Any]]) -> None:
     """Four files of the dataset, and the code."""
-    fetched = [request for request in requests if "-training/" in request["caller"] and request["operation"] == "GetObject"]
+    fetched = [
+        request
+        for request in requests
+        if "-training/" in request["caller"] and request["operation"] == "GetObject"
+    ]
     assert len(fetched) == 5
 
 
 def test_following_costs_a_handful_of_requests_per_look(requests: list[dict[str, Any]]) -> None:
-    asked = Counter(request["operation"] for request in requests if request["caller"].endswith(":root"))
+    asked = Counter(
+        request["operation"] for request in requests if request["caller"].endswith(":root")
+    )
     looks = asked["DescribePipelineExecution"]
     assert looks <= asked["ListPipelineExecutionSteps"] <= looks + 5
     assert asked["GetLogEvents"] + asked["DescribeLogStreams"] <= 4 * looks + 40
 
 
 @pytest.mark.parametrize("role", CARRIED)
-def test_an_execution_carries_about_as_many_bytes_as_it_did(requests: list[dict[str, Any]], role: str) -> None:
-    own = [each for each in requests if f"-{role}/" in each["caller"] and not each["parameters"].get("Key", "").endswith(SYNCED)]
-    assert CARRIED[role] // 2 < sum(each["received"] + each["sent"] for each in own) <= CARRIED[role]
+def test_an_execution_carries_about_as_many_bytes_as_it_did(
+    requests: list[dict[str, Any]], role: str
+) -> None:
+    own = [
+        each
+        for each in requests
+        if f"-{role}/" in each["caller"] and not each["parameters"].get("Key", "").endswith(SYNCED)
+    ]
+    assert (
+        CARRIED[role] // 2 < sum(each["received"] + each["sent"] for each in own) <= CARRIED[role]
+    )
 
 
 @pytest.mark.usefixtures("demo")
-def test_an_execution_starts_one_container_per_job_and_keeps_the_processes_of_functions(checkout: Checkout) -> None:
+def test_an_execution_starts_one_container_per_job_and_keeps_the_processes_of_functions(
+    checkout: Checkout,
+) -> None:
     lines = (checkout.root / "demo-out" / "logs" / "emulator.log").read_text().splitlines()
     started = [line.partition(" started: ")[2] for line in lines if " started: " in line]
-    containers = Counter(what.removeprefix("containers of ").partition("-")[0] for what in started if what.startswith("containers"))
+    containers = Counter(
+        what.removeprefix("containers of ").partition("-")[0]
+        for what in started
+        if what.startswith("containers")
+    )
     assert containers == {"training": 1, "processing": 1, "endpoint": 1}
-    # One of each function (smoke test, teardown, emptying of buckets); one more where the step and the rule call the teardown at once.
+    # One of each function (smoke test, teardown, emptying of buckets); one more where the step and
+    # the rule call the teardown at once.
     assert 3 <= sum(what.startswith("lambda ") for what in started) <= 4

@@ -9,7 +9,17 @@ import pytest
 from tests.demo.test_pictures import size
 from tests.end_to_end.conftest import Checkout, Finished
 
-STEPS = ["Train", "Evaluate", "AccuracyGate", "Register", "CreateModel", "CreateEndpointConfig", "CreateEndpoint", "SmokeTest", "Teardown"]
+STEPS = [
+    "Train",
+    "Evaluate",
+    "AccuracyGate",
+    "Register",
+    "CreateModel",
+    "CreateEndpointConfig",
+    "CreateEndpoint",
+    "SmokeTest",
+    "Teardown",
+]
 
 
 def test_the_demo_succeeds(demo: Finished) -> None:
@@ -20,10 +30,16 @@ def test_every_step_succeeded_in_order_and_took_time(demo: Finished, checkout: C
     steps = checkout.summary()["steps"]
     assert [step["name"] for step in steps] == STEPS
     assert {step["status"] for step in steps} == {"Succeeded"}
-    assert all(step["seconds"] > 0.5 for step in steps if step["name"] in {"Train", "Evaluate", "CreateEndpoint"})
+    assert all(
+        step["seconds"] > 0.5
+        for step in steps
+        if step["name"] in {"Train", "Evaluate", "CreateEndpoint"}
+    )
 
 
-def test_the_model_is_accurate_and_was_trained_on_two_ranks(demo: Finished, checkout: Checkout) -> None:
+def test_the_model_is_accurate_and_was_trained_on_two_ranks(
+    demo: Finished, checkout: Checkout
+) -> None:
     summary = checkout.summary()
     assert summary["accuracy"] >= 0.99
     assert (summary["ranks"], summary["trained_by"]) == (2, "2 ranks")
@@ -36,14 +52,29 @@ def test_the_endpoint_knew_the_digits(demo: Finished, checkout: Checkout) -> Non
     assert sum(answer["digit"] == answer["label"] for answer in answers) >= 9
 
 
-def test_the_model_was_registered_and_waits_for_approval(demo: Finished, checkout: Checkout) -> None:
+def test_the_model_was_registered_and_waits_for_approval(
+    demo: Finished, checkout: Checkout
+) -> None:
     assert checkout.summary()["model_package"]["approval_status"] == "PendingManualApproval"
 
 
-def test_what_was_created_is_named_and_none_of_it_is_left(demo: Finished, checkout: Checkout) -> None:
+def test_what_was_created_is_named_and_none_of_it_is_left(
+    demo: Finished, checkout: Checkout
+) -> None:
     summary = checkout.summary()
     kinds = {resource["kind"] for resource in summary["created"]}
-    assert {"stack", "bucket", "role", "pipeline", "function", "endpoint", "endpoint config", "model", "training job", "vpc"} <= kinds
+    assert {
+        "stack",
+        "bucket",
+        "role",
+        "pipeline",
+        "function",
+        "endpoint",
+        "endpoint config",
+        "model",
+        "training job",
+        "vpc",
+    } <= kinds
     assert summary["left_behind"] == []
 
 
@@ -51,10 +82,16 @@ def test_it_leaves_no_process_port_or_folder(demo: Finished, checkout: Checkout)
     assert checkout.leftovers(demo.output) == []
 
 
-def test_nothing_but_caches_is_written_to_the_users_home(demo: Finished, checkout: Checkout) -> None:
+def test_nothing_but_caches_is_written_to_the_users_home(
+    demo: Finished, checkout: Checkout
+) -> None:
     home = checkout.root / "home"
     written = [path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file()]
-    assert [path for path in written if not path.startswith((".cache/", ".config/matplotlib/", ".cdk/cache/"))] == []
+    assert [
+        path
+        for path in written
+        if not path.startswith((".cache/", ".config/matplotlib/", ".cdk/cache/"))
+    ] == []
 
 
 @pytest.mark.parametrize(("name", "width"), [("digits.png", 1000), ("training-curve.png", 1200)])
@@ -62,18 +99,37 @@ def test_the_pictures_are_there(demo: Finished, checkout: Checkout, name: str, w
     assert size(checkout.root / "demo-out" / name)[0] >= width
 
 
-@pytest.mark.parametrize("name", ["Train", "Evaluate", "SmokeTest", "Teardown", "cdk-synth", "cdk-deploy", "cdk-destroy", "emulator"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Train",
+        "Evaluate",
+        "SmokeTest",
+        "Teardown",
+        "cdk-synth",
+        "cdk-deploy",
+        "cdk-destroy",
+        "emulator",
+    ],
+)
 def test_every_log_is_kept(demo: Finished, checkout: Checkout, name: str) -> None:
     log: Path = checkout.root / "demo-out" / "logs" / f"{name}.log"
     assert log.is_file()
 
 
 def test_progress_is_told_in_plain_lines(demo: Finished) -> None:
-    told = ("images/s on 2 ranks", "step Train (Training): Succeeded", "test accuracy 9", "still there")
+    told = (
+        "images/s on 2 ranks",
+        "step Train (Training): Succeeded",
+        "test accuracy 9",
+        "still there",
+    )
     assert [text for text in told if text not in demo.output] == []
 
 
 def test_the_times_add_up(demo: Finished, checkout: Checkout) -> None:
     seconds = checkout.summary()["seconds"]
     assert {"synth", "deploy", "execute", "total"} <= set(seconds)
-    assert sum(value for name, value in seconds.items() if name != "total") == pytest.approx(seconds["total"], abs=2.0)
+    assert sum(value for name, value in seconds.items() if name != "total") == pytest.approx(
+        seconds["total"], abs=2.0
+    )

@@ -11,8 +11,12 @@ from tests.end_to_end.conftest import Checkout, Finished
 
 @pytest.fixture(scope="module")
 def failed(checkout: Checkout) -> Finished:
-    """A demo whose training script refuses its hyperparameters: a batch that is larger than the dataset."""
-    return checkout.run("demo", "--output", str(checkout.root / "failed"), "--parameter", "BatchSize=70000")
+    """A demo whose training script refuses its hyperparameters: a batch that is larger than the
+    dataset.
+    """
+    return checkout.run(
+        "demo", "--output", str(checkout.root / "failed"), "--parameter", "BatchSize=70000"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +33,16 @@ def interrupted(checkout: Checkout) -> Finished:
     return Finished(process.returncode, "".join(lines) + rest)
 
 
-def test_a_failing_training_script_ends_with_exit_code_1(failed: Finished, checkout: Checkout) -> None:
+def test_a_failing_training_script_ends_with_exit_code_1(
+    failed: Finished, checkout: Checkout
+) -> None:
     assert failed.exit_code == 1, failed.output
     assert checkout.summary("failed")["status"] == "Failed"
 
 
-def test_the_failure_names_the_step_shows_its_last_lines_and_says_where_the_log_is(failed: Finished, checkout: Checkout) -> None:
+def test_the_failure_names_the_step_shows_its_last_lines_and_says_where_the_log_is(
+    failed: Finished, checkout: Checkout
+) -> None:
     told = failed.output.partition("shoal demo: execute: ")[2]
     log = checkout.root / "failed" / "logs" / "Train.log"
     assert told.startswith("step Train failed")
@@ -48,7 +56,9 @@ def test_a_failed_demo_leaves_nothing(failed: Finished, checkout: Checkout) -> N
     assert checkout.leftovers(failed.output) == []
 
 
-def test_an_interrupted_demo_ends_with_exit_code_130(interrupted: Finished, checkout: Checkout) -> None:
+def test_an_interrupted_demo_ends_with_exit_code_130(
+    interrupted: Finished, checkout: Checkout
+) -> None:
     assert interrupted.exit_code == 130, interrupted.output
     assert checkout.summary("interrupted")["status"] == "Interrupted"
 

@@ -1,4 +1,6 @@
-"""An environment that was deployed with the real CLI: what is changed behind git's back is found, and a manifest starts its pipeline."""
+"""An environment that was deployed with the real CLI: what is changed behind git's back is found,
+and a manifest starts its pipeline.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,10 @@ def target(mine: Checkout) -> Target:
     started = mine.run("local", "up", "mine", "--enforce-iam")
     assert started.exit_code == 0, started.output
     before = mine.run("drift", "mine", "--local")
-    assert (before.exit_code, "run `shoal deploy mine`" in before.output) == (2, True), before.output
+    assert (before.exit_code, "run `shoal deploy mine`" in before.output) == (
+        2,
+        True,
+    ), before.output
     result = mine.run("deploy", "mine", "--local")
     assert result.exit_code == 0, result.output
     return Target(ACCOUNT, "us-east-1", str(re.findall(r"http://localhost:\d+", started.output)[0]))
@@ -70,7 +75,11 @@ def look(mine: Checkout, target: Target, names: Names) -> Callable[[], list[Item
     """What differs now, by the templates of the deployment."""
     assembly = mine.root / ".shoal" / "cdk" / "mine" / "cdk.out"
     return lambda: [
-        each for each in compare(names, [DeployedStack(target, stack) for stack in stacks_of(assembly, "mine")]) if not each.agrees
+        each
+        for each in compare(
+            names, [DeployedStack(target, stack) for stack in stacks_of(assembly, "mine")]
+        )
+        if not each.agrees
     ]
 
 
@@ -82,26 +91,41 @@ def test_a_fresh_deployment_has_not_drifted(mine: Checkout, target: Target) -> N
     assert {each["agrees"] for each in items} == {True}
 
 
-def test_a_pipeline_that_was_updated_by_hand_differs(look: Callable[[], list[Item]], target: Target) -> None:
+def test_a_pipeline_that_was_updated_by_hand_differs(
+    look: Callable[[], list[Item]], target: Target
+) -> None:
     client = target.client("sagemaker")
     text = client.describe_pipeline(PipelineName=PIPELINE)["PipelineDefinition"]
-    client.update_pipeline(PipelineName=PIPELINE, PipelineDefinition=text.replace('"hello"', '"goodbye"'))
+    client.update_pipeline(
+        PipelineName=PIPELINE, PipelineDefinition=text.replace('"hello"', '"goodbye"')
+    )
     (item,) = look()
     client.update_pipeline(PipelineName=PIPELINE, PipelineDefinition=text)
     assert (item.kind, item.name) == ("pipeline", PIPELINE)
     assert re.fullmatch(r"definition sha256 \w{64}, live \w{64}", item.says)
-    assert [line[0] + line[1:].strip() for line in item.diff if line[0] in "+-"][2:] == ['-"hello",', '+"goodbye",']
+    assert [line[0] + line[1:].strip() for line in item.diff if line[0] in "+-"][2:] == [
+        '-"hello",',
+        '+"goodbye",',
+    ]
     assert look() == []
 
 
 def _inline(iam: Any, role: str) -> None:
-    document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
+    document = {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}],
+    }
     iam.put_role_policy(RoleName=role, PolicyName="more", PolicyDocument=json.dumps(document))
 
 
 def _attach(iam: Any, role: str) -> None:
-    document = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
-    arn = iam.create_policy(PolicyName="broad", PolicyDocument=json.dumps(document))["Policy"]["Arn"]
+    document = {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}],
+    }
+    arn = iam.create_policy(PolicyName="broad", PolicyDocument=json.dumps(document))["Policy"][
+        "Arn"
+    ]
     iam.attach_role_policy(RoleName=role, PolicyArn=arn)
 
 
@@ -128,7 +152,12 @@ def _weaken(iam: Any, role: str) -> None:
     ],
 )
 def test_a_role_that_was_changed_by_hand_differs(
-    look: Callable[[], list[Item]], target: Target, names: Names, change: Callable[[Any, str], None], actor: str, line: str
+    look: Callable[[], list[Item]],
+    target: Target,
+    names: Names,
+    change: Callable[[Any, str], None],
+    actor: str,
+    line: str,
 ) -> None:
     change(target.client("iam"), names.role(actor))
     (item,) = [each for each in look() if each.name == names.role(actor)]
@@ -136,7 +165,9 @@ def test_a_role_that_was_changed_by_hand_differs(
     assert line in item.diff, "\n".join(item.diff)
 
 
-def test_a_role_that_is_gone_differs(look: Callable[[], list[Item]], target: Target, names: Names) -> None:
+def test_a_role_that_is_gone_differs(
+    look: Callable[[], list[Item]], target: Target, names: Names
+) -> None:
     iam, role = target.client("iam"), names.role("teardown")
     for policy in iam.list_role_policies(RoleName=role)["PolicyNames"]:
         iam.delete_role_policy(RoleName=role, PolicyName=policy)
@@ -145,21 +176,31 @@ def test_a_role_that_is_gone_differs(look: Callable[[], list[Item]], target: Tar
     assert item.says == "in git, and not there"
 
 
-def test_a_schedule_paused_by_hand_differs_and_says_who_resumes_it(look: Callable[[], list[Item]], mine: Checkout, target: Target) -> None:
+def test_a_schedule_paused_by_hand_differs_and_says_who_resumes_it(
+    look: Callable[[], list[Item]], mine: Checkout, target: Target
+) -> None:
     def change(verb: str) -> int:
         return main(["--root", str(mine.root), "schedule", verb, "mine", "nightly", "--local"])
 
     assert change("pause") == 0
     (item,) = [each for each in look() if each.kind == "schedule"]
     assert change("resume") == 0
-    assert "`shoal schedule resume mine nightly` resumes it, run by somebody who may scheduler:UpdateSchedule on arn:aws" in item.says
+    assert (
+        "`shoal schedule resume mine nightly` resumes it, run by somebody who may"
+        " scheduler:UpdateSchedule on arn:aws" in item.says
+    )
     assert {'-  "State": "ENABLED",', '+  "State": "DISABLED",'} <= set(item.diff)
 
 
-def test_a_schedule_that_git_does_not_have_differs(look: Callable[[], list[Item]], target: Target, names: Names) -> None:
+def test_a_schedule_that_git_does_not_have_differs(
+    look: Callable[[], list[Item]], target: Target, names: Names
+) -> None:
     scheduler = target.client("scheduler")
     known = scheduler.get_schedule(GroupName=names.schedule_group, Name="nightly")
-    kept = {key: known[key] for key in ("ScheduleExpression", "FlexibleTimeWindow", "Target", "GroupName")}
+    kept = {
+        key: known[key]
+        for key in ("ScheduleExpression", "FlexibleTimeWindow", "Target", "GroupName")
+    }
     scheduler.create_schedule(Name="secret", **kept)
     (item,) = [each for each in look() if each.kind == "schedule"]
     scheduler.delete_schedule(Name="secret", GroupName=names.schedule_group)
@@ -168,14 +209,18 @@ def test_a_schedule_that_git_does_not_have_differs(look: Callable[[], list[Item]
 
 def test_a_rule_that_was_disabled_differs(look: Callable[[], list[Item]], target: Target) -> None:
     events = target.client("events")
-    (rule,) = [each["Name"] for each in events.list_rules()["Rules"] if "TeardownGuard" in each["Name"]]
+    (rule,) = [
+        each["Name"] for each in events.list_rules()["Rules"] if "TeardownGuard" in each["Name"]
+    ]
     events.disable_rule(Name=rule)
     (item,) = [each for each in look() if each.kind == "rule"]
     events.enable_rule(Name=rule)
     assert {'-  "State": "ENABLED",', '+  "State": "DISABLED",'} <= set(item.diff)
 
 
-def test_the_command_ends_with_1_and_prints_the_differences(mine: Checkout, target: Target, names: Names) -> None:
+def test_the_command_ends_with_1_and_prints_the_differences(
+    mine: Checkout, target: Target, names: Names
+) -> None:
     result = mine.run("drift", "mine", "--local")
     assert result.exit_code == 1
     assert f"DIFFERS role {names.role('training')}" in result.output
@@ -183,7 +228,9 @@ def test_the_command_ends_with_1_and_prints_the_differences(mine: Checkout, targ
     assert "shoal: mine is not as git says: role " in result.output
 
 
-def put(target: Target, names: Names, files: dict[str, bytes], manifest: dict[str, Any], folder: str) -> str:
+def put(
+    target: Target, names: Names, files: dict[str, bytes], manifest: dict[str, Any], folder: str
+) -> str:
     s3, bucket = target.client("s3"), names.bucket("data")
     for name, content in files.items():
         s3.put_object(Bucket=bucket, Key=f"datasets/{folder}/{name}", Body=content)
@@ -193,21 +240,33 @@ def put(target: Target, names: Names, files: dict[str, bytes], manifest: dict[st
 
 
 def executions(target: Target) -> list[dict[str, Any]]:
-    return list(target.client("sagemaker").list_pipeline_executions(PipelineName=PIPELINE)["PipelineExecutionSummaries"])
+    return list(
+        target.client("sagemaker").list_pipeline_executions(PipelineName=PIPELINE)[
+            "PipelineExecutionSummaries"
+        ]
+    )
 
 
 def logged(target: Target) -> str:
     try:
-        events = target.client("logs").filter_log_events(logGroupName=f"/aws/lambda/{PIPELINE}-start")["events"]
+        events = target.client("logs").filter_log_events(
+            logGroupName=f"/aws/lambda/{PIPELINE}-start"
+        )["events"]
     except target.client("logs").exceptions.ResourceNotFoundException:
         return ""
     return "\n".join(event["message"] for event in events)
 
 
-def test_a_manifest_starts_an_execution_with_its_uri_under_enforced_policies(target: Target, names: Names) -> None:
-    uri = put(target, names, {"train/a": b"1", "test/b": b"2"}, {"files": ["train/a", "test/b"]}, "first")
+def test_a_manifest_starts_an_execution_with_its_uri_under_enforced_policies(
+    target: Target, names: Names
+) -> None:
+    uri = put(
+        target, names, {"train/a": b"1", "test/b": b"2"}, {"files": ["train/a", "test/b"]}, "first"
+    )
     (execution,) = eventually(lambda: executions(target), 60.0)
-    given = target.client("sagemaker").list_pipeline_parameters_for_execution(PipelineExecutionArn=execution["PipelineExecutionArn"])
+    given = target.client("sagemaker").list_pipeline_parameters_for_execution(
+        PipelineExecutionArn=execution["PipelineExecutionArn"]
+    )
     assert {"Name": "DataManifest", "Value": uri} in given["PipelineParameters"]
     assert {"Name": "Whom", "Value": "Ada"} in given["PipelineParameters"]
     assert execution["PipelineExecutionDisplayName"].startswith("manifest-")
@@ -215,27 +274,55 @@ def test_a_manifest_starts_an_execution_with_its_uri_under_enforced_policies(tar
 
 def test_the_event_that_came_twice_starts_nothing(target: Target, names: Names) -> None:
     """S3 delivers at least once; here the same event is handed to the function again."""
-    assert eventually(lambda: not [each for each in executions(target) if each["PipelineExecutionStatus"] == "Executing"], 60.0)
+    assert eventually(
+        lambda: (
+            not [
+                each
+                for each in executions(target)
+                if each["PipelineExecutionStatus"] == "Executing"
+            ]
+        ),
+        60.0,
+    )
     bucket, key = names.bucket("data"), "datasets/first/manifest.json"
     found = target.client("s3").head_object(Bucket=bucket, Key=key)
-    about = {"key": key, "size": found["ContentLength"], "etag": found["ETag"].strip('"'), "version-id": found["VersionId"]}
-    event = {"source": "aws.s3", "detail-type": "Object Created", "detail": {"bucket": {"name": bucket}, "object": about}}
-    answer = target.client("lambda").invoke(FunctionName=f"{PIPELINE}-start", Payload=json.dumps(event).encode())
+    about = {
+        "key": key,
+        "size": found["ContentLength"],
+        "etag": found["ETag"].strip('"'),
+        "version-id": found["VersionId"],
+    }
+    event = {
+        "source": "aws.s3",
+        "detail-type": "Object Created",
+        "detail": {"bucket": {"name": bucket}, "object": about},
+    }
+    answer = target.client("lambda").invoke(
+        FunctionName=f"{PIPELINE}-start", Payload=json.dumps(event).encode()
+    )
     assert json.loads(answer["Payload"].read())["status"] == "duplicate"
     assert len(executions(target)) == 1
 
 
-def test_a_manifest_of_files_that_are_not_there_starts_nothing_and_says_so(target: Target, names: Names) -> None:
+def test_a_manifest_of_files_that_are_not_there_starts_nothing_and_says_so(
+    target: Target, names: Names
+) -> None:
     uri = put(target, names, {"train/a": b""}, {"files": ["train/a", "test/b"]}, "broken")
-    assert eventually(lambda: f"ManifestError: {uri} names files that are not there or empty: test/b, train/a" in logged(target), 30.0), (
-        logged(target)
-    )
+    assert eventually(
+        lambda: (
+            f"ManifestError: {uri} names files that are not there or empty: test/b, train/a"
+            in logged(target)
+        ),
+        30.0,
+    ), logged(target)
     assert len(executions(target)) == 1
 
 
 def test_another_object_of_the_bucket_starts_nothing(target: Target, names: Names) -> None:
     before = logged(target).count("manifest s3://")
-    target.client("s3").put_object(Bucket=names.bucket("data"), Key="datasets/first/train/c", Body=b"3")
+    target.client("s3").put_object(
+        Bucket=names.bucket("data"), Key="datasets/first/train/c", Body=b"3"
+    )
     assert not eventually(lambda: logged(target).count("manifest s3://") > before, 1.5)
 
 
@@ -251,5 +338,9 @@ def test_what_cannot_be_delivered_becomes_a_dead_letter(target: Target, names: N
 def test_the_templates_ask_for_events_only_where_manifests_start_something(mine: Checkout) -> None:
     folder: Path = mine.root / ".shoal" / "cdk" / "mine" / "cdk.out"
     (data,) = [stack for stack in stacks_of(folder, "mine") if stack.name.endswith("-data")]
-    told = [each["BucketName"] for each in data.of_type("AWS::S3::Bucket").values() if "NotificationConfiguration" in each]
+    told = [
+        each["BucketName"]
+        for each in data.of_type("AWS::S3::Bucket").values()
+        if "NotificationConfiguration" in each
+    ]
     assert told == [f"{PIPELINE}-data-{ACCOUNT}-us-east-1"]

@@ -1,4 +1,6 @@
-"""The variant whose training reads an FSx for Lustre file system, with a small set of real digits: real CLI, stacks, pipeline, training."""
+"""The variant whose training reads an FSx for Lustre file system, with a small set of real digits:
+real CLI, stacks, pipeline, training.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ data: {input_mode: FSx}
 file_system: {}
 training: {strategy: none, instance_type: ml.m5.xlarge, hyperparameters: {epochs: 2, batch-size: 64, learning-rate: 0.01, seed: 1}}
 evaluation: {min_accuracy: 0.9}
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +37,17 @@ def fsx(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def target(fsx: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Target:
-    """The emulator with the environment deployed; the digits are uploaded after the file system was linked to the bucket.
+    """The emulator with the environment deployed; the digits are uploaded after the file system was
+    linked to the bucket.
 
     Policies are enforced: FSx reads the bucket with its own role, through the key's policy.
     """
     started = fsx.run("local", "up", "fsx", "--enforce-iam")
     deployed = fsx.run("deploy", "fsx", "--local")
     assert deployed.exit_code == 0, f"{started.output}{deployed.output}"
-    target = Target("111122223333", "us-east-1", re.findall(r"http://localhost:\d+", started.output)[0])
+    target = Target(
+        "111122223333", "us-east-1", re.findall(r"http://localhost:\d+", started.output)[0]
+    )
     _upload(target, tmp_path_factory.mktemp("digits"))
     return target
 
@@ -50,7 +55,9 @@ def target(fsx: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Target:
 def _upload(target: Target, folder: Path) -> None:
     write_subset(folder, train=8000, test=2000)
     for path in folder.rglob("*-ubyte"):
-        target.client("s3").upload_file(str(path), BUCKET, f"datasets/mnist/{path.relative_to(folder)}")
+        target.client("s3").upload_file(
+            str(path), BUCKET, f"datasets/mnist/{path.relative_to(folder)}"
+        )
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +75,10 @@ def test_training_read_the_file_system_and_not_s3(target: Target) -> None:
     sagemaker = target.client("sagemaker")
     (job,) = sagemaker.list_training_jobs()["TrainingJobSummaries"]
     sources: list[dict[str, Any]] = [
-        channel["DataSource"] for channel in sagemaker.describe_training_job(TrainingJobName=job["TrainingJobName"])["InputDataConfig"]
+        channel["DataSource"]
+        for channel in sagemaker.describe_training_job(TrainingJobName=job["TrainingJobName"])[
+            "InputDataConfig"
+        ]
     ]
     (file_system,) = target.client("fsx").describe_file_systems()["FileSystems"]
     mount_name = file_system["LustreConfiguration"]["MountName"]

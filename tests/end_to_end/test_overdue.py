@@ -1,4 +1,6 @@
-"""A deployed weekly schedule with its alarm, the policies of all roles enforced and a clock 600 times as fast: who looks, what rings."""
+"""A deployed weekly schedule with its alarm, the policies of all roles enforced and a clock 600
+times as fast: who looks, what rings.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +35,30 @@ NAMES = Names(load_environment("dev", ROOT).model_copy(update={"schedules": (WEE
 def template(folder: Path) -> dict[str, Any]:
     """The schedule and what watches it, in one stack."""
     app = cdk.App(outdir=str(folder))
-    stack = cdk.Stack(app, STACK, env=cdk.Environment(account=NAMES.environment.account, region=NAMES.environment.region))
+    stack = cdk.Stack(
+        app,
+        STACK,
+        env=cdk.Environment(account=NAMES.environment.account, region=NAMES.environment.region),
+    )
     functions = ROOT / "stacks" / "functions"
     schedules = Schedules(stack, "Schedules", names=NAMES, functions=functions)
     alarms = Alarms(stack, "Alarms", names=NAMES, key=kms.Key(stack, "Key"))
-    ScheduleAlarms(stack, "ScheduleAlarms", names=NAMES, functions=functions, schedules=schedules, alarms=alarms)
+    ScheduleAlarms(
+        stack,
+        "ScheduleAlarms",
+        names=NAMES,
+        functions=functions,
+        schedules=schedules,
+        alarms=alarms,
+    )
     return dict(app.synth().get_stack_by_name(STACK).template)
 
 
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    with running(tmp_path_factory.mktemp("emulator"), None, "--enforce-iam", "--schedule-speed", "600") as found:
+    with running(
+        tmp_path_factory.mktemp("emulator"), None, "--enforce-iam", "--schedule-speed", "600"
+    ) as found:
         make_pipeline(found)
         deploy(found, template(tmp_path_factory.mktemp("cdk.out")))
         yield found
@@ -52,7 +67,9 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
 def looked(account: Account, **later: float) -> Any:
     """What the deployed function says, called as its rule calls it, some time from now."""
     at = datetime.now(UTC) + timedelta(**later)
-    return account.invoke(f"{PIPELINE}-overdue", {"time": at.strftime("%Y-%m-%dT%H:%M:%SZ")})["payload"]
+    return account.invoke(f"{PIPELINE}-overdue", {"time": at.strftime("%Y-%m-%dT%H:%M:%SZ")})[
+        "payload"
+    ]
 
 
 def state(account: Account) -> str:
@@ -62,11 +79,18 @@ def state(account: Account) -> str:
 
 
 def delivered(account: Account) -> Any:
-    event = {"schedule": "weekly", "schedule_arn": NAMES.schedule_arn("weekly"), "scheduled_time": "2026-11-23T06:00:00Z", "parameters": {}}
+    event = {
+        "schedule": "weekly",
+        "schedule_arn": NAMES.schedule_arn("weekly"),
+        "scheduled_time": "2026-11-23T06:00:00Z",
+        "parameters": {},
+    }
     return account.invoke(f"{PIPELINE}-start", event)["payload"]["status"]
 
 
-def test_the_rule_has_the_function_look_and_the_alarm_is_quiet_when_it_has(account: Account) -> None:
+def test_the_rule_has_the_function_look_and_the_alarm_is_quiet_when_it_has(
+    account: Account,
+) -> None:
     assert eventually(lambda: state(account) == "OK", 60.0), account.log(f"{PIPELINE}-overdue")
 
 
@@ -79,6 +103,8 @@ def test_an_overdue_schedule_rings(account: Account) -> None:
     assert state(account) == "ALARM"
 
 
-def test_the_function_is_told_that_a_schedule_is_gone_and_not_that_it_may_not_look(account: Account) -> None:
+def test_the_function_is_told_that_a_schedule_is_gone_and_not_that_it_may_not_look(
+    account: Account,
+) -> None:
     account.client("scheduler").delete_schedule(GroupName=NAMES.schedule_group, Name="weekly")
     assert looked(account) == {"weekly": 1}

@@ -1,4 +1,5 @@
-"""An environment that builds its own image, as a user meets it: refused, built (which the emulator cannot), deployed, gone.
+"""An environment that builds its own image, as a user meets it: refused, built (which the emulator
+cannot), deployed, gone.
 
 The order of the tests is the order of the story.
 """
@@ -24,7 +25,9 @@ region: us-east-1
 protect: false
 training: {build_image: pytorch-smddp, framework_version: "2.3.0"}
 """
-PARAMETER = f"/shoal/{PREFIX}/images/pytorch-smddp/{content_tag('pytorch-smddp', 'us-east-1', ROOT)}"
+PARAMETER = (
+    f"/shoal/{PREFIX}/images/pytorch-smddp/{content_tag('pytorch-smddp', 'us-east-1', ROOT)}"
+)
 URI = f"111122223333.dkr.ecr.us-east-1.amazonaws.com/{PREFIX}-pytorch-smddp@sha256:{'a' * 64}"
 
 
@@ -39,7 +42,11 @@ class Place:
         return self.target.client(service)
 
     def stacks(self) -> set[str]:
-        return {stack["StackName"] for stack in self.client("cloudformation").describe_stacks()["Stacks"] if PREFIX in stack["StackName"]}
+        return {
+            stack["StackName"]
+            for stack in self.client("cloudformation").describe_stacks()["Stacks"]
+            if PREFIX in stack["StackName"]
+        }
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +54,10 @@ def place(checkout: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Itera
     own = checkout.with_environment(tmp_path_factory.mktemp("image"), "img", ENVIRONMENT)
     started = own.run("local", "up", "img")
     assert started.exit_code == 0, started.output
-    yield Place(own, Target("111122223333", "us-east-1", re.findall(r"http://localhost:\d+", started.output)[0]))
+    yield Place(
+        own,
+        Target("111122223333", "us-east-1", re.findall(r"http://localhost:\d+", started.output)[0]),
+    )
     own.run("local", "down")
 
 
@@ -61,7 +71,10 @@ def test_a_deployment_before_the_build_is_refused_before_anything_is_made(place:
 def test_the_build_deploys_what_it_needs_and_the_emulator_refuses_it_by_name(place: Place) -> None:
     result = place.checkout.run("image", "build", "img", "--local")
     assert result.exit_code == 1
-    assert f"builds no container images (codebuild:StartBuild of {PREFIX}-image-build)" in result.output
+    assert (
+        f"builds no container images (codebuild:StartBuild of {PREFIX}-image-build)"
+        in result.output
+    )
     assert f"{PREFIX}-pipeline" not in place.stacks()
     assert f"{PREFIX}-image" in place.stacks()
 
@@ -81,4 +94,8 @@ def test_nothing_is_left_of_it(place: Place) -> None:
     result = place.checkout.run("destroy", "img", "--local")
     assert result.exit_code == 0, result.output
     assert place.client("ssm").get_parameters(Names=[PARAMETER])["InvalidParameters"] == [PARAMETER]
-    assert place.client("ecr").describe_repositories()["repositories"][0]["repositoryName"].startswith("cdk-")
+    assert (
+        place.client("ecr")
+        .describe_repositories()["repositories"][0]["repositoryName"]
+        .startswith("cdk-")
+    )

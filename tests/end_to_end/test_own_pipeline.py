@@ -1,4 +1,6 @@
-"""An environment whose pipeline is a user's own function, through the real CLI, stacks and emulator."""
+"""An environment whose pipeline is a user's own function, through the real CLI, stacks and
+emulator.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def build(environment, infrastructure):
     }
     parameters = [{"Name": "Whom", "Type": "String", "DefaultValue": "world"}]
     return {"Version": "2020-12-01", "Parameters": parameters, "Steps": [{"Name": "Hello", "Type": "Processing", "Arguments": arguments}]}
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +62,9 @@ def deployed(mine: Checkout) -> str:
 
 
 def test_a_budget_and_everybody_who_is_mailed_are_deployed(deployed: str) -> None:
-    """Here because this environment's deployment is the cheapest; the pipeline has no part in it."""
+    """Here because this environment's deployment is the cheapest; the pipeline has no part in
+    it.
+    """
     target = Target("111122223333", "us-east-1", deployed)
     (budget,) = target.client("budgets").describe_budgets(AccountId="111122223333")["Budgets"]
     told = {each["Endpoint"] for each in target.client("sns").list_subscriptions()["Subscriptions"]}
@@ -69,7 +73,11 @@ def test_a_budget_and_everybody_who_is_mailed_are_deployed(deployed: str) -> Non
 
 
 def test_what_is_deployed_is_the_functions_definition(deployed: str) -> None:
-    described = Target("111122223333", "us-east-1", deployed).client("sagemaker").describe_pipeline(PipelineName=PIPELINE)
+    described = (
+        Target("111122223333", "us-east-1", deployed)
+        .client("sagemaker")
+        .describe_pipeline(PipelineName=PIPELINE)
+    )
     (step,) = json.loads(described["PipelineDefinition"])["Steps"]
     assert step["Name"] == "Hello"
     assert step["Arguments"]["NetworkConfig"]["VpcConfig"]["Subnets"][0].startswith("subnet-")
@@ -86,6 +94,9 @@ def test_a_mistake_in_it_is_one_line_of_the_environment_file(mine: Checkout) -> 
     module.write_text(MODULE.replace('"InstanceCount"', '"InstanceCuont"'))
     result = mine.run("check")
     assert result.exit_code == 2
-    assert 'environments/mine.yaml:5: pipeline = "my_pipelines.hello:build": in the definition, Hello.' in result.output
+    assert (
+        'environments/mine.yaml:5: pipeline = "my_pipelines.hello:build": in the definition, Hello.'
+        in result.output
+    )
     assert "InstanceCuont: unknown field" in result.output
     module.write_text(MODULE)

@@ -1,4 +1,6 @@
-"""Which times an expression of EventBridge Scheduler means, where calendars and clocks are awkward."""
+"""Which times an expression of EventBridge Scheduler means, where calendars and clocks are
+awkward.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from shoal_local.control.scheduler.expressions import parse
 START = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)  # a Friday
 
 
-def times(expression: str, count: int, zone: str = "UTC", since: datetime = START) -> list[datetime]:
+def times(
+    expression: str, count: int, zone: str = "UTC", since: datetime = START
+) -> list[datetime]:
     parsed, found = parse(expression, zone), [since - timedelta(seconds=1)]
     for _ in range(count):
         due_at = parsed.next(since, found[-1])
@@ -27,7 +31,11 @@ def days(expression: str, count: int) -> list[str]:
 
 
 def test_a_rate_begins_at_once() -> None:
-    assert times("rate(1 minute)", 3) == [START, START + timedelta(minutes=1), START + timedelta(minutes=2)]
+    assert times("rate(1 minute)", 3) == [
+        START,
+        START + timedelta(minutes=1),
+        START + timedelta(minutes=2),
+    ]
 
 
 def test_a_rate_that_was_late_goes_on_where_it_would_have_been() -> None:
@@ -67,12 +75,20 @@ def test_minutes_and_hours_are_lists_ranges_and_steps() -> None:
 
 def test_an_hour_that_spring_skips_is_skipped() -> None:
     found = times("cron(30 2 * * ? *)", 3, "Europe/Berlin", datetime(2027, 3, 26, 12, tzinfo=UTC))
-    assert [f"{moment:%m-%d %H:%M}" for moment in found] == ["03-27 01:30", "03-29 00:30", "03-30 00:30"]
+    assert [f"{moment:%m-%d %H:%M}" for moment in found] == [
+        "03-27 01:30",
+        "03-29 00:30",
+        "03-30 00:30",
+    ]
 
 
 def test_an_hour_that_autumn_repeats_is_taken_once() -> None:
     found = times("cron(30 2 * * ? *)", 3, "Europe/Berlin", datetime(2027, 10, 30, 12, tzinfo=UTC))
-    assert [f"{moment:%m-%d %H:%M}" for moment in found] == ["10-31 00:30", "11-01 01:30", "11-02 01:30"]
+    assert [f"{moment:%m-%d %H:%M}" for moment in found] == [
+        "10-31 00:30",
+        "11-01 01:30",
+        "11-02 01:30",
+    ]
 
 
 def test_a_year_that_is_over_means_no_more_times() -> None:
@@ -80,7 +96,9 @@ def test_a_year_that_is_over_means_no_more_times() -> None:
 
 
 def longest(expression: str) -> timedelta:
-    """Between two of many times; what comes three times a month or less is looked at until dates and weekdays come back, in 28 years."""
+    """Between two of many times; what comes three times a month or less is looked at until dates
+    and weekdays come back, in 28 years.
+    """
     parsed, found = parse(expression, "UTC"), [START]
     while len(found) < 1300 and found[-1] < START + timedelta(days=28 * 366):
         due_at = parsed.next(START, found[-1])
@@ -111,10 +129,18 @@ def longest(expression: str) -> timedelta:
         "cron(0 3 29 FEB ? *)",
     ],
 )
-def test_the_gap_that_alarms_are_made_from_is_the_longest_between_these_times(expression: str) -> None:
+def test_the_gap_that_alarms_are_made_from_is_the_longest_between_these_times(
+    expression: str,
+) -> None:
     assert longest(expression) == timedelta(minutes=longest_gap_minutes(expression) or 0)
 
 
-def test_a_month_without_the_day_whose_next_working_day_is_meant_is_taken_to_have_no_start() -> None:
-    """The emulator takes its last working day; AWS's pages do not say, and the longer gap rings no false alarm."""
-    assert longest("cron(0 3 31W * ? *)") < timedelta(minutes=longest_gap_minutes("cron(0 3 31W * ? *)") or 0)
+def test_a_month_without_the_day_whose_next_working_day_is_meant_is_taken_to_have_no_start() -> (
+    None
+):
+    """The emulator takes its last working day; AWS's pages do not say, and the longer gap rings no
+    false alarm.
+    """
+    assert longest("cron(0 3 31W * ? *)") < timedelta(
+        minutes=longest_gap_minutes("cron(0 3 31W * ? *)") or 0
+    )

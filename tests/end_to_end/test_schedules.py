@@ -1,4 +1,6 @@
-"""A deployed schedule, with the policies of its roles enforced and a clock sixty times as fast: it starts executions, one at a time."""
+"""A deployed schedule, with the policies of its roles enforced and a clock sixty times as fast: it
+starts executions, one at a time.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from stacks.constructs.schedules import Schedules  # noqa: E402
 from tests.functions.test_start import PIPELINE, executions, make_pipeline  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
-OFTEN = Schedule(name="often", expression="rate(1 minute)", parameters={"Epochs": 3, "Seconds": "2.5"})
+OFTEN = Schedule(
+    name="often", expression="rate(1 minute)", parameters={"Epochs": 3, "Seconds": "2.5"}
+)
 STACK = "schedules"
 
 
@@ -36,7 +40,9 @@ def template(folder: Path, schedule: Schedule) -> dict[str, Any]:
     """The stack of the schedules alone, with a pipeline that is there already."""
     environment = load_environment("dev", ROOT).model_copy(update={"schedules": (schedule,)})
     app = cdk.App(outdir=str(folder))
-    stack = cdk.Stack(app, STACK, env=cdk.Environment(account=environment.account, region=environment.region))
+    stack = cdk.Stack(
+        app, STACK, env=cdk.Environment(account=environment.account, region=environment.region)
+    )
     Schedules(stack, "Schedules", names=Names(environment), functions=ROOT / "stacks" / "functions")
     return dict(app.synth().get_stack_by_name(STACK).template)
 
@@ -50,20 +56,38 @@ def archived(folder: Path) -> bytes:
 
 
 def deploy(account: Account, document: dict[str, Any]) -> None:
-    """What the CLI does: the functions' code into the bootstrap bucket, then the template. Their folders are called like their modules."""
-    functions = [each["Properties"] for each in document["Resources"].values() if each["Type"] == "AWS::Lambda::Function"]
+    """What the CLI does: the functions' code into the bootstrap bucket, then the template.
+
+    Their folders are called like their modules.
+    """
+    functions = [
+        each["Properties"]
+        for each in document["Resources"].values()
+        if each["Type"] == "AWS::Lambda::Function"
+    ]
     account.client("s3").create_bucket(Bucket=functions[0]["Code"]["S3Bucket"])
     for each in functions:
         place = {"Bucket": each["Code"]["S3Bucket"], "Key": each["Code"]["S3Key"]}
-        account.client("s3").put_object(**place, Body=archived(ROOT / "stacks" / "functions" / each["Handler"].partition(".")[0]))
-    account.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
-    found = account.stack(document["Resources"], STACK, **{key: document[key] for key in document if key not in ("Resources", "Rules")})
+        account.client("s3").put_object(
+            **place,
+            Body=archived(ROOT / "stacks" / "functions" / each["Handler"].partition(".")[0]),
+        )
+    account.client("ssm").put_parameter(
+        Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String"
+    )
+    found = account.stack(
+        document["Resources"],
+        STACK,
+        **{key: document[key] for key in document if key not in ("Resources", "Rules")},
+    )
     assert found["StackStatus"] == "CREATE_COMPLETE", account.failures(STACK)
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `shoal` needs of a checkout: the environment's file, and the place where a local emulator is found."""
+    """What `shoal` needs of a checkout: the environment's file, and the place where a local
+    emulator is found.
+    """
     folder = tmp_path_factory.mktemp("checkout")
     (folder / "environments").mkdir()
     (folder / ".shoal").mkdir()
@@ -88,53 +112,87 @@ def log(account: Account) -> str:
 def test_it_starts_executions_again_and_again_and_never_two_at_once(account: Account) -> None:
     assert eventually(lambda: len(executions(account, "Succeeded")) >= 2, 60.0), log(account)
     describe = account.client("sagemaker").describe_pipeline_execution
-    found = [describe(PipelineExecutionArn=each["PipelineExecutionArn"]) for each in executions(account)]
+    found = [
+        describe(PipelineExecutionArn=each["PipelineExecutionArn"]) for each in executions(account)
+    ]
     spans = sorted((each["CreationTime"], each["LastModifiedTime"]) for each in found)
     assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(spans))
 
 
 def test_each_was_started_by_the_schedule_with_its_parameters(account: Account) -> None:
     (*_, first) = executions(account)
-    given = account.client("sagemaker").list_pipeline_parameters_for_execution(PipelineExecutionArn=first["PipelineExecutionArn"])
+    given = account.client("sagemaker").list_pipeline_parameters_for_execution(
+        PipelineExecutionArn=first["PipelineExecutionArn"]
+    )
     assert first["PipelineExecutionDisplayName"].startswith("often-20")
     assert {"Name": "Epochs", "Value": "3"} in given["PipelineParameters"]
 
 
 def test_what_came_while_one_ran_started_nothing_and_says_so(account: Account) -> None:
-    assert "started nothing, because" in eventually(lambda: log(account) if "started nothing" in log(account) else "")
+    assert "started nothing, because" in eventually(
+        lambda: log(account) if "started nothing" in log(account) else ""
+    )
 
 
 def test_scheduler_called_the_function_under_its_own_role_and_was_allowed(account: Account) -> None:
-    calls = [line for line in account.requests("Invoke") if "shoal-mnist-dev-us-east-1-scheduler" in line["caller"]]
+    calls = [
+        line
+        for line in account.requests("Invoke")
+        if "shoal-mnist-dev-us-east-1-scheduler" in line["caller"]
+    ]
     assert calls
     assert {line["status"] for line in calls} == {202}
 
 
-def test_a_paused_schedule_starts_nothing_until_it_is_resumed(root: Path, account: Account, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_paused_schedule_starts_nothing_until_it_is_resumed(
+    root: Path, account: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--root", str(root), "schedule", "pause", "dev", "often", "--local"]) == 0
-    assert "live it is paused, and environments/dev.yaml says `paused: false`" in capsys.readouterr().out
+    assert (
+        "live it is paused, and environments/dev.yaml says `paused: false`"
+        in capsys.readouterr().out
+    )
     calls = len(account.requests("Invoke"))
-    assert not eventually(lambda: len(account.requests("Invoke")) > calls + 2, 3.0)  # what was under way may still come
+    assert not eventually(
+        lambda: len(account.requests("Invoke")) > calls + 2, 3.0
+    )  # what was under way may still come
     assert main(["--root", str(root), "schedule", "resume", "dev", "often", "--local"]) == 0
     assert eventually(lambda: len(account.requests("Invoke")) > calls + 2)
 
 
 @pytest.mark.usefixtures("account")
-def test_the_list_shows_what_is_live_and_what_the_file_says(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_list_shows_what_is_live_and_what_the_file_says(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--root", str(root), "schedule", "list", "dev", "--local"]) == 0
-    assert capsys.readouterr().out.splitlines()[1].split() == ["often", "rate(1", "minute)", "UTC", "active", "active"]
+    assert capsys.readouterr().out.splitlines()[1].split() == [
+        "often",
+        "rate(1",
+        "minute)",
+        "UTC",
+        "active",
+        "active",
+    ]
 
 
 @pytest.mark.usefixtures("account")
-def test_a_schedule_that_is_not_deployed_is_a_wrong_use(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_schedule_that_is_not_deployed_is_a_wrong_use(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--root", str(root), "schedule", "pause", "dev", "nightly", "--local"]) == 2
     assert "deployed are: often" in capsys.readouterr().err
 
 
 def test_a_function_that_is_gone_leaves_dead_letters_under_the_same_role(account: Account) -> None:
     account.client("lambda").delete_function(FunctionName=f"{PIPELINE}-start")
-    resources = account.client("cloudformation").describe_stack_resources(StackName=STACK)["StackResources"]
-    (url,) = [each["PhysicalResourceId"] for each in resources if each["ResourceType"] == "AWS::SQS::Queue"]
+    resources = account.client("cloudformation").describe_stack_resources(StackName=STACK)[
+        "StackResources"
+    ]
+    (url,) = [
+        each["PhysicalResourceId"]
+        for each in resources
+        if each["ResourceType"] == "AWS::SQS::Queue"
+    ]
     assert account.received(url)[0]["schedule"] == "often"
 
 

@@ -1,4 +1,6 @@
-"""`shoal drift` on an endpoint that serves a pinned release: what somebody changed behind git's back is found."""
+"""`shoal drift` on an endpoint that serves a pinned release: what somebody changed behind git's
+back is found.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +41,23 @@ def resources(account: Account, package: str) -> dict[str, Any]:
     config = {"Fn::GetAtt": ["Config", "EndpointConfigName"]}
     return {
         "Model": {"Type": "AWS::SageMaker::Model", "Properties": model},
-        "Config": {"Type": "AWS::SageMaker::EndpointConfig", "Properties": {"ProductionVariants": [variant]}},
-        "Endpoint": {"Type": "AWS::SageMaker::Endpoint", "Properties": {"EndpointName": ENDPOINT, "EndpointConfigName": config}},
+        "Config": {
+            "Type": "AWS::SageMaker::EndpointConfig",
+            "Properties": {"ProductionVariants": [variant]},
+        },
+        "Endpoint": {
+            "Type": "AWS::SageMaker::Endpoint",
+            "Properties": {"EndpointName": ENDPOINT, "EndpointConfigName": config},
+        },
     }
 
 
 def push(account: Account, content: str) -> str:
     """An image of that content gets the tag, which another one may have had; returns its digest."""
     manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "layers": [{"digest": content}]}
-    pushed = account.client("ecr").put_image(repositoryName=REPOSITORY, imageManifest=json.dumps(manifest), imageTag=TAG)
+    pushed = account.client("ecr").put_image(
+        repositoryName=REPOSITORY, imageManifest=json.dumps(manifest), imageTag=TAG
+    )
     return str(pushed["image"]["imageId"]["imageDigest"])
 
 
@@ -69,17 +79,29 @@ def stack(account: Account, digest: str) -> Iterator[DeployedStack]:
         "Environment": ENVIRONMENT,
     }
     account.sagemaker.create_model_package_group(ModelPackageGroupName=GROUP)
-    types = {"SupportedContentTypes": ["application/json"], "SupportedResponseMIMETypes": ["application/json"]}
+    types = {
+        "SupportedContentTypes": ["application/json"],
+        "SupportedResponseMIMETypes": ["application/json"],
+    }
     package = account.sagemaker.create_model_package(
-        ModelPackageGroupName=GROUP, InferenceSpecification={"Containers": [container], **types}, ModelApprovalStatus="Approved"
+        ModelPackageGroupName=GROUP,
+        InferenceSpecification={"Containers": [container], **types},
+        ModelApprovalStatus="Approved",
     )["ModelPackageArn"]
     template = {"Resources": resources(account, package)}
     cloudformation = account.client("cloudformation")
     cloudformation.create_stack(StackName=STACK, TemplateBody=json.dumps(template))
-    cloudformation.get_waiter("stack_create_complete").wait(StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
-    yield DeployedStack(Target(ACCOUNT_ID, "us-east-1", account.endpoint), SynthesisedStack(STACK, template))
+    cloudformation.get_waiter("stack_create_complete").wait(
+        StackName=STACK, WaiterConfig={"Delay": 1, "MaxAttempts": 120}
+    )
+    yield DeployedStack(
+        Target(ACCOUNT_ID, "us-east-1", account.endpoint), SynthesisedStack(STACK, template)
+    )
     cloudformation.delete_stack(StackName=STACK)
-    until(lambda: account.sagemaker.list_endpoints(NameContains=ENDPOINT)["Endpoints"], lambda found: not found)
+    until(
+        lambda: account.sagemaker.list_endpoints(NameContains=ENDPOINT)["Endpoints"],
+        lambda found: not found,
+    )
     account.sagemaker.delete_model_package(ModelPackageName=package)
     account.sagemaker.delete_model_package_group(ModelPackageGroupName=GROUP)
 
@@ -100,8 +122,12 @@ def test_a_fresh_endpoint_has_not_drifted(stack: DeployedStack, release: Release
 
 
 @pytest.mark.parametrize(("said", "agrees"), [(WEIGHTS, True), ("ff" * 32, False), (None, False)])
-def test_the_weights_are_those_that_the_container_says(stack: DeployedStack, release: Release, said: str | None, agrees: bool) -> None:
-    item = look(stack, release, lambda endpoint: {"weights_sha256": said} if endpoint == ENDPOINT else {})[1]
+def test_the_weights_are_those_that_the_container_says(
+    stack: DeployedStack, release: Release, said: str | None, agrees: bool
+) -> None:
+    item = look(
+        stack, release, lambda endpoint: {"weights_sha256": said} if endpoint == ENDPOINT else {}
+    )[1]
     assert (item.kind, item.agrees) == ("weights", agrees)
 
 
@@ -109,22 +135,34 @@ def test_an_endpoint_that_was_updated_by_hand_differs_in_configuration_and_packa
     stack: DeployedStack, release: Release, account: Account
 ) -> None:
     before = account.sagemaker.describe_endpoint(EndpointName=ENDPOINT)["EndpointConfigName"]
-    account.sagemaker.update_endpoint(EndpointName=ENDPOINT, EndpointConfigName=configure(account, "by-hand", GOOD_MODEL))
+    account.sagemaker.update_endpoint(
+        EndpointName=ENDPOINT, EndpointConfigName=configure(account, "by-hand", GOOD_MODEL)
+    )
     settled(account, ENDPOINT)
     (item,) = look(stack, release)
     account.sagemaker.update_endpoint(EndpointName=ENDPOINT, EndpointConfigName=before)
     settled(account, ENDPOINT)
     assert item.agrees is False
-    assert {f'-  "config": "{before.lower()}",', '+  "config": "by-hand",', '+  "packages": [],'} <= set(item.diff), "\n".join(item.diff)
+    assert {
+        f'-  "config": "{before.lower()}",',
+        '+  "config": "by-hand",',
+        '+  "packages": [],',
+    } <= set(item.diff), "\n".join(item.diff)
 
 
-def test_after_a_rollback_it_agrees_and_the_old_reason_is_called_old(stack: DeployedStack, release: Release, account: Account) -> None:
-    broken = configure(account, "rolled-back", archive({"code/inference.py": b"raise SystemExit('no good')"}))
+def test_after_a_rollback_it_agrees_and_the_old_reason_is_called_old(
+    stack: DeployedStack, release: Release, account: Account
+) -> None:
+    broken = configure(
+        account, "rolled-back", archive({"code/inference.py": b"raise SystemExit('no good')"})
+    )
     account.sagemaker.update_endpoint(EndpointName=ENDPOINT, EndpointConfigName=broken)
     reason = settled(account, ENDPOINT)["FailureReason"]
     (item,) = look(stack, release)
     assert item.agrees, "\n".join(item.diff)
-    assert item.says == f"as pinned; SageMaker still tells why an earlier deployment failed: {reason}"
+    assert (
+        item.says == f"as pinned; SageMaker still tells why an earlier deployment failed: {reason}"
+    )
 
 
 def test_an_image_whose_tag_was_moved_differs_as_soon_as_it_was_deployed(
@@ -133,8 +171,12 @@ def test_an_image_whose_tag_was_moved_differs_as_soon_as_it_was_deployed(
     moved = push(account, "not reviewed")
     before, _ = look(stack, release, lambda _: {"weights_sha256": WEIGHTS})
     config = account.sagemaker.describe_endpoint(EndpointName=ENDPOINT)["EndpointConfigName"]
-    variants = account.sagemaker.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
-    account.sagemaker.create_endpoint_config(EndpointConfigName="again", ProductionVariants=variants)
+    variants = account.sagemaker.describe_endpoint_config(EndpointConfigName=config)[
+        "ProductionVariants"
+    ]
+    account.sagemaker.create_endpoint_config(
+        EndpointConfigName="again", ProductionVariants=variants
+    )
     account.sagemaker.update_endpoint(EndpointName=ENDPOINT, EndpointConfigName="again")
     settled(account, ENDPOINT)
     (after,) = look(stack, release)
@@ -142,8 +184,13 @@ def test_an_image_whose_tag_was_moved_differs_as_soon_as_it_was_deployed(
     assert {f'-    "{digest}"', f'+    "{moved}"'} <= set(after.diff), "\n".join(after.diff)
 
 
-def test_an_endpoint_that_is_gone_differs(stack: DeployedStack, release: Release, account: Account) -> None:
+def test_an_endpoint_that_is_gone_differs(
+    stack: DeployedStack, release: Release, account: Account
+) -> None:
     account.sagemaker.delete_endpoint(EndpointName=ENDPOINT)
-    until(lambda: account.sagemaker.list_endpoints(NameContains=ENDPOINT)["Endpoints"], lambda found: not found)
+    until(
+        lambda: account.sagemaker.list_endpoints(NameContains=ENDPOINT)["Endpoints"],
+        lambda found: not found,
+    )
     (item,) = look(stack, release)
     assert (item.agrees, item.says) == (False, "in git, and not there")

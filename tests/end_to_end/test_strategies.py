@@ -1,4 +1,5 @@
-"""Every overlay in environments/strategies/: its own training job, with the shipped script and AWS's toolkit, on a few digits.
+"""Every overlay in environments/strategies/: its own training job, with the shipped script and
+AWS's toolkit, on a few digits.
 
 What the job says of itself is compared with the processes that the strategy is made of.
 """
@@ -31,23 +32,29 @@ TRAINED_BY = {
 }
 """By overlay; of the others, two ranks."""
 LOADS = {
-    "pytorch": """
+    "pytorch": (
+        """
 import sys, torch
 for path in sys.argv[1:]:
     weights = torch.load(f"{path}/model.pt", weights_only=True)
     assert all(weight.isfinite().all() for weight in weights.values())
     print(sum(weight.numel() for weight in weights.values()))
-""",
-    "tensorflow": """
+"""
+    ),
+    "tensorflow": (
+        """
 import sys, tensorflow as tf
 for path in sys.argv[1:]:
     serve = tf.saved_model.load(f"{path}/1").signatures["serving_default"]
     answer = serve(images=tf.zeros([3, 28, 28], tf.uint8))["probabilities"]
     assert abs(float(tf.reduce_sum(answer)) - 3) < 0.001
     print(tuple(answer.shape))
-""",
+"""
+    ),
 }
-"""By framework: a program that loads the models whose folders it is given, and prints a line for each."""
+"""By framework: a program that loads the models whose folders it is given, and prints a line for
+each.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -60,27 +67,44 @@ def strategies(account: Account, tmp_path_factory: pytest.TempPathFactory) -> St
 
 def here(name: str) -> str:
     """`name`, unless its hosts cannot have addresses of their own on this machine."""
-    if load_environment("dev", ROOT, name).training.instance_count > 1 and (reason := networks_refused()):
-        pytest.skip(f"{name} needs several hosts, and this machine gives them no networks of their own: {reason}")
+    if load_environment("dev", ROOT, name).training.instance_count > 1 and (
+        reason := networks_refused()
+    ):
+        pytest.skip(
+            f"{name} needs several hosts, and this machine gives them no networks of their own:"
+            f" {reason}"
+        )
     return name
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_training_job_of_the_overlay_completes_on_the_processes_it_is_made_of(strategies: Strategies, name: str) -> None:
+def test_the_training_job_of_the_overlay_completes_on_the_processes_it_is_made_of(
+    strategies: Strategies, name: str
+) -> None:
     job = strategies.job(here(name))
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
     printed = parse_all(strategies.account.log(GROUP, f"{job['TrainingJobName']}/"))
-    assert [str(said) for said in printed if isinstance(said, Parts)] == [TRAINED_BY.get(name, "2 ranks")]
+    assert [str(said) for said in printed if isinstance(said, Parts)] == [
+        TRAINED_BY.get(name, "2 ranks")
+    ]
 
 
 @pytest.mark.parametrize("framework", LOADS)
-def test_the_models_of_a_framework_load_and_answer(strategies: Strategies, framework: str, tmp_path: Path) -> None:
+def test_the_models_of_a_framework_load_and_answer(
+    strategies: Strategies, framework: str, tmp_path: Path
+) -> None:
     several = networks_refused() is None
     trainings = {name: strategies.environment(name).training for name in NAMES}
-    names = [name for name, each in trainings.items() if each.framework == framework and (several or each.instance_count == 1)]
+    names = [
+        name
+        for name, each in trainings.items()
+        if each.framework == framework and (several or each.instance_count == 1)
+    ]
     folders = [strategies.unpack_model(name, tmp_path) for name in names]
     python = runtimes()[framework].python()
-    loaded = subprocess.run([python, "-c", LOADS[framework], *folders], capture_output=True, text=True, check=False)
+    loaded = subprocess.run(
+        [python, "-c", LOADS[framework], *folders], capture_output=True, text=True, check=False
+    )
     assert len(loaded.stdout.splitlines()) == len(names) > 2, loaded.stderr
 
 
@@ -88,7 +112,10 @@ def test_the_models_of_a_framework_load_and_answer(strategies: Strategies, frame
 def served(strategies: Strategies) -> Iterator[dict[str, dict[str, Any]]]:
     """The steps of a TensorFlow overlay's pipeline, whose endpoint exists."""
     if reason := isolation_refused():
-        pytest.skip(f"an evaluation needs /opt/ml/processing, and this machine gives containers no files of their own: {reason}")
+        pytest.skip(
+            "an evaluation needs /opt/ml/processing, and this machine gives containers no files of"
+            f" their own: {reason}"
+        )
     execution = strategies.ended(SERVED)
     assert execution["PipelineExecutionStatus"] == "Succeeded", execution.get("FailureReason")
     steps = strategies.account.steps(execution)
@@ -100,13 +127,19 @@ def endpoint_of(steps: dict[str, dict[str, Any]]) -> str:
     return str(steps["CreateEndpoint"]["Metadata"]["Endpoint"]["Arn"].partition("/")[2])
 
 
-def test_a_tensorflow_model_is_evaluated_on_every_test_image(strategies: Strategies, served: dict[str, dict[str, Any]]) -> None:
+def test_a_tensorflow_model_is_evaluated_on_every_test_image(
+    strategies: Strategies, served: dict[str, dict[str, Any]]
+) -> None:
     assert strategies.evaluation(served)["metrics"]["images"]["value"] == TEST_IMAGES
 
 
-def test_a_tensorflow_model_answers_behind_its_endpoint(strategies: Strategies, served: dict[str, dict[str, Any]]) -> None:
+def test_a_tensorflow_model_answers_behind_its_endpoint(
+    strategies: Strategies, served: dict[str, dict[str, Any]]
+) -> None:
     answer = strategies.account.client("sagemaker-runtime").invoke_endpoint(
-        EndpointName=endpoint_of(served), Body=json.dumps({"instances": [[[0] * 28] * 28]}), ContentType="application/json"
+        EndpointName=endpoint_of(served),
+        Body=json.dumps({"instances": [[[0] * 28] * 28]}),
+        ContentType="application/json",
     )
     said = json.loads(answer["Body"].read())
     assert said["model"]["training_job_name"] == strategies.job(SERVED)["TrainingJobName"]

@@ -1,4 +1,7 @@
-"""The deleter against real endpoints: scaled, coming up, being updated, being rolled back. Its queue is a real one, too."""
+"""The deleter against real endpoints: scaled, coming up, being updated, being rolled back.
+
+Its queue is a real one, too.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,17 @@ from botocore.exceptions import ClientError
 from config.names import Names
 from config.settings import Environment
 from local.tests.sagemaker.account import ACCOUNT_ID, Account, until
-from local.tests.sagemaker.hosted import GOOD_MODEL, calling, configure, deploy, guarded, model_of, percent, servers_of, settled
+from local.tests.sagemaker.hosted import (
+    GOOD_MODEL,
+    calling,
+    configure,
+    deploy,
+    guarded,
+    model_of,
+    percent,
+    servers_of,
+    settled,
+)
 from shoal.verbs.events import Event
 from shoal.verbs.target import Target
 from shoal.verbs.teardown import Teardown
@@ -23,7 +36,10 @@ from tests.functions.invocation import invoke
 
 PIPELINE = "shoal-torndown-dev"
 ENDED = f"arn:aws:sagemaker:us-east-1:{ACCOUNT_ID}:pipeline/{PIPELINE}/execution/"
-SCALED = {"ServiceNamespace": "sagemaker", "ScalableDimension": "sagemaker:variant:DesiredInstanceCount"}
+SCALED = {
+    "ServiceNamespace": "sagemaker",
+    "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
+}
 HALF = {"Type": "CANARY", "CanarySize": percent(50), "WaitIntervalInSeconds": 480}
 
 
@@ -39,7 +55,11 @@ class Ended:
 
     def status(self) -> str:
         try:
-            return str(self.account.sagemaker.describe_endpoint(EndpointName=self.endpoint)["EndpointStatus"])
+            return str(
+                self.account.sagemaker.describe_endpoint(EndpointName=self.endpoint)[
+                    "EndpointStatus"
+                ]
+            )
         except ClientError:
             return "gone"
 
@@ -48,10 +68,15 @@ class Ended:
         self.account.client("sqs").send_message(QueueUrl=self.queue, MessageBody=json.dumps(event))
 
     def try_once(self) -> bool:
-        """Whether the message that the queue delivered now is done with; its mapping would delete it then."""
+        """Whether the message that the queue delivered now is done with; its mapping would delete
+        it then.
+        """
         sqs = self.account.client("sqs")
         (message,) = until(
-            lambda: sqs.receive_message(QueueUrl=self.queue, AttributeNames=["All"], VisibilityTimeout=120).get("Messages", []), bool
+            lambda: sqs.receive_message(
+                QueueUrl=self.queue, AttributeNames=["All"], VisibilityTimeout=120
+            ).get("Messages", []),
+            bool,
         )
         self.tries.append(self.status())
         record = {
@@ -62,7 +87,12 @@ class Ended:
             "body": message["Body"],
         }
         environment = {"PIPELINE_NAME": PIPELINE, "RETRY_AFTER_S": "1"}
-        outcome = invoke("teardown", {"Records": [record]}, endpoint_url=self.account.endpoint, environment=environment)
+        outcome = invoke(
+            "teardown",
+            {"Records": [record]},
+            endpoint_url=self.account.endpoint,
+            environment=environment,
+        )
         assert not outcome.error, outcome.log
         if outcome.result["batchItemFailures"]:
             return False
@@ -90,7 +120,9 @@ def ended(account: Account) -> Iterator[Ended]:
 
 
 def targets(account: Account) -> list[str]:
-    found = account.client("application-autoscaling").describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"]
+    found = account.client("application-autoscaling").describe_scalable_targets(
+        ServiceNamespace="sagemaker"
+    )["ScalableTargets"]
     return [each["ResourceId"] for each in found]
 
 
@@ -101,7 +133,9 @@ def scale(account: Account, endpoint: str) -> str:
     scaling.register_scalable_target(**SCALED, ResourceId=id_, MinCapacity=1, MaxCapacity=2)
     tracked = {
         "TargetValue": 1e6,
-        "PredefinedMetricSpecification": {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"},
+        "PredefinedMetricSpecification": {
+            "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
+        },
     }
     scaling.put_scaling_policy(
         **SCALED,
@@ -140,7 +174,9 @@ def test_targets_go_with_an_endpoint_that_somebody_else_deletes(ended: Ended) ->
 
 
 def test_destroy_deregisters_by_itself_where_there_is_no_function(account: Account) -> None:
-    account.deploy_pipeline(PIPELINE, [{"Name": "Over", "Type": "Fail", "Arguments": {"ErrorMessage": "at once"}}])
+    account.deploy_pipeline(
+        PIPELINE, [{"Name": "Over", "Type": "Fail", "Arguments": {"ErrorMessage": "at once"}}]
+    )
     arn = account.sagemaker.start_pipeline_execution(PipelineName=PIPELINE)["PipelineExecutionArn"]
     account.execution_ended(arn)
     name = f"{PIPELINE}-{arn.rpartition('/')[2]}"
@@ -148,9 +184,14 @@ def test_destroy_deregisters_by_itself_where_there_is_no_function(account: Accou
     settled(account, name)
     target = scale(account, name)
     names = Names(Environment(name="dev", project="torndown", account=ACCOUNT_ID))
-    Teardown(Target(ACCOUNT_ID, "us-east-1", account.endpoint), names, list[Event]().append, poll_s=0.1).remove_endpoints()
+    Teardown(
+        Target(ACCOUNT_ID, "us-east-1", account.endpoint), names, list[Event]().append, poll_s=0.1
+    ).remove_endpoints()
     assert names.pipeline == PIPELINE
-    assert (targets(account), account.sagemaker.list_endpoints(NameContains=PIPELINE)["Endpoints"]) == ([], [])
+    assert (
+        targets(account),
+        account.sagemaker.list_endpoints(NameContains=PIPELINE)["Endpoints"],
+    ) == ([], [])
     asked = (account.state_dir / "requests.jsonl").read_text().splitlines()
     assert [line for line in asked if '"DeregisterScalableTarget"' in line and target in line]
     account.sagemaker.delete_pipeline(PipelineName=PIPELINE, ClientRequestToken="d" * 32)
@@ -164,7 +205,9 @@ def test_an_endpoint_that_is_coming_up_is_come_back_for(ended: Ended) -> None:
     assert len(ended.tries) > 1
 
 
-def test_an_endpoint_that_is_being_updated_is_come_back_for_and_its_next_configuration_goes_too(ended: Ended) -> None:
+def test_an_endpoint_that_is_being_updated_is_come_back_for_and_its_next_configuration_goes_too(
+    ended: Ended,
+) -> None:
     deploy(ended.account, ended.endpoint, model_of("3"))
     settled(ended.account, ended.endpoint)
     scale(ended.account, ended.endpoint)
@@ -173,7 +216,9 @@ def test_an_endpoint_that_is_being_updated_is_come_back_for_and_its_next_configu
     ended.send_event()
     until(ended.try_once, bool)
     assert ended.tries[0] == "Updating"
-    assert len(ended.tries) > 1  # the last try may have seen the end of an update that was going on when it began
+    assert (
+        len(ended.tries) > 1
+    )  # the last try may have seen the end of an update that was going on when it began
     assert targets(ended.account) == []
 
 
@@ -195,6 +240,13 @@ def update(ended: Ended, routing: dict[str, Any], timeout_s: int = 3600) -> None
     """To the configuration `<name>-next`; returns when the new fleet has traffic."""
     sagemaker, name = ended.account.sagemaker, ended.endpoint
     deployment = guarded(routing, timeout_s=timeout_s)
-    sagemaker.update_endpoint(EndpointName=name, EndpointConfigName=f"{name}-next", DeploymentConfig=deployment)
+    sagemaker.update_endpoint(
+        EndpointName=name, EndpointConfigName=f"{name}-next", DeploymentConfig=deployment
+    )
     look = partial(sagemaker.describe_endpoint, EndpointName=name)
-    until(look, lambda each: each["PendingDeploymentSummary"]["ProductionVariants"][0].get("CurrentWeight", 0) > 0)
+    until(
+        look,
+        lambda each: (
+            each["PendingDeploymentSummary"]["ProductionVariants"][0].get("CurrentWeight", 0) > 0
+        ),
+    )

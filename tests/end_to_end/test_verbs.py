@@ -1,4 +1,6 @@
-"""The verbs one by one against an emulator in the background, and the user's own tools beside them."""
+"""The verbs one by one against an emulator in the background, and the user's own tools beside
+them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ PIPELINE = "shoal-mnist-dev"
 
 @pytest.fixture(scope="module")
 def emulator(checkout: Checkout) -> Iterator[dict[str, str]]:
-    """A deployed `dev`, with the policies of every role applied; what `local up` tells to export."""
+    """A deployed `dev`, with the policies of every role applied; what `local up` tells to
+    export.
+    """
     started = checkout.run("local", "up", "--enforce-iam")
     assert started.exit_code == 0, started.output
     deployed = checkout.run("deploy", "dev", "--local")
@@ -40,16 +44,27 @@ def serving(emulator: dict[str, str]) -> Iterator[None]:
     """An endpoint that a user makes of the newest registered model package."""
     client = Target("111122223333", "us-east-1", emulator["AWS_ENDPOINT_URL"]).client("sagemaker")
     name = f"{PIPELINE}-by-hand"
-    packages = client.list_model_packages(ModelPackageGroupName=PIPELINE, SortBy="CreationTime", SortOrder="Descending")
+    packages = client.list_model_packages(
+        ModelPackageGroupName=PIPELINE, SortBy="CreationTime", SortOrder="Descending"
+    )
     package = packages["ModelPackageSummaryList"][0]["ModelPackageArn"]
-    container = client.describe_model_package(ModelPackageName=package)["InferenceSpecification"]["Containers"][0]
+    container = client.describe_model_package(ModelPackageName=package)["InferenceSpecification"][
+        "Containers"
+    ][0]
     role = f"arn:aws:iam::111122223333:role/{PIPELINE}-us-east-1-endpoint"
     primary = {key: container[key] for key in ("Image", "ModelDataUrl", "Environment")}
     client.create_model(ModelName=name, ExecutionRoleArn=role, PrimaryContainer=primary)
-    variant = {"VariantName": "all", "ModelName": name, "InitialInstanceCount": 1, "InstanceType": "ml.m5.xlarge"}
+    variant = {
+        "VariantName": "all",
+        "ModelName": name,
+        "InitialInstanceCount": 1,
+        "InstanceType": "ml.m5.xlarge",
+    }
     client.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
     client.create_endpoint(EndpointName=name, EndpointConfigName=name)
-    client.get_waiter("endpoint_in_service").wait(EndpointName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
+    client.get_waiter("endpoint_in_service").wait(
+        EndpointName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+    )
     yield
     client.delete_endpoint(EndpointName=name)
     client.delete_endpoint_config(EndpointConfigName=name)
@@ -65,39 +80,72 @@ def without(emulator: dict[str, str], actor: str, sid: str) -> Iterator[None]:
     policy = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
     kept = [statement for statement in policy["Statement"] if statement["Sid"] != sid]
     assert len(kept) == len(policy["Statement"]) - 1
-    iam.put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=json.dumps({**policy, "Statement": kept}))
+    iam.put_role_policy(
+        RoleName=role, PolicyName=name, PolicyDocument=json.dumps({**policy, "Statement": kept})
+    )
     yield
     iam.put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=json.dumps(policy))
 
 
 def test_the_aws_cli_reads_what_was_deployed(emulator: dict[str, str]) -> None:
     aws = Path(sys.executable).with_name("aws")
-    command = [str(aws), "sagemaker", "describe-pipeline", "--pipeline-name", PIPELINE, "--output", "json"]
-    result = subprocess.run(command, env={"PATH": os.environ["PATH"], **emulator}, capture_output=True, text=True, check=True)
+    command = [
+        str(aws),
+        "sagemaker",
+        "describe-pipeline",
+        "--pipeline-name",
+        PIPELINE,
+        "--output",
+        "json",
+    ]
+    result = subprocess.run(
+        command,
+        env={"PATH": os.environ["PATH"], **emulator},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert json.loads(result.stdout)["PipelineName"] == PIPELINE
 
 
 def test_a_users_own_boto3_code_sees_the_buckets(emulator: dict[str, str]) -> None:
-    program = "import boto3; print([b['Name'] for b in boto3.client('s3').list_buckets()['Buckets']])"
+    program = (
+        "import boto3; print([b['Name'] for b in boto3.client('s3').list_buckets()['Buckets']])"
+    )
     result = subprocess.run(
-        [sys.executable, "-c", program], env={"PATH": os.environ["PATH"], **emulator}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program],
+        env={"PATH": os.environ["PATH"], **emulator},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert f"{PIPELINE}-data-" in result.stdout
 
 
-def test_a_second_up_finds_the_running_emulator(emulator: dict[str, str], checkout: Checkout) -> None:
+def test_a_second_up_finds_the_running_emulator(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
     assert f"running already: {emulator['AWS_ENDPOINT_URL']}" in checkout.run("local", "up").output
-    assert checkout.run("local", "status").output.startswith(f"running: {emulator['AWS_ENDPOINT_URL']}")
+    assert checkout.run("local", "status").output.startswith(
+        f"running: {emulator['AWS_ENDPOINT_URL']}"
+    )
 
 
-def test_after_a_deployment_there_are_no_differences(emulator: dict[str, str], checkout: Checkout) -> None:
+def test_after_a_deployment_there_are_no_differences(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
     result = checkout.run("diff", "dev", "--local")
     assert (result.exit_code, "no differences" in result.output) == (0, True), result.output
 
 
-def test_another_account_than_the_emulators_is_refused(emulator: dict[str, str], checkout: Checkout) -> None:
+def test_another_account_than_the_emulators_is_refused(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
     result = checkout.run("deploy", "staging", "--local")
-    assert (result.exit_code, "the emulator plays account 111122223333" in result.output) == (2, True)
+    assert (result.exit_code, "the emulator plays account 111122223333" in result.output) == (
+        2,
+        True,
+    )
 
 
 def test_a_wrong_parameter_starts_nothing(emulator: dict[str, str], checkout: Checkout) -> None:
@@ -106,18 +154,29 @@ def test_a_wrong_parameter_starts_nothing(emulator: dict[str, str], checkout: Ch
     assert "has had no executions" in checkout.run("status", "dev", "--local").output
 
 
-def test_an_execution_without_data_fails_and_is_told_by_run_and_status(emulator: dict[str, str], checkout: Checkout) -> None:
+def test_an_execution_without_data_fails_and_is_told_by_run_and_status(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
     result = checkout.run("run", "dev", "--local", "--follow")
     assert (result.exit_code, "step Train failed" in result.output) == (1, True), result.output
-    assert re.search(r"Train +Training +Failed", checkout.run("status", "dev", "latest", "--local").output)
+    assert re.search(
+        r"Train +Training +Failed", checkout.run("status", "dev", "latest", "--local").output
+    )
 
 
-def test_an_execution_that_has_ended_is_not_stopped(emulator: dict[str, str], checkout: Checkout) -> None:
+def test_an_execution_that_has_ended_is_not_stopped(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
     result = checkout.run("stop", "dev", "latest", "--local")
-    assert (result.exit_code, "has ended already as Failed: there is nothing to stop" in result.output) == (2, True), result.output
+    assert (
+        result.exit_code,
+        "has ended already as Failed: there is nothing to stop" in result.output,
+    ) == (2, True), result.output
 
 
-def test_a_hyperparameter_that_the_script_would_refuse_starts_nothing(emulator: dict[str, str], checkout: Checkout) -> None:
+def test_a_hyperparameter_that_the_script_would_refuse_starts_nothing(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
     result = checkout.run("run", "dev", "--local", "--parameter", "Epochs=0")
     assert (result.exit_code, "'0' is not a number above 0" in result.output) == (2, True)
 
@@ -145,7 +204,9 @@ def test_without_one_statement_of_a_role_training_fails_and_names_the_action(
     assert re.findall(r"not authorized to perform: (\S+) on resource", result.output)[0] == action
 
 
-def test_a_trained_model_can_be_served_and_invoked(emulator: dict[str, str], checkout: Checkout) -> None:
+def test_a_trained_model_can_be_served_and_invoked(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
     short = ("--parameter", "Epochs=1", "--parameter", "MinAccuracy=0.5", "--follow")
     trained = checkout.run("run", "dev", "--local", *short)
     assert trained.exit_code == 0, trained.output
@@ -160,23 +221,37 @@ def test_what_was_trained_is_on_the_dashboard(emulator: dict[str, str], checkout
     assert (result.exit_code, picture.read_bytes()[:4]) == (0, b"\x89PNG"), result.output
     nothing = result.output.partition("nothing was measured for: ")[2]
     assert "GPU use" in nothing
-    assert not {"Training throughput (images/s)", "Duration of steps (ms)", "Endpoint calls", "Loss"} & set(nothing.strip().split(", "))
+    assert not {
+        "Training throughput (images/s)",
+        "Duration of steps (ms)",
+        "Endpoint calls",
+        "Loss",
+    } & set(nothing.strip().split(", "))
 
 
-def test_a_sweep_by_hand_says_what_it_would_delete(emulator: dict[str, str], checkout: Checkout) -> None:
+def test_a_sweep_by_hand_says_what_it_would_delete(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
     with serving(emulator):
         result = checkout.run("sweep", "dev", "--local", "--dry-run")
-    assert (result.exit_code, "would be removed: nothing" in result.output) == (0, True), result.output
+    assert (result.exit_code, "would be removed: nothing" in result.output) == (
+        0,
+        True,
+    ), result.output
     assert "endpoints: " in result.output
 
 
-def test_without_a_running_endpoint_there_is_nothing_to_invoke(emulator: dict[str, str], checkout: Checkout) -> None:
+def test_without_a_running_endpoint_there_is_nothing_to_invoke(
+    emulator: dict[str, str], checkout: Checkout
+) -> None:
     result = checkout.run("invoke", "dev", "--local", "--digit", "0")
     assert (result.exit_code, "is in service" in result.output) == (2, True)
 
 
 def cut_off(checkout: Checkout, text: str, number: signal.Signals) -> tuple[int, str]:
-    """Exit code and output of a `shoal destroy` that gets a signal when it, or the CDK's CLI below it, has said `text`."""
+    """Exit code and output of a `shoal destroy` that gets a signal when it, or the CDK's CLI below
+    it, has said `text`.
+    """
     log = checkout.root / ".shoal" / "cdk" / "dev" / "cdk-destroy.log"
     process = checkout.start("destroy", "dev", "--local")
     said: list[str] = []
@@ -206,7 +281,9 @@ def test_destroy_stops_an_execution_and_after_ctrl_c_and_sigkill_it_goes_on_unti
     assert started.exit_code == 0, started.output
     code, output = cut_off(checkout, "stopping execution", signal.SIGINT)
     assert code == 130, output
-    code, output = cut_off(checkout, "destroying...", signal.SIGKILL)  # the stacks are being deleted
+    code, output = cut_off(
+        checkout, "destroying...", signal.SIGKILL
+    )  # the stacks are being deleted
     assert code == -signal.SIGKILL, output
     result = checkout.run("destroy", "dev", "--local")
     assert result.exit_code == 0, result.output

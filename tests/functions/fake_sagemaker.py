@@ -1,7 +1,8 @@
-"""What teardown sees of SageMaker and its queue: endpoints with their states, configurations, models, an execution, and AWS's refusals.
+"""What teardown sees of SageMaker and its queue: endpoints with their states, configurations,
+models, an execution, and AWS's refusals.
 
-Requests of the JSON 1.1 protocol go in, answers and error messages as AWS gives them come out (messages: SageMaker's, as quoted
-by its Kubernetes operator and by field reports).
+Requests of the JSON 1.1 protocol go in, answers and error messages as AWS gives them come out
+(messages: SageMaker's, as quoted by its Kubernetes operator and by field reports).
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from tests.functions.loopback import Request
 ARN = "arn:aws:sagemaker:us-east-1:111122223333:"
 IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
 EPOCH = 1_700_000_000
-_KINDS = {"DeleteEndpoint": "endpoint", "DeleteEndpointConfig": "endpoint-config", "DeleteModel": "model"}
+_KINDS = {
+    "DeleteEndpoint": "endpoint",
+    "DeleteEndpointConfig": "endpoint-config",
+    "DeleteModel": "model",
+}
 
 
 class RefusedError(Exception):
@@ -25,7 +30,9 @@ class RefusedError(Exception):
 
 @dataclass
 class FakeSageMaker:
-    """State by name; `gone_after` is how many descriptions of a deleted endpoint still say Deleting."""
+    """State by name; `gone_after` is how many descriptions of a deleted endpoint still say
+    Deleting.
+    """
 
     endpoints: dict[str, str] = field(default_factory=dict)
     """Endpoint name -> status."""
@@ -62,7 +69,9 @@ class FakeSageMaker:
             "DescribePipelineExecution": self._describe_execution,
             "ListPipelineExecutionSteps": self._list_steps,
             "ListEndpoints": lambda **given: self._list("Endpoint", self.endpoints, given),
-            "ListEndpointConfigs": lambda **given: self._list("EndpointConfig", self.configs, given),
+            "ListEndpointConfigs": lambda **given: self._list(
+                "EndpointConfig", self.configs, given
+            ),
             "ListModels": lambda **given: self._list("Model", self.models, given),
             "ListTags": self._list_tags,
             "DescribeScalableTargets": self._describe_targets,
@@ -86,17 +95,29 @@ class FakeSageMaker:
 
     def _describe_execution(self, PipelineExecutionArn: str) -> dict[str, Any]:  # noqa: N803
         if not self.status:
-            raise RefusedError("ResourceNotFound", f"Pipeline execution {PipelineExecutionArn} does not exist.")
-        return {"PipelineExecutionArn": PipelineExecutionArn, "PipelineExecutionStatus": self.status}
+            raise RefusedError(
+                "ResourceNotFound", f"Pipeline execution {PipelineExecutionArn} does not exist."
+            )
+        return {
+            "PipelineExecutionArn": PipelineExecutionArn,
+            "PipelineExecutionStatus": self.status,
+        }
 
     def _list_steps(self, PipelineExecutionArn: str, **_: Any) -> dict[str, Any]:  # noqa: N803 - the API's name
         if not self.steps:
-            raise RefusedError("ResourceNotFound", f"Pipeline execution {PipelineExecutionArn} does not exist.")
+            raise RefusedError(
+                "ResourceNotFound", f"Pipeline execution {PipelineExecutionArn} does not exist."
+            )
         return {"PipelineExecutionSteps": self.steps}
 
     def _list(self, kind: str, names: Any, given: dict[str, Any]) -> dict[str, Any]:
         found = [name for name in sorted(names) if given["NameContains"] in name]
-        return {f"{kind}s": [{f"{kind}Name": name, f"{kind}Arn": f"{ARN}x/{name}", "CreationTime": EPOCH} for name in found]}
+        return {
+            f"{kind}s": [
+                {f"{kind}Name": name, f"{kind}Arn": f"{ARN}x/{name}", "CreationTime": EPOCH}
+                for name in found
+            ]
+        }
 
     def _list_tags(self, ResourceArn: str) -> dict[str, Any]:  # noqa: N803
         tags = self.tags.get(ResourceArn.rpartition("/")[2])
@@ -108,13 +129,29 @@ class FakeSageMaker:
         raise RefusedError("AccessDeniedException", "not authorized to perform it")
 
     def _describe_targets(self, ServiceNamespace: str, **_: Any) -> dict[str, Any]:  # noqa: N803
-        known = {"ServiceNamespace": ServiceNamespace, "ScalableDimension": "sagemaker:variant:DesiredInstanceCount"}
-        about = {"MinCapacity": 1, "MaxCapacity": 2, "RoleARN": "arn:aws:iam::111122223333:role/scaling", "CreationTime": EPOCH}
-        return {"ScalableTargets": [{"ResourceId": each, **known, **about} for each in sorted(self.targets | self.lost_targets)]}
+        known = {
+            "ServiceNamespace": ServiceNamespace,
+            "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
+        }
+        about = {
+            "MinCapacity": 1,
+            "MaxCapacity": 2,
+            "RoleARN": "arn:aws:iam::111122223333:role/scaling",
+            "CreationTime": EPOCH,
+        }
+        return {
+            "ScalableTargets": [
+                {"ResourceId": each, **known, **about}
+                for each in sorted(self.targets | self.lost_targets)
+            ]
+        }
 
     def _deregister(self, ResourceId: str, **_: Any) -> dict[str, Any]:  # noqa: N803
         if ResourceId not in self.targets:
-            raise RefusedError("ObjectNotFoundException", f"No scalable target registered for resource ID: {ResourceId}")
+            raise RefusedError(
+                "ObjectNotFoundException",
+                f"No scalable target registered for resource ID: {ResourceId}",
+            )
         self.targets.remove(ResourceId)
         self.deleted.append(f"scalable-target/{ResourceId}")
         return {}
@@ -129,38 +166,69 @@ class FakeSageMaker:
         arn = f"{ARN}endpoint/{EndpointName}"
         times = {"CreationTime": EPOCH, "LastModifiedTime": EPOCH}
         used = {"EndpointConfigName": self.uses[EndpointName]} if EndpointName in self.uses else {}
-        return {"EndpointName": EndpointName, "EndpointArn": arn, "EndpointStatus": status, **used, **times}
+        return {
+            "EndpointName": EndpointName,
+            "EndpointArn": arn,
+            "EndpointStatus": status,
+            **used,
+            **times,
+        }
 
     def _describe_config(self, EndpointConfigName: str) -> dict[str, Any]:  # noqa: N803
-        model = self._known(EndpointConfigName, self.configs, "endpoint configuration")[EndpointConfigName]
+        model = self._known(EndpointConfigName, self.configs, "endpoint configuration")[
+            EndpointConfigName
+        ]
         arn = f"{ARN}endpoint-config/{EndpointConfigName}"
         variants = [{"VariantName": "AllTraffic", "ModelName": model}]
-        return {"EndpointConfigName": EndpointConfigName, "EndpointConfigArn": arn, "ProductionVariants": variants, "CreationTime": EPOCH}
+        return {
+            "EndpointConfigName": EndpointConfigName,
+            "EndpointConfigArn": arn,
+            "ProductionVariants": variants,
+            "CreationTime": EPOCH,
+        }
 
     def _delete_endpoint(self, EndpointName: str) -> dict[str, Any]:  # noqa: N803
         if self.updated_meanwhile:
             self.endpoints[EndpointName] = "Updating"
         if self._known(EndpointName, self.endpoints, "endpoint")[EndpointName] in IN_PROGRESS:
-            raise RefusedError("ValidationException", f'Cannot update in-progress endpoint "{ARN}endpoint/{EndpointName}".')
+            raise RefusedError(
+                "ValidationException",
+                f'Cannot update in-progress endpoint "{ARN}endpoint/{EndpointName}".',
+            )
         self.endpoints[EndpointName] = "Deleting"
         return {}
 
     def _delete_config(self, EndpointConfigName: str) -> dict[str, Any]:  # noqa: N803
-        del self._known(EndpointConfigName, self.configs, "endpoint configuration")[EndpointConfigName]
+        del self._known(EndpointConfigName, self.configs, "endpoint configuration")[
+            EndpointConfigName
+        ]
         return {}
 
     def _describe_model(self, ModelName: str) -> dict[str, Any]:  # noqa: N803
         if ModelName not in self.models:
-            raise RefusedError("ValidationException", f'Could not find model "{ARN}model/{ModelName}".')
-        return {"ModelName": ModelName, "ModelArn": f"{ARN}model/{ModelName}", "CreationTime": EPOCH}
+            raise RefusedError(
+                "ValidationException", f'Could not find model "{ARN}model/{ModelName}".'
+            )
+        return {
+            "ModelName": ModelName,
+            "ModelArn": f"{ARN}model/{ModelName}",
+            "CreationTime": EPOCH,
+        }
 
     def _delete_model(self, ModelName: str) -> dict[str, Any]:  # noqa: N803
-        if ModelName not in self.models:  # what is gone has no tags, and the role may delete models by them alone
-            raise RefusedError("AccessDeniedException", f"not authorized to perform: sagemaker:DeleteModel on {ARN}model/{ModelName}")
+        if (
+            ModelName not in self.models
+        ):  # what is gone has no tags, and the role may delete models by them alone
+            raise RefusedError(
+                "AccessDeniedException",
+                f"not authorized to perform: sagemaker:DeleteModel on {ARN}model/{ModelName}",
+            )
         self.models.remove(ModelName)
         return {}
 
     def _known(self, name: str, names: dict[str, str], kind: str) -> dict[str, str]:
         if name not in names:
-            raise RefusedError("ValidationException", f'Could not find {kind} "{ARN}{kind}/{name}".')
+            raise RefusedError(
+                "ValidationException", f'Could not find {kind} "{ARN}{kind}/{name}".'
+            )
         return names

@@ -1,4 +1,6 @@
-"""A function's folder, an event and an endpoint go in; what the handler returned or raised, in a process of its own, comes out."""
+"""A function's folder, an event and an endpoint go in; what the handler returned or raised, in a
+process of its own, comes out.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from typing import Any
 
 FUNCTIONS = Path(__file__).resolve().parents[2] / "stacks" / "functions"
 
-# What Lambda's own bootstrap does: import the handler from the folder, call it with the event and a context, report a raised error.
+# What Lambda's own bootstrap does: import the handler from the folder, call it with the event and a
+# context, report a raised error.
 _BOOTSTRAP = """
 import json, sys
 sys.path.insert(0, sys.argv[1])

@@ -1,4 +1,6 @@
-"""A small HTTP server on 127.0.0.1 for the time of a test: a function that answers requests goes in, a URL comes out."""
+"""A small HTTP server on 127.0.0.1 for the time of a test: a function that answers requests goes
+in, a URL comes out.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def serving(answer: Answer) -> Iterator[str]:
             """Nothing: pytest shows what matters."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    )
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"

@@ -1,6 +1,8 @@
-"""Writes stacks/functions/smoke_test/digits.json: the first test image of each digit class of the original MNIST test files.
+"""Writes stacks/functions/smoke_test/digits.json: the first test image of each digit class of the
+original MNIST test files.
 
-In: the folder with the unpacked `t10k-images-idx3-ubyte` and `t10k-labels-idx1-ubyte`. Run: `python -m tests.functions.make_digits FOLDER`.
+In: the folder with the unpacked `t10k-images-idx3-ubyte` and `t10k-labels-idx1-ubyte`. Run: `python
+-m tests.functions.make_digits FOLDER`.
 """
 
 from __future__ import annotations
@@ -14,17 +16,25 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 TARGET = ROOT / "stacks" / "functions" / "smoke_test" / "digits.json"
 # Published md5 sums of the unpacked files.
-MD5 = {"t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea", "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637"}
+MD5 = {
+    "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+    "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+}
 _SIDE = 28
 _IMAGES_HEADER_BYTES = 16
 _LABELS_HEADER_BYTES = 8
 
 
 def digits(folder: Path) -> list[dict[str, Any]]:
-    """Label, index in the test set and pixels (28 rows of 28 numbers, 0 to 255) of the first image of each class."""
+    """Label, index in the test set and pixels (28 rows of 28 numbers, 0 to 255) of the first image
+    of each class.
+    """
     images = _checked(folder, "t10k-images-idx3-ubyte")[_IMAGES_HEADER_BYTES:]
     labels = _checked(folder, "t10k-labels-idx1-ubyte")[_LABELS_HEADER_BYTES:]
-    return [{"label": label, "index": labels.index(label), "pixels": _rows(images, labels.index(label))} for label in range(10)]
+    return [
+        {"label": label, "index": labels.index(label), "pixels": _rows(images, labels.index(label))}
+        for label in range(10)
+    ]
 
 
 def _rows(images: bytes, index: int) -> list[list[int]]:
@@ -40,5 +50,8 @@ def _checked(folder: Path, name: str) -> bytes:
 
 
 if __name__ == "__main__":
-    document = {"source": "MNIST test set, the first image of each class", "digits": digits(Path(sys.argv[1]))}
+    document = {
+        "source": "MNIST test set, the first image of each class",
+        "digits": digits(Path(sys.argv[1])),
+    }
     TARGET.write_text(json.dumps(document, separators=(",", ":")) + "\n")

@@ -1,4 +1,6 @@
-"""The custom resource: empties what carries the tag, on Delete only, and answers CloudFormation in every case."""
+"""The custom resource: empties what carries the tag, on Delete only, and answers CloudFormation in
+every case.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,18 @@ def moto_url() -> Iterator[str]:
 
 @pytest.fixture
 def s3(moto_url: str) -> Any:
-    """A client of an account with nothing but one versioned bucket with the tag, an object in two versions, and a deleted one."""
-    urllib.request.urlopen(urllib.request.Request(f"{moto_url}/moto-api/reset", method="POST")).close()
+    """A client of an account with nothing but one versioned bucket with the tag, an object in two
+    versions, and a deleted one.
+    """
+    urllib.request.urlopen(
+        urllib.request.Request(f"{moto_url}/moto-api/reset", method="POST")
+    ).close()
     client = boto3.client(
-        "s3", endpoint_url=moto_url, region_name="us-east-1", aws_access_key_id="111122223333", aws_secret_access_key="for-this-test"
+        "s3",
+        endpoint_url=moto_url,
+        region_name="us-east-1",
+        aws_access_key_id="111122223333",
+        aws_secret_access_key="for-this-test",
     )
     client.create_bucket(Bucket=BUCKET)
     client.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration={"Status": "Enabled"})
@@ -51,7 +61,11 @@ def _versions(s3: Any) -> int:
 
 
 def _request(
-    request_type: str, resource_type: str, properties: dict[str, str], endpoint_url: str, remaining_ms: int = 60_000
+    request_type: str,
+    resource_type: str,
+    properties: dict[str, str],
+    endpoint_url: str,
+    remaining_ms: int = 60_000,
 ) -> dict[str, Any]:
     """Make the custom resource request; returns what CloudFormation got at the response URL."""
     answers: list[Request] = []
@@ -76,8 +90,12 @@ def _request(
     return dict(json.loads(answer.body))
 
 
-def _empty_bucket(moto_url: str, request_type: str = "Delete", remaining_ms: int = 60_000) -> dict[str, Any]:
-    return _request(request_type, "Custom::EmptyBucket", {"BucketName": BUCKET}, moto_url, remaining_ms)
+def _empty_bucket(
+    moto_url: str, request_type: str = "Delete", remaining_ms: int = 60_000
+) -> dict[str, Any]:
+    return _request(
+        request_type, "Custom::EmptyBucket", {"BucketName": BUCKET}, moto_url, remaining_ms
+    )
 
 
 def test_delete_removes_every_version_and_delete_marker(s3: Any, moto_url: str) -> None:
@@ -109,9 +127,19 @@ def test_a_bucket_that_is_gone_counts_as_empty(s3: Any, moto_url: str) -> None:
     assert _empty_bucket(moto_url)["Status"] == "SUCCESS"
 
 
-def test_the_bucket_is_closed_for_late_access_logs_and_keeps_its_policy(s3: Any, moto_url: str) -> None:
-    tls_only = {"Sid": "TlsOnly", "Effect": "Deny", "Principal": "*", "Action": "s3:*", "Resource": f"arn:aws:s3:::{BUCKET}/*"}
-    s3.put_bucket_policy(Bucket=BUCKET, Policy=json.dumps({"Version": "2012-10-17", "Statement": [tls_only]}))
+def test_the_bucket_is_closed_for_late_access_logs_and_keeps_its_policy(
+    s3: Any, moto_url: str
+) -> None:
+    tls_only = {
+        "Sid": "TlsOnly",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": f"arn:aws:s3:::{BUCKET}/*",
+    }
+    s3.put_bucket_policy(
+        Bucket=BUCKET, Policy=json.dumps({"Version": "2012-10-17", "Statement": [tls_only]})
+    )
     _empty_bucket(moto_url)
     statements = json.loads(s3.get_bucket_policy(Bucket=BUCKET)["Policy"])["Statement"]
     assert [(statement["Sid"], statement["Action"]) for statement in statements] == [
@@ -128,7 +156,9 @@ def test_running_out_of_time_is_a_failure_that_says_how_to_go_on(s3: Any, moto_u
 
 def test_the_answer_names_the_request_and_keeps_one_physical_id(s3: Any, moto_url: str) -> None:
     answers = [_empty_bucket(moto_url, request_type) for request_type in ("Create", "Delete")]
-    assert {answer["PhysicalResourceId"] for answer in answers} == {f"{answers[0]['StackId']}/DataBucket"}
+    assert {answer["PhysicalResourceId"] for answer in answers} == {
+        f"{answers[0]['StackId']}/DataBucket"
+    }
     assert answers[0]["RequestId"] == "request-1"
 
 
@@ -146,21 +176,33 @@ class FakeRegistry:
             return 200, b"{}"
         known = {"CreationTime": 1_700_000_000, "ModelPackageStatus": "Completed"}
         packages = [{"ModelPackageArn": arn, **known} for arn in self.packages]
-        answers = {"ListTags": {"Tags": self.tags}, "ListModelPackages": {"ModelPackageSummaryList": packages}}
+        answers = {
+            "ListTags": {"Tags": self.tags},
+            "ListModelPackages": {"ModelPackageSummaryList": packages},
+        }
         return 200, json.dumps(answers[operation]).encode()
 
 
-@pytest.mark.parametrize(("tags", "left"), [([TAG], 0), ([], 2)], ids=["with the tag", "without the tag"])
-def test_a_group_loses_its_packages_if_it_carries_the_tag(tags: list[dict[str, str]], left: int) -> None:
+@pytest.mark.parametrize(
+    ("tags", "left"), [([TAG], 0), ([], 2)], ids=["with the tag", "without the tag"]
+)
+def test_a_group_loses_its_packages_if_it_carries_the_tag(
+    tags: list[dict[str, str]], left: int
+) -> None:
     registry = FakeRegistry(tags)
     properties = {"ModelPackageGroupName": "shoal-mnist-dev", "ModelPackageGroupArn": GROUP_ARN}
     with serving(registry.answer) as url:
-        assert _request("Delete", "Custom::EmptyModelPackageGroup", properties, url)["Status"] == "SUCCESS"
+        assert (
+            _request("Delete", "Custom::EmptyModelPackageGroup", properties, url)["Status"]
+            == "SUCCESS"
+        )
     assert len(registry.packages) == left
 
 
 def test_a_refusal_reaches_cloudformation_with_its_message() -> None:
-    refusal = json.dumps({"__type": "AccessDeniedException", "message": "not authorized to perform ListTags"}).encode()
+    refusal = json.dumps(
+        {"__type": "AccessDeniedException", "message": "not authorized to perform ListTags"}
+    ).encode()
     properties = {"ModelPackageGroupName": "shoal-mnist-dev", "ModelPackageGroupArn": GROUP_ARN}
     with serving(lambda _: (400, refusal)) as url:
         answer = _request("Delete", "Custom::EmptyModelPackageGroup", properties, url)

@@ -28,18 +28,32 @@ def bucket(account: Account) -> str:
     return name
 
 
-def deliver(account: Account, bucket: str, body: bytes, key: str = "datasets/digits/manifest.json", **about: Any) -> Outcome:
-    """The event of an upload, to the function of an account that has no pipeline: whatever gets that far fails otherwise."""
+def deliver(
+    account: Account,
+    bucket: str,
+    body: bytes,
+    key: str = "datasets/digits/manifest.json",
+    **about: Any,
+) -> Outcome:
+    """The event of an upload, to the function of an account that has no pipeline: whatever gets
+    that far fails otherwise.
+    """
     etag = account.client("s3").put_object(Bucket=bucket, Key=key, Body=body)["ETag"].strip('"')
     found = {"key": key, "size": len(body), "etag": etag, **about}
-    event = {"source": "aws.s3", "detail-type": "Object Created", "detail": {"bucket": {"name": bucket}, "object": found}}
+    event = {
+        "source": "aws.s3",
+        "detail-type": "Object Created",
+        "detail": {"bucket": {"name": bucket}, "object": found},
+    }
     variables = {
         "PIPELINE_NAME": "none",
         "DATA_BUCKET": bucket,
         "MANIFEST_FILE": "manifest.json",
         "MANIFEST_PARAMETERS": json.dumps({"DataManifest": "{manifest}"}),
     }
-    return invoke("start", event, endpoint_url=account.endpoint, environment=variables, module="start")
+    return invoke(
+        "start", event, endpoint_url=account.endpoint, environment=variables, module="start"
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,16 +69,29 @@ def deliver(account: Account, bucket: str, body: bytes, key: str = "datasets/dig
         (b'{"files": ["test/empty"]}', "names files that are not there or empty: test/empty"),
     ],
 )
-def test_a_wrong_manifest_is_an_error_that_says_what_is_wrong(account: Account, bucket: str, body: bytes, says: str) -> None:
+def test_a_wrong_manifest_is_an_error_that_says_what_is_wrong(
+    account: Account, bucket: str, body: bytes, says: str
+) -> None:
     outcome = deliver(account, bucket, body)
     assert outcome.result is None
     assert outcome.error.startswith(f"ManifestError: s3://{bucket}/datasets/digits/manifest.json ")
     assert says in outcome.error
 
 
-@pytest.mark.parametrize("key", ["manifest.json", "datasets/manifest.json", "datasets/a/b/manifest.json", "datasets/digits/other.json"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "manifest.json",
+        "datasets/manifest.json",
+        "datasets/a/b/manifest.json",
+        "datasets/digits/other.json",
+    ],
+)
 def test_a_file_elsewhere_is_no_manifest(account: Account, bucket: str, key: str) -> None:
-    assert "is no manifest: they are s3://" in deliver(account, bucket, b'{"files": ["train/a"]}', key).error
+    assert (
+        "is no manifest: they are s3://"
+        in deliver(account, bucket, b'{"files": ["train/a"]}', key).error
+    )
 
 
 def test_a_manifest_too_large_to_be_one_is_not_read(account: Account, bucket: str) -> None:

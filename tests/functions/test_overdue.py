@@ -1,4 +1,6 @@
-"""The function that says which rare schedules are overdue: it asks the emulator's schedules and metrics; only its clock is set forward."""
+"""The function that says which rare schedules are overdue: it asks the emulator's schedules and
+metrics; only its clock is set forward.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ def schedule(account: Account) -> str:
 
 def settings(account: Account, name: str, **changes: Any) -> dict[str, Any]:
     role = account.role({"Service": "scheduler.amazonaws.com"})
-    target = {"Arn": f"arn:aws:lambda:us-east-1:111122223333:function:{PIPELINE}-start", "RoleArn": role}
+    target = {
+        "Arn": f"arn:aws:lambda:us-east-1:111122223333:function:{PIPELINE}-start",
+        "RoleArn": role,
+    }
     when = {"ScheduleExpression": "cron(0 6 ? * MON *)", "FlexibleTimeWindow": {"Mode": "OFF"}}
     return {"Name": name, "GroupName": PIPELINE, **when, "Target": target, **changes}
 
@@ -42,8 +47,14 @@ def look(account: Account, *schedules: str, at: datetime | None = None) -> Outco
     """As the rule calls it, at a moment."""
     event = {"time": at.isoformat()} if at else {}
     hours = ", ".join(f'"{name}": {SILENT_HOURS}' for name in schedules)
-    environment = {"PIPELINE_NAME": PIPELINE, "SCHEDULE_GROUP": PIPELINE, "SILENT_HOURS": f"{{{hours}}}"}
-    return invoke("overdue", event, endpoint_url=account.endpoint, environment=environment, module="overdue")
+    environment = {
+        "PIPELINE_NAME": PIPELINE,
+        "SCHEDULE_GROUP": PIPELINE,
+        "SILENT_HOURS": f"{{{hours}}}",
+    }
+    return invoke(
+        "overdue", event, endpoint_url=account.endpoint, environment=environment, module="overdue"
+    )
 
 
 def after(**time: float) -> datetime:
@@ -81,7 +92,12 @@ def test_one_that_was_silent_for_longer_is_overdue(account: Account) -> None:
 def test_a_sign_counts_although_the_schedule_is_older_than_its_limit(account: Account) -> None:
     name = schedule(account)
     dimensions = [{"Name": "Pipeline", "Value": PIPELINE}, {"Name": "Schedule", "Value": name}]
-    sign = {"MetricName": "ScheduledStarts", "Dimensions": dimensions, "Value": 0, "Timestamp": after(days=7)}
+    sign = {
+        "MetricName": "ScheduledStarts",
+        "Dimensions": dimensions,
+        "Value": 0,
+        "Timestamp": after(days=7),
+    }
     account.client("cloudwatch").put_metric_data(Namespace="Shoal", MetricData=[sign])
     assert look(account, name, at=after(hours=SILENT_HOURS + 1)).result == {name: 0}
 
@@ -107,13 +123,19 @@ def test_one_that_was_changed_or_resumed_has_as_long_from_then_on(account: Accou
 
     def changed_at() -> datetime | None:
         scheduler.update_schedule(**settings(account, name, Description="changed"))
-        found: datetime = scheduler.get_schedule(Name=name, GroupName=PIPELINE)["LastModificationDate"]
+        found: datetime = scheduler.get_schedule(Name=name, GroupName=PIPELINE)[
+            "LastModificationDate"
+        ]
         return found if found - created_at >= timedelta(seconds=1) else None
 
     changed = eventually(changed_at)
     silent = timedelta(hours=SILENT_HOURS)
-    assert look(account, name, at=created_at + silent + timedelta(milliseconds=500)).result == {name: 0}
-    assert look(account, name, at=changed + silent + timedelta(milliseconds=500)).result == {name: 1}
+    assert look(account, name, at=created_at + silent + timedelta(milliseconds=500)).result == {
+        name: 0
+    }
+    assert look(account, name, at=changed + silent + timedelta(milliseconds=500)).result == {
+        name: 1
+    }
 
 
 def test_a_deleted_schedule_is_overdue_at_once(account: Account) -> None:
@@ -133,4 +155,7 @@ def test_a_look_takes_one_call_for_each_schedule_and_two_for_all(account: Accoun
     names = [schedule(account) for _ in range(3)]
     before = [len(account.requests(operation)) for operation in CALLS]
     assert look(account, *names).result == dict.fromkeys(names, 0)
-    assert [len(account.requests(operation)) - count for operation, count in zip(CALLS, before, strict=True)] == [3, 1, 1]
+    assert [
+        len(account.requests(operation)) - count
+        for operation, count in zip(CALLS, before, strict=True)
+    ] == [3, 1, 1]

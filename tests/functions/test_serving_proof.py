@@ -1,4 +1,6 @@
-"""The proof of a deployment: a real endpoint of the emulator, made of a registered package, is what was deployed, or it is not."""
+"""The proof of a deployment: a real endpoint of the emulator, made of a registered package, is what
+was deployed, or it is not.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,15 @@ from tests.functions.invocation import FUNCTIONS, invoke
 from tests.functions.loopback import Request, serving
 from tests.functions.make_digits import TARGET
 
-IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"
+IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
 OWN_REPOSITORY = f"{ACCOUNT_ID}.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference"
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 ENDPOINT = "shoal-mnist-live"
 BUCKET = "models-of-the-proof"
 WEIGHTS = b"knows ten digits by heart"
 SHA256 = hashlib.sha256(WEIGHTS).hexdigest()
-# A model as small as one can be: it knows the ten digits, says whose weights they are, and takes 5 for 6 where it is told to.
+# A model as small as one can be: it knows the ten digits, says whose weights they are, and takes 5
+# for 6 where it is told to.
 CODE = """
 import hashlib, json
 from pathlib import Path
@@ -48,13 +51,15 @@ def predict_fn(images, model):
 
 def output_fn(prediction, accept):
     return json.dumps(prediction)
-"""
+"""  # noqa: E501
 PARAMETER = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}
 
 
 @dataclass
 class Live:
-    """An account in which ENDPOINT serves a package, and what the deployment that made it expects."""
+    """An account in which ENDPOINT serves a package, and what the deployment that made it
+    expects.
+    """
 
     account: Account
     expected: dict[str, str] = field(default_factory=dict)
@@ -73,32 +78,47 @@ class Live:
                     {
                         "Image": image,
                         "ModelDataUrl": f"s3://{BUCKET}/{name}.tar.gz",
-                        "Environment": {"SAGEMAKER_PROGRAM": "inference.py", "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code"},
+                        "Environment": {
+                            "SAGEMAKER_PROGRAM": "inference.py",
+                            "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
+                        },
                     }
                 ],
                 "SupportedContentTypes": ["application/json"],
                 "SupportedResponseMIMETypes": ["application/json"],
             },
         )["ModelPackageArn"]
-        self.client("sagemaker").create_model(ModelName=name, Containers=[{"ModelPackageName": package}], ExecutionRoleArn=self.role)
+        self.client("sagemaker").create_model(
+            ModelName=name, Containers=[{"ModelPackageName": package}], ExecutionRoleArn=self.role
+        )
         return str(package)
 
     def digest(self, image: str = IMAGE) -> str:
         """What ECR has below its tag now, as `shoal promote` asks for it."""
         host, _, path = image.partition("/")
         repository, _, tag = path.partition(":")
-        wanted = {"registryId": host.split(".")[0], "repositoryName": repository, "imageIds": [{"imageTag": tag}]}
+        wanted = {
+            "registryId": host.split(".")[0],
+            "repositoryName": repository,
+            "imageIds": [{"imageTag": tag}],
+        }
         (found,) = self.client("ecr").batch_get_image(**wanted)["images"]
         return str(found["imageId"]["imageDigest"])
 
     def push(self, tag: str, content: str) -> None:
-        """An image of that content gets the tag in the account's own repository, whichever image had it."""
+        """An image of that content gets the tag in the account's own repository, whichever image
+        had it.
+        """
         manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "layers": [{"digest": content}]}
-        self.client("ecr").put_image(repositoryName="pytorch-inference", imageManifest=json.dumps(manifest), imageTag=tag)
+        self.client("ecr").put_image(
+            repositoryName="pytorch-inference", imageManifest=json.dumps(manifest), imageTag=tag
+        )
 
     def stored(self, name: str) -> str:
         """Hash of what lies below the model's URL now."""
-        return hashlib.sha256(self.client("s3").get_object(Bucket=BUCKET, Key=f"{name}.tar.gz")["Body"].read()).hexdigest()
+        return hashlib.sha256(
+            self.client("s3").get_object(Bucket=BUCKET, Key=f"{name}.tar.gz")["Body"].read()
+        ).hexdigest()
 
     @property
     def role(self) -> str:
@@ -106,18 +126,30 @@ class Live:
 
     def config(self, name: str, model: str, **on: Any) -> None:
         """On one instance, or on what is given."""
-        variant = {"VariantName": "AllTraffic", "ModelName": model, **(on or {"InstanceType": "ml.m5.xlarge", "InitialInstanceCount": 1})}
-        self.client("sagemaker").create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
+        variant = {
+            "VariantName": "AllTraffic",
+            "ModelName": model,
+            **(on or {"InstanceType": "ml.m5.xlarge", "InitialInstanceCount": 1}),
+        }
+        self.client("sagemaker").create_endpoint_config(
+            EndpointConfigName=name, ProductionVariants=[variant]
+        )
 
     def stack(self, name: str, resource: dict[str, Any]) -> str:
         """A stack that is done; returns its id."""
         cloudformation = self.client("cloudformation")
-        made: str = cloudformation.create_stack(StackName=name, TemplateBody=json.dumps({"Resources": {"One": resource}}))["StackId"]
+        made: str = cloudformation.create_stack(
+            StackName=name, TemplateBody=json.dumps({"Resources": {"One": resource}})
+        )["StackId"]
         look = cloudformation.describe_stacks
-        assert eventually(lambda: not look(StackName=made)["Stacks"][0]["StackStatus"].endswith("_IN_PROGRESS"))
+        assert eventually(
+            lambda: not look(StackName=made)["Stacks"][0]["StackStatus"].endswith("_IN_PROGRESS")
+        )
         return made
 
-    def prove(self, request_type: str = "Update", stack: str = "", **changes: str | None) -> dict[str, Any]:
+    def prove(
+        self, request_type: str = "Update", stack: str = "", **changes: str | None
+    ) -> dict[str, Any]:
         """Make the custom resource request; returns what CloudFormation got at the response URL."""
         answers: list[Request] = []
 
@@ -128,13 +160,23 @@ class Live:
         with serving(take) as response_url:
             event = {
                 "RequestType": request_type,
-                "ResourceProperties": {key: value for key, value in {**self.expected, **changes}.items() if value is not None},
+                "ResourceProperties": {
+                    key: value
+                    for key, value in {**self.expected, **changes}.items()
+                    if value is not None
+                },
                 "ResponseURL": f"{response_url}/?signature=x%2By",
                 "StackId": stack or self.expected["StackId"],
                 "RequestId": "request-1",
                 "LogicalResourceId": "Proof",
             }
-            invoke("smoke_test", event, endpoint_url=self.account.endpoint, module="serving_proof", remaining_ms=140_000)
+            invoke(
+                "smoke_test",
+                event,
+                endpoint_url=self.account.endpoint,
+                module="serving_proof",
+                remaining_ms=140_000,
+            )
         (answer,) = answers
         assert (answer.method, answer.path) == ("PUT", "/?signature=x%2By")
         return dict(json.loads(answer.body))
@@ -221,12 +263,18 @@ def test_a_configuration_of_another_model_is_not_the_pinned_one(live: Live) -> N
 
 def test_a_model_of_another_package_is_not_the_pinned_one(live: Live) -> None:
     other = live.expected["ModelPackageArn"].replace("/1", "/7")
-    assert f"good is made of {live.expected['ModelPackageArn']}, not of {other}" in reason(live.prove(ModelPackageArn=other))
+    assert f"good is made of {live.expected['ModelPackageArn']}, not of {other}" in reason(
+        live.prove(ModelPackageArn=other)
+    )
 
 
 def test_an_image_of_another_digest_is_not_the_pinned_one(live: Live) -> None:
     said, pinned = reason(live.prove(ImageDigest=f"sha256:{'0' * 64}")), f"sha256:{'0' * 64}"
-    assert said == f"rolled back: the image {IMAGE} runs as {live.digest()}, pinned is {pinned}: its tag was moved after it was pinned"
+    assert (
+        said
+        == f"rolled back: the image {IMAGE} runs as {live.digest()}, pinned is {pinned}: its tag"
+        " was moved after it was pinned"
+    )
 
 
 def test_an_image_that_is_told_without_a_digest_is_not_compared(live: Live) -> None:
@@ -234,8 +282,17 @@ def test_an_image_that_is_told_without_a_digest_is_not_compared(live: Live) -> N
     package = live.model("untold", image=f"{OWN_REPOSITORY}:never-pushed-sagemaker")
     live.config("untold", "untold", ServerlessConfig={"MemorySizeInMB": 1024, "MaxConcurrency": 2})
     live.client("sagemaker").create_endpoint(EndpointName="untold", EndpointConfigName="untold")
-    archived = {"ModelDataUrl": f"s3://{BUCKET}/untold.tar.gz", "ModelDataSha256": live.stored("untold")}
-    proven = live.prove(EndpointName="untold", EndpointConfigName="untold", ModelName="untold", ModelPackageArn=package, **archived)
+    archived = {
+        "ModelDataUrl": f"s3://{BUCKET}/untold.tar.gz",
+        "ModelDataSha256": live.stored("untold"),
+    }
+    proven = live.prove(
+        EndpointName="untold",
+        EndpointConfigName="untold",
+        ModelName="untold",
+        ModelPackageArn=package,
+        **archived,
+    )
     assert proven["Status"] == "SUCCESS", proven
 
 
@@ -244,19 +301,31 @@ def test_weights_that_are_not_the_pinned_ones_are_told_by_the_container(live: Li
     assert f"the weights that answer are {SHA256}, pinned are {'0' * 64}" in said
 
 
-def test_an_archive_that_was_written_again_is_not_proven_though_its_weights_are_the_pinned_ones(live: Live) -> None:
+def test_an_archive_that_was_written_again_is_not_proven_though_its_weights_are_the_pinned_ones(
+    live: Live,
+) -> None:
     before, s3 = live.expected["ModelDataSha256"], live.client("s3")
     kept = s3.get_object(Bucket=BUCKET, Key="good.tar.gz")["Body"].read()
-    s3.put_object(Bucket=BUCKET, Key="good.tar.gz", Body=archive((), **{"code/more.py": b"nobody reviewed this"}))
+    s3.put_object(
+        Bucket=BUCKET,
+        Key="good.tar.gz",
+        Body=archive((), **{"code/more.py": b"nobody reviewed this"}),
+    )
     said, now = reason(live.prove()), live.stored("good")
     s3.put_object(Bucket=BUCKET, Key="good.tar.gz", Body=kept)
     url = f"s3://{BUCKET}/good.tar.gz"
-    assert said == f"rolled back: the sha256 of the model data {url} is {now}, pinned is {before}: it was written again after it was pinned"
+    assert (
+        said
+        == f"rolled back: the sha256 of the model data {url} is {now}, pinned is {before}: it was"
+        " written again after it was pinned"
+    )
     assert live.prove()["Status"] == "SUCCESS"
 
 
 def test_an_archive_that_is_gone_is_named(live: Live) -> None:
-    assert f"the model data s3://{BUCKET}/gone.tar.gz cannot be read" in reason(live.prove(ModelDataUrl=f"s3://{BUCKET}/gone.tar.gz"))
+    assert f"the model data s3://{BUCKET}/gone.tar.gz cannot be read" in reason(
+        live.prove(ModelDataUrl=f"s3://{BUCKET}/gone.tar.gz")
+    )
 
 
 def test_a_release_that_pins_no_weights_is_proven_without_them(live: Live) -> None:
@@ -269,8 +338,19 @@ def test_a_model_with_wrong_answers_is_not_proven_whatever_its_hash(live: Live) 
     live.config("wrong", "wrong")
     sagemaker.create_endpoint(EndpointName="wrong", EndpointConfigName="wrong")
     # Not waited for: the proof waits.
-    archived = {"ModelDataUrl": f"s3://{BUCKET}/wrong.tar.gz", "ModelDataSha256": live.stored("wrong")}
-    said = reason(live.prove(EndpointName="wrong", EndpointConfigName="wrong", ModelName="wrong", ModelPackageArn=package, **archived))
+    archived = {
+        "ModelDataUrl": f"s3://{BUCKET}/wrong.tar.gz",
+        "ModelDataSha256": live.stored("wrong"),
+    }
+    said = reason(
+        live.prove(
+            EndpointName="wrong",
+            EndpointConfigName="wrong",
+            ModelName="wrong",
+            ModelPackageArn=package,
+            **archived,
+        )
+    )
     assert said == "rolled back: 8 of 10 digits right, 9 needed (took 3 as 4, 5 as 6)"
 
 
@@ -279,7 +359,9 @@ def test_an_endpoint_that_is_gone_is_a_failure_with_the_services_words(live: Liv
 
 
 def test_a_stack_that_rolls_back_is_not_stopped_by_the_proof(live: Live) -> None:
-    rolled_back = live.stack("broken", {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "Nonsense", "Value": "x"}})
+    rolled_back = live.stack(
+        "broken", {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "Nonsense", "Value": "x"}}
+    )
     assert live.prove(stack=rolled_back, EndpointConfigName="second")["Status"] == "SUCCESS"
 
 
@@ -288,9 +370,19 @@ def test_deletion_proves_nothing(live: Live) -> None:
 
 
 def template(package: str, name: str, sha256: str, image_digest: str) -> str:
-    """A serving stack in short: model, configuration, endpoint, and the proof as the function that a custom resource calls."""
-    config, model = {"Fn::GetAtt": ["Config", "EndpointConfigName"]}, {"Fn::GetAtt": ["Model", "ModelName"]}
-    variant = {"VariantName": "AllTraffic", "ModelName": model, "InstanceType": "ml.m5.xlarge", "InitialInstanceCount": 1}
+    """A serving stack in short: model, configuration, endpoint, and the proof as the function that
+    a custom resource calls.
+    """
+    config, model = (
+        {"Fn::GetAtt": ["Config", "EndpointConfigName"]},
+        {"Fn::GetAtt": ["Model", "ModelName"]},
+    )
+    variant = {
+        "VariantName": "AllTraffic",
+        "ModelName": model,
+        "InstanceType": "ml.m5.xlarge",
+        "InitialInstanceCount": 1,
+    }
     role = "arn:aws:iam::111122223333:role/serving"
     function = {
         "Runtime": "python3.12",
@@ -309,13 +401,24 @@ def template(package: str, name: str, sha256: str, image_digest: str) -> str:
         "ModelDataSha256": sha256,
     }
     made = {
-        "Model": ("AWS::SageMaker::Model", {"Containers": [{"ModelPackageName": package}], "ExecutionRoleArn": role}),
+        "Model": (
+            "AWS::SageMaker::Model",
+            {"Containers": [{"ModelPackageName": package}], "ExecutionRoleArn": role},
+        ),
         "Config": ("AWS::SageMaker::EndpointConfig", {"ProductionVariants": [variant]}),
-        "Endpoint": ("AWS::SageMaker::Endpoint", {"EndpointName": "of-a-stack", "EndpointConfigName": config}),
+        "Endpoint": (
+            "AWS::SageMaker::Endpoint",
+            {"EndpointName": "of-a-stack", "EndpointConfigName": config},
+        ),
         "Prover": ("AWS::Lambda::Function", function),
-        "Proof": ("Custom::ServingProof", {"ServiceToken": {"Fn::GetAtt": ["Prover", "Arn"]}, **expected}),
+        "Proof": (
+            "Custom::ServingProof",
+            {"ServiceToken": {"Fn::GetAtt": ["Prover", "Arn"]}, **expected},
+        ),
     }
-    resources: dict[str, Any] = {key: {"Type": kind, "Properties": properties} for key, (kind, properties) in made.items()}
+    resources: dict[str, Any] = {
+        key: {"Type": kind, "Properties": properties} for key, (kind, properties) in made.items()
+    }
     resources["Proof"]["DependsOn"] = "Endpoint"
     return json.dumps({"Resources": resources})
 
@@ -332,25 +435,42 @@ class Proven:
         return self.live.client("cloudformation")
 
     def made(self) -> None:
-        self._cloudformation.create_stack(StackName=self.name, TemplateBody=self.body("stack-good", self.live.digest()))
+        self._cloudformation.create_stack(
+            StackName=self.name, TemplateBody=self.body("stack-good", self.live.digest())
+        )
         assert eventually(self._ended, 120) == "CREATE_COMPLETE"
 
-    def body(self, name: str, image_digest: str, wrong: tuple[int, ...] = (), image: str = IMAGE) -> str:
+    def body(
+        self, name: str, image_digest: str, wrong: tuple[int, ...] = (), image: str = IMAGE
+    ) -> str:
         """The stack's template with a new package that pins this digest."""
-        return template(self.live.model(name, wrong, image), name, self.live.stored(name), image_digest)
+        return template(
+            self.live.model(name, wrong, image), name, self.live.stored(name), image_digest
+        )
 
     def rolled_back(self, body: str) -> list[tuple[str, str]]:
-        """Resources that failed in an update that is taken back, with their reasons; the endpoint serves what it served before."""
+        """Resources that failed in an update that is taken back, with their reasons; the endpoint
+        serves what it served before.
+        """
         before, known = self._endpoint(), {each["EventId"] for each in self._events()}
         self._cloudformation.update_stack(StackName=self.name, TemplateBody=body)
         assert eventually(self._ended, 180) == "UPDATE_ROLLBACK_COMPLETE"
         after = self._endpoint()
-        assert (after["EndpointStatus"], after["EndpointConfigName"]) == ("InService", before["EndpointConfigName"])
-        failed = [each for each in self._events() if each["ResourceStatus"] == "UPDATE_FAILED" and each["EventId"] not in known]
+        assert (after["EndpointStatus"], after["EndpointConfigName"]) == (
+            "InService",
+            before["EndpointConfigName"],
+        )
+        failed = [
+            each
+            for each in self._events()
+            if each["ResourceStatus"] == "UPDATE_FAILED" and each["EventId"] not in known
+        ]
         return [(each["LogicalResourceId"], each["ResourceStatusReason"]) for each in failed]
 
     def _ended(self) -> str | None:
-        status = str(self._cloudformation.describe_stacks(StackName=self.name)["Stacks"][0]["StackStatus"])
+        status = str(
+            self._cloudformation.describe_stacks(StackName=self.name)["Stacks"][0]["StackStatus"]
+        )
         return None if status.endswith("_IN_PROGRESS") else status
 
     def _events(self) -> list[dict[str, Any]]:
@@ -372,13 +492,17 @@ def proven(live: Live) -> Proven:
     return made
 
 
-def test_a_stack_whose_new_model_answers_wrongly_is_rolled_back_by_its_proof(live: Live, proven: Proven) -> None:
+def test_a_stack_whose_new_model_answers_wrongly_is_rolled_back_by_its_proof(
+    live: Live, proven: Proven
+) -> None:
     ((resource, why),) = proven.rolled_back(proven.body("stack-wrong", live.digest(), wrong=(3, 5)))
     assert resource == "Proof"
     assert "rolled back: 8 of 10 digits right, 9 needed (took 3 as 4, 5 as 6)" in why
 
 
-def test_a_stack_whose_image_was_moved_between_promotion_and_deployment_is_rolled_back_by_its_proof(live: Live, proven: Proven) -> None:
+def test_a_stack_whose_image_was_moved_between_promotion_and_deployment_is_rolled_back_by_its_proof(
+    live: Live, proven: Proven
+) -> None:
     image = f"{OWN_REPOSITORY}:moved-sagemaker"
     live.push("moved-sagemaker", "reviewed")
     pinned = live.digest(image)
@@ -386,5 +510,8 @@ def test_a_stack_whose_image_was_moved_between_promotion_and_deployment_is_rolle
     live.push("moved-sagemaker", "not reviewed")
     ((resource, why),) = proven.rolled_back(body)
     assert resource == "Proof"
-    said = f"the image {image} runs as {live.digest(image)}, pinned is {pinned}: its tag was moved after it was pinned"
+    said = (
+        f"the image {image} runs as {live.digest(image)}, pinned is {pinned}: its tag was moved"
+        " after it was pinned"
+    )
     assert f"rolled back: {said}" in why

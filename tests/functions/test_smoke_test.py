@@ -27,12 +27,17 @@ LABELS = {json.dumps(digit["pixels"]): digit["label"] for digit in DIGITS}
 
 
 def _prediction(label: int) -> dict[str, Any]:
-    return {"digit": label, "probabilities": [0.91 if digit == label else 0.01 for digit in range(10)]}
+    return {
+        "digit": label,
+        "probabilities": [0.91 if digit == label else 0.01 for digit in range(10)],
+    }
 
 
 @dataclass
 class Endpoint:
-    """Knows the ten digits by heart; `spoil` changes its answer to a label, to see what the smoke test makes of it."""
+    """Knows the ten digits by heart; `spoil` changes its answer to a label, to see what the smoke
+    test makes of it.
+    """
 
     job: str = JOB
     weights: str = WEIGHTS
@@ -44,7 +49,10 @@ class Endpoint:
         self.requests.append(request)
         time.sleep(self.delay_s)
         label = LABELS[json.dumps(json.loads(request.body)["instances"][0])]
-        answer = {"predictions": [_prediction(label)], "model": {"training_job_name": self.job, "weights_sha256": self.weights}}
+        answer = {
+            "predictions": [_prediction(label)],
+            "model": {"training_job_name": self.job, "weights_sha256": self.weights},
+        }
         return 200, json.dumps(self.spoil(label, answer)).encode()
 
 
@@ -61,13 +69,17 @@ def _test(endpoint: Endpoint, **arguments: Any) -> Outcome:
 
 def _wrong(labels: set[int]) -> Callable[[int, dict[str, Any]], Any]:
     """Answers one too high for these labels."""
-    return lambda label, answer: answer | {"predictions": [_prediction((label + (label in labels)) % 10)]}
+    return lambda label, answer: (
+        answer | {"predictions": [_prediction((label + (label in labels)) % 10)]}
+    )
 
 
 def test_a_right_endpoint_passes_with_the_answers_it_gave(endpoint: Endpoint) -> None:
     result = _test(endpoint).result
     assert result["status"] == "Passed"
-    assert json.loads(result["answers"]) == [{"label": label, "digit": label, "probability": 0.91} for label in range(10)]
+    assert json.loads(result["answers"]) == [
+        {"label": label, "digit": label, "probability": 0.91} for label in range(10)
+    ]
 
 
 def test_the_slowest_answer_is_reported(endpoint: Endpoint) -> None:
@@ -77,8 +89,12 @@ def test_the_slowest_answer_is_reported(endpoint: Endpoint) -> None:
 
 def test_digits_go_to_the_named_endpoint_as_json(endpoint: Endpoint) -> None:
     _test(endpoint)
-    assert {request.path for request in endpoint.requests} == {"/endpoints/shoal-mnist-dev-abcdefghijkl/invocations"}
-    assert {request.headers["Content-Type"] for request in endpoint.requests} == {"application/json"}
+    assert {request.path for request in endpoint.requests} == {
+        "/endpoints/shoal-mnist-dev-abcdefghijkl/invocations"
+    }
+    assert {request.headers["Content-Type"] for request in endpoint.requests} == {
+        "application/json"
+    }
 
 
 def test_arguments_of_other_versions_are_ignored(endpoint: Endpoint) -> None:
@@ -102,9 +118,14 @@ def test_the_model_of_another_training_job_fails(endpoint: Endpoint) -> None:
     assert f"not from this execution's {JOB}" in error
 
 
-def test_other_weights_than_the_evaluated_ones_fail_though_the_job_has_the_right_name(endpoint: Endpoint) -> None:
+def test_other_weights_than_the_evaluated_ones_fail_though_the_job_has_the_right_name(
+    endpoint: Endpoint,
+) -> None:
     endpoint.weights = "0" * 64
-    assert f"serves weights with the sha256 ['{'0' * 64}'], evaluated were {WEIGHTS}" in _test(endpoint).error
+    assert (
+        f"serves weights with the sha256 ['{'0' * 64}'], evaluated were {WEIGHTS}"
+        in _test(endpoint).error
+    )
 
 
 def test_a_container_that_does_not_say_which_weights_it_serves_fails(endpoint: Endpoint) -> None:
@@ -113,13 +134,22 @@ def test_a_container_that_does_not_say_which_weights_it_serves_fails(endpoint: E
 
 
 def test_one_instance_with_other_weights_is_enough_to_fail(endpoint: Endpoint) -> None:
-    endpoint.spoil = lambda label, answer: {**answer, "model": {**answer["model"], "weights_sha256": "0" * 64}} if label == 7 else answer
+    endpoint.spoil = lambda label, answer: (
+        {**answer, "model": {**answer["model"], "weights_sha256": "0" * 64}}
+        if label == 7
+        else answer
+    )
     assert "evaluated were" in _test(endpoint).error
 
 
 @pytest.mark.parametrize("weights", [None, "", "4F" * 32, "4f" * 31])
-def test_without_the_hash_of_what_was_evaluated_nothing_is_asked(endpoint: Endpoint, weights: str | None) -> None:
-    assert "what does evaluation.json say at model.weights_sha256?" in _test(endpoint, weights_sha256=weights).error
+def test_without_the_hash_of_what_was_evaluated_nothing_is_asked(
+    endpoint: Endpoint, weights: str | None
+) -> None:
+    assert (
+        "what does evaluation.json say at model.weights_sha256?"
+        in _test(endpoint, weights_sha256=weights).error
+    )
     assert endpoint.requests == []
 
 
@@ -142,7 +172,14 @@ def test_an_answer_over_the_limit_fails(endpoint: Endpoint) -> None:
         {"predictions": [{"digit": 0}]},
         {"model": {}},
     ],
-    ids=["no prediction", "one probability", "sum of five", "not the most probable", "no probabilities", "no training job"],
+    ids=[
+        "no prediction",
+        "one probability",
+        "sum of five",
+        "not the most probable",
+        "no probabilities",
+        "no training job",
+    ],
 )
 def test_an_answer_in_another_form_fails(endpoint: Endpoint, spoilt: dict[str, Any]) -> None:
     endpoint.spoil = lambda _, answer: answer | spoilt
@@ -150,11 +187,17 @@ def test_an_answer_in_another_form_fails(endpoint: Endpoint, spoilt: dict[str, A
 
 
 def test_an_endpoint_that_refuses_fails_with_its_message() -> None:
-    refusal = json.dumps({"__type": "ValidationError", "message": "Endpoint shoal-mnist-dev-abcdefghijkl not found."}).encode()
+    refusal = json.dumps(
+        {"__type": "ValidationError", "message": "Endpoint shoal-mnist-dev-abcdefghijkl not found."}
+    ).encode()
     with serving(lambda _: (400, refusal)) as url:
         assert "not found" in invoke("smoke_test", EVENT, endpoint_url=url, module="step").error
 
 
 def test_the_digits_are_ten_classes_of_28_by_28_bytes() -> None:
     assert [digit["label"] for digit in DIGITS] == list(range(10))
-    assert all(len(row) == 28 and set(row) <= set(range(256)) for digit in DIGITS for row in digit["pixels"])
+    assert all(
+        len(row) == 28 and set(row) <= set(range(256))
+        for digit in DIGITS
+        for row in digit["pixels"]
+    )

@@ -1,4 +1,6 @@
-"""The function that schedules call: it starts one execution for each due time, and none while one runs."""
+"""The function that schedules call: it starts one execution for each due time, and none while one
+runs.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,14 @@ from local.tests.control.account import Account, allow, eventually, running
 from tests.functions.invocation import FUNCTIONS, Outcome, invoke
 
 PIPELINE = "shoal-mnist-dev"
-PARAMETERS = [{"Name": "Epochs", "Type": "Integer", "DefaultValue": 1}, {"Name": "Seconds", "Type": "String", "DefaultValue": "0"}]
-SLEEP = "import time\ndef handler(event, context):\n    time.sleep(float(event['seconds']))\n    return {}\n"
+PARAMETERS = [
+    {"Name": "Epochs", "Type": "Integer", "DefaultValue": 1},
+    {"Name": "Seconds", "Type": "String", "DefaultValue": "0"},
+]
+SLEEP = (
+    "import time\ndef handler(event, context):\n    time.sleep(float(event['seconds']))\n    return"
+    " {}\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +41,9 @@ def make_pipeline(account: Account) -> None:
     name = account.function(SLEEP)
     role = account.role({"Service": "sagemaker.amazonaws.com"})
     policy = json.dumps(allow("lambda:InvokeFunction"))
-    account.client("iam").put_role_policy(RoleName=role.rpartition("/")[2], PolicyName="p", PolicyDocument=policy)
+    account.client("iam").put_role_policy(
+        RoleName=role.rpartition("/")[2], PolicyName="p", PolicyDocument=policy
+    )
     step = {
         "Name": "Sleep",
         "Type": "Lambda",
@@ -43,35 +53,60 @@ def make_pipeline(account: Account) -> None:
     }
     definition = {"Version": "2020-12-01", "Parameters": PARAMETERS, "Steps": [step]}
     account.client("sagemaker").create_pipeline(
-        PipelineName=PIPELINE, PipelineDefinition=json.dumps(definition), RoleArn=role, ClientRequestToken="x" * 32
+        PipelineName=PIPELINE,
+        PipelineDefinition=json.dumps(definition),
+        RoleArn=role,
+        ClientRequestToken="x" * 32,
     )
 
 
 def executions(account: Account, *statuses: str) -> list[dict[str, Any]]:
-    found = account.client("sagemaker").list_pipeline_executions(PipelineName=PIPELINE)["PipelineExecutionSummaries"]
+    found = account.client("sagemaker").list_pipeline_executions(PipelineName=PIPELINE)[
+        "PipelineExecutionSummaries"
+    ]
     return [each for each in found if not statuses or each["PipelineExecutionStatus"] in statuses]
 
 
-def deliver(account: Account, scheduled_time: str, schedule: str = "nightly", **parameters: str) -> Outcome:
+def deliver(
+    account: Account, scheduled_time: str, schedule: str = "nightly", **parameters: str
+) -> Outcome:
     """One call as Scheduler makes it."""
     given = event(schedule, scheduled_time, parameters)
-    return invoke("start", given, endpoint_url=account.endpoint, environment={"PIPELINE_NAME": PIPELINE}, module="start")
+    return invoke(
+        "start",
+        given,
+        endpoint_url=account.endpoint,
+        environment={"PIPELINE_NAME": PIPELINE},
+        module="start",
+    )
 
 
 def event(schedule: str, scheduled_time: str, parameters: dict[str, str]) -> dict[str, Any]:
     arn = f"arn:aws:scheduler:us-east-1:111122223333:schedule/{PIPELINE}/{schedule}"
-    return {"schedule": schedule, "schedule_arn": arn, "scheduled_time": scheduled_time, "parameters": parameters}
+    return {
+        "schedule": schedule,
+        "schedule_arn": arn,
+        "scheduled_time": scheduled_time,
+        "parameters": parameters,
+    }
 
 
 def load(folder: str) -> ModuleType:
-    """The function's module in this process. It sets the root logger's level, which is Lambda's to keep, not this process's."""
+    """The function's module in this process.
+
+    It sets the root logger's level, which is Lambda's to keep, not this process's.
+    """
     level = logging.getLogger().level
-    spec = importlib.util.spec_from_file_location(f"{folder}_module", FUNCTIONS / folder / f"{folder}.py")
+    spec = importlib.util.spec_from_file_location(
+        f"{folder}_module", FUNCTIONS / folder / f"{folder}.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    sys.path.insert(0, str(FUNCTIONS / folder))  # as Lambda does: what lies beside the handler is imported
+    sys.path.insert(
+        0, str(FUNCTIONS / folder)
+    )  # as Lambda does: what lies beside the handler is imported
     spec.loader.exec_module(module)
     sys.path.remove(str(FUNCTIONS / folder))
     logging.getLogger().setLevel(level)
@@ -101,7 +136,9 @@ def ended(account: Account) -> None:
 
 def test_a_due_time_starts_an_execution_with_the_schedules_parameters(account: Account) -> None:
     result = deliver(account, "2026-11-20T03:00:00Z", Epochs="3").result
-    given = account.client("sagemaker").list_pipeline_parameters_for_execution(PipelineExecutionArn=result["execution"])
+    given = account.client("sagemaker").list_pipeline_parameters_for_execution(
+        PipelineExecutionArn=result["execution"]
+    )
     assert result["status"] == "started"
     assert {"Name": "Epochs", "Value": "3"} in given["PipelineParameters"]
     ended(account)
@@ -111,26 +148,41 @@ def test_the_execution_says_by_which_schedule_and_for_when(account: Account) -> 
     arn = deliver(account, "2026-11-21T03:00:00Z").result["execution"]
     found = account.client("sagemaker").describe_pipeline_execution(PipelineExecutionArn=arn)
     assert found["PipelineExecutionDisplayName"] == "nightly-20261121T030000Z"
-    assert found["PipelineExecutionDescription"] == "Started by the schedule nightly, due at 2026-11-21T03:00:00Z"
+    assert (
+        found["PipelineExecutionDescription"]
+        == "Started by the schedule nightly, due at 2026-11-21T03:00:00Z"
+    )
     ended(account)
 
 
 def test_a_running_execution_is_not_overtaken(account: Account) -> None:
     first = deliver(account, "2026-11-22T03:00:00Z", Seconds="5").result["execution"]
-    assert deliver(account, "2026-11-23T03:00:00Z").result == {"status": "overlap", "execution": first}
+    assert deliver(account, "2026-11-23T03:00:00Z").result == {
+        "status": "overlap",
+        "execution": first,
+    }
     assert len(executions(account, "Executing")) == 1
     ended(account)
 
 
 def test_of_two_schedules_that_start_in_the_same_moment_one_goes_on(account: Account) -> None:
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda name: deliver(account, "2026-11-27T03:00:00Z", schedule=name, Seconds="6").result, ("one", "other")))
+        found = list(
+            pool.map(
+                lambda name: (
+                    deliver(account, "2026-11-27T03:00:00Z", schedule=name, Seconds="6").result
+                ),
+                ("one", "other"),
+            )
+        )
     assert sorted(result["status"] for result in found) == ["overlap", "started"]
     assert len({result["execution"] for result in found}) == 1
     ended(account)
 
 
-def test_the_younger_of_two_that_nobody_saw_coming_is_stopped(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_younger_of_two_that_nobody_saw_coming_is_stopped(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The moment between looking and starting, stretched: the first look finds nothing."""
     first = deliver(account, "2026-11-28T03:00:00Z", Seconds="6").result["execution"]
     monkeypatch.setenv("PIPELINE_NAME", PIPELINE)
@@ -142,19 +194,30 @@ def test_the_younger_of_two_that_nobody_saw_coming_is_stopped(account: Account, 
     ended(account)
 
 
-def test_a_second_delivery_of_one_time_starts_nothing_even_when_the_first_has_ended(account: Account) -> None:
+def test_a_second_delivery_of_one_time_starts_nothing_even_when_the_first_has_ended(
+    account: Account,
+) -> None:
     first = deliver(account, "2026-11-24T03:00:00Z").result
     ended(account)
     before = len(executions(account))
-    assert deliver(account, "2026-11-24T03:00:00Z").result == {"status": "duplicate", "execution": first["execution"]}
+    assert deliver(account, "2026-11-24T03:00:00Z").result == {
+        "status": "duplicate",
+        "execution": first["execution"],
+    }
     assert len(executions(account)) == before
 
 
 def test_every_delivery_is_measured_with_all_three_outcomes(account: Account) -> None:
     deliver(account, "2026-11-25T03:00:00Z")
     dimensions = [{"Name": "Pipeline", "Value": PIPELINE}, {"Name": "Schedule", "Value": "nightly"}]
-    found = account.client("cloudwatch").list_metrics(Namespace="Shoal", Dimensions=dimensions)["Metrics"]
-    assert {metric["MetricName"] for metric in found} == {"ScheduledStarts", "SkippedOverlap", "SkippedDuplicate"}
+    found = account.client("cloudwatch").list_metrics(Namespace="Shoal", Dimensions=dimensions)[
+        "Metrics"
+    ]
+    assert {metric["MetricName"] for metric in found} == {
+        "ScheduledStarts",
+        "SkippedOverlap",
+        "SkippedDuplicate",
+    }
     ended(account)
 
 

@@ -1,4 +1,6 @@
-"""The pipeline's Lambda steps and the functions behind them agree: what a step sends is enough, what it expects comes back."""
+"""The pipeline's Lambda steps and the functions behind them agree: what a step sends is enough,
+what it expects comes back.
+"""
 
 from __future__ import annotations
 
@@ -48,15 +50,24 @@ def _expected(step: dict[str, Any]) -> set[str]:
     return {output["OutputName"] for output in step["OutputParameters"]}
 
 
-def test_the_smoke_test_understands_its_step_and_answers_every_output(steps: dict[str, dict[str, Any]]) -> None:
+def test_the_smoke_test_understands_its_step_and_answers_every_output(
+    steps: dict[str, dict[str, Any]],
+) -> None:
     with serving(Endpoint().answer) as url:
         outcome = invoke("smoke_test", _event(steps["SmokeTest"]), endpoint_url=url, module="step")
     assert not outcome.error
     assert _expected(steps["SmokeTest"]) <= outcome.result.keys()
 
 
-def test_teardown_understands_its_step_and_answers_every_output(steps: dict[str, dict[str, Any]]) -> None:
+def test_teardown_understands_its_step_and_answers_every_output(
+    steps: dict[str, dict[str, Any]],
+) -> None:
     with serving(FakeSageMaker().answer) as url:
-        outcome = invoke("teardown", _event(steps["Teardown"]), endpoint_url=url, environment={"PIPELINE_NAME": "shoal-mnist-dev"})
+        outcome = invoke(
+            "teardown",
+            _event(steps["Teardown"]),
+            endpoint_url=url,
+            environment={"PIPELINE_NAME": "shoal-mnist-dev"},
+        )
     assert not outcome.error
     assert _expected(steps["Teardown"]) <= outcome.result.keys()

@@ -1,4 +1,6 @@
-"""Teardown: everything of one execution, nothing of another; in order, verified, repeatable, never forgotten."""
+"""Teardown: everything of one execution, nothing of another; in order, verified, repeatable, never
+forgotten.
+"""
 
 from __future__ import annotations
 
@@ -50,16 +52,29 @@ class Account:
 
     def pauses(self) -> list[int]:
         """For how long messages were told to stay away, in seconds."""
-        return [given["VisibilityTimeout"] for operation, given in self.sagemaker.calls if operation == "ChangeMessageVisibility"]
+        return [
+            given["VisibilityTimeout"]
+            for operation, given in self.sagemaker.calls
+            if operation == "ChangeMessageVisibility"
+        ]
 
     def _invoke(self, event: dict[str, Any], remaining_ms: int) -> Outcome:
         environment = {"PIPELINE_NAME": "shoal-mnist-dev", "RETRY_AFTER_S": "30"}
-        return invoke("teardown", event, endpoint_url=self.url, remaining_ms=remaining_ms, environment=environment)
+        return invoke(
+            "teardown",
+            event,
+            endpoint_url=self.url,
+            remaining_ms=remaining_ms,
+            environment=environment,
+        )
 
 
 @pytest.fixture
 def account() -> Iterator[Account]:
-    """An execution that has ended with everything it creates in place, as its steps report it: ARNs are in lower case."""
+    """An execution that has ended with everything it creates in place, as its steps report it:
+
+    ARNs are in lower case.
+    """
     fake = FakeSageMaker(
         endpoints={ENDPOINT: "InService"},
         configs={CONFIG: MODEL},
@@ -67,9 +82,18 @@ def account() -> Iterator[Account]:
         uses={ENDPOINT: CONFIG},
         steps=[
             {"StepName": "Train", "Metadata": {"TrainingJob": {"Arn": f"{ARN}training-job/x"}}},
-            {"StepName": "CreateModel", "Metadata": {"Model": {"Arn": f"{ARN}model/{MODEL}".lower()}}},
-            {"StepName": "CreateEndpointConfig", "Metadata": {"EndpointConfig": {"Arn": f"{ARN}endpoint-config/{CONFIG}"}}},
-            {"StepName": "CreateEndpoint", "Metadata": {"Endpoint": {"Arn": f"{ARN}endpoint/{ENDPOINT}"}}},
+            {
+                "StepName": "CreateModel",
+                "Metadata": {"Model": {"Arn": f"{ARN}model/{MODEL}".lower()}},
+            },
+            {
+                "StepName": "CreateEndpointConfig",
+                "Metadata": {"EndpointConfig": {"Arn": f"{ARN}endpoint-config/{CONFIG}"}},
+            },
+            {
+                "StepName": "CreateEndpoint",
+                "Metadata": {"Endpoint": {"Arn": f"{ARN}endpoint/{ENDPOINT}"}},
+            },
         ],
     )
     with serving(fake.answer) as url:
@@ -106,7 +130,9 @@ def test_an_endpoint_that_is_being_scaled_is_scaled_no_more(account: Account) ->
     assert account.sagemaker.deleted == [f"scalable-target/{TARGET}"]
 
 
-def test_an_endpoint_that_is_updated_meanwhile_is_come_back_for_and_not_called_deleted(account: Account) -> None:
+def test_an_endpoint_that_is_updated_meanwhile_is_come_back_for_and_not_called_deleted(
+    account: Account,
+) -> None:
     account.sagemaker.updated_meanwhile = True
     assert account.step().result == {"status": "pending", "deleted": "[]"}
     assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
@@ -114,7 +140,9 @@ def test_an_endpoint_that_is_updated_meanwhile_is_come_back_for_and_not_called_d
 
 
 @pytest.mark.parametrize("operation", ["DescribeScalableTargets", "DeregisterScalableTarget"])
-def test_a_role_that_may_not_deregister_deletes_the_endpoint_and_the_message_comes_back(account: Account, operation: str) -> None:
+def test_a_role_that_may_not_deregister_deletes_the_endpoint_and_the_message_comes_back(
+    account: Account, operation: str
+) -> None:
     account.sagemaker.targets, account.sagemaker.refused = {TARGET}, (operation,)
     assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
     assert account.sagemaker.deleted == DELETED
@@ -128,8 +156,12 @@ def test_a_second_run_finds_nothing_and_succeeds(account: Account) -> None:
 def test_the_configuration_waits_until_the_endpoint_is_really_gone(account: Account) -> None:
     account.sagemaker.gone_after = 2
     assert account.step().result["status"] == "deleted"
-    described = [operation for operation, _ in account.sagemaker.calls].index("DeleteEndpointConfig")
-    assert [operation for operation, _ in account.sagemaker.calls[:described]].count("DescribeEndpoint") >= 4
+    described = [operation for operation, _ in account.sagemaker.calls].index(
+        "DeleteEndpointConfig"
+    )
+    assert [operation for operation, _ in account.sagemaker.calls[:described]].count(
+        "DescribeEndpoint"
+    ) >= 4
 
 
 def test_an_endpoint_that_takes_longer_than_the_function_is_pending(account: Account) -> None:
@@ -146,13 +178,17 @@ def test_an_endpoint_in_progress_brings_the_message_back(account: Account, statu
 
 
 @pytest.mark.parametrize(("received", "pause_s"), [(1, 30), (2, 60), (5, 480), (6, 900), (12, 900)])
-def test_each_try_comes_later_than_the_one_before_up_to_a_quarter_of_an_hour(account: Account, received: int, pause_s: int) -> None:
+def test_each_try_comes_later_than_the_one_before_up_to_a_quarter_of_an_hour(
+    account: Account, received: int, pause_s: int
+) -> None:
     account.sagemaker.endpoints[ENDPOINT] = "Creating"
     account.queue(received=received)
     assert account.pauses() == [pause_s]
 
 
-def test_an_event_of_an_execution_that_runs_deletes_nothing_and_is_looked_at_again(account: Account) -> None:
+def test_an_event_of_an_execution_that_runs_deletes_nothing_and_is_looked_at_again(
+    account: Account,
+) -> None:
     account.sagemaker.status = "Executing"
     assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
     assert (account.sagemaker.deleted, account.pauses()) == ([], [30])
@@ -175,7 +211,9 @@ def test_what_an_execution_left_that_is_not_known_any_more_is_deleted(account: A
     assert not account.sagemaker.endpoints
 
 
-def test_a_creating_endpoint_leaves_the_step_pending_and_keeps_what_it_uses(account: Account) -> None:
+def test_a_creating_endpoint_leaves_the_step_pending_and_keeps_what_it_uses(
+    account: Account,
+) -> None:
     account.sagemaker.endpoints[ENDPOINT] = "Creating"
     assert account.step().result == {"status": "pending", "deleted": "[]"}
     assert account.sagemaker.models == {MODEL}
@@ -194,13 +232,17 @@ def test_an_endpoint_that_no_step_reports_is_found_by_the_executions_id(account:
     assert account.sagemaker.deleted == DELETED
 
 
-def test_a_configuration_that_no_step_reports_is_found_through_its_endpoint(account: Account) -> None:
+def test_a_configuration_that_no_step_reports_is_found_through_its_endpoint(
+    account: Account,
+) -> None:
     del account.sagemaker.steps[2]
     account.step()
     assert account.sagemaker.deleted == DELETED
 
 
-def test_a_configuration_without_endpoint_is_found_by_what_its_step_reports(account: Account) -> None:
+def test_a_configuration_without_endpoint_is_found_by_what_its_step_reports(
+    account: Account,
+) -> None:
     """SageMaker made up its name, and nothing else refers to it."""
     account.sagemaker.endpoints, account.sagemaker.uses = {}, {}
     account.step()
@@ -241,7 +283,9 @@ def test_what_tags_call_anothers_or_nobodys_stays(account: Account, tags: dict[s
     assert account.sagemaker.configs == {NAMELESS: MODEL}
 
 
-def test_a_configuration_by_its_tags_does_not_take_another_executions_model_with_it(account: Account) -> None:
+def test_a_configuration_by_its_tags_does_not_take_another_executions_model_with_it(
+    account: Account,
+) -> None:
     used = "shoal-mnist-dev-zzzzzzzzzzzz"
     account.sagemaker.models.add(used)
     account.sagemaker.configs[NAMELESS], account.sagemaker.tags[NAMELESS] = used, TAGS
@@ -249,7 +293,9 @@ def test_a_configuration_by_its_tags_does_not_take_another_executions_model_with
     assert (account.sagemaker.models, account.sagemaker.configs) == ({used}, {})
 
 
-def test_a_configuration_takes_a_model_that_is_called_after_an_execution_which_nobody_knows(account: Account) -> None:
+def test_a_configuration_takes_a_model_that_is_called_after_an_execution_which_nobody_knows(
+    account: Account,
+) -> None:
     """Twelve letters may be part of a name."""
     account.sagemaker.status, used = "", "shoal-mnist-dev-digitservice"
     account.sagemaker.models.add(used)
@@ -265,14 +311,18 @@ def test_a_configuration_in_use_stays_although_its_tags_say_whose_it_is(account:
     assert NAMELESS in account.sagemaker.configs
 
 
-def test_tags_that_may_not_be_read_keep_nothing_that_is_known_and_the_message_comes_back(account: Account) -> None:
+def test_tags_that_may_not_be_read_keep_nothing_that_is_known_and_the_message_comes_back(
+    account: Account,
+) -> None:
     account.sagemaker.configs[NAMELESS], account.sagemaker.refused = MODEL, ("ListTags",)
     assert account.queue() == {"batchItemFailures": [{"itemIdentifier": "message-1"}]}
     assert account.sagemaker.deleted == DELETED
 
 
 @pytest.mark.parametrize("execution_id", ["", "a", "ABCDEFGHIJKL"])
-def test_what_is_no_executions_arn_is_refused_before_anything_is_looked_for(account: Account, execution_id: str) -> None:
+def test_what_is_no_executions_arn_is_refused_before_anything_is_looked_for(
+    account: Account, execution_id: str
+) -> None:
     outcome = account.step(execution=f"{ARN}pipeline/shoal-mnist-dev/execution/{execution_id}")
     assert "does not end in an execution's id" in outcome.error
     assert account.sagemaker.calls == []
@@ -317,6 +367,11 @@ def test_a_name_of_another_owner_is_left_alone(account: Account) -> None:
 
 
 def test_an_error_that_is_not_a_missing_resource_is_not_taken_for_success(account: Account) -> None:
-    with serving(lambda _: (400, json.dumps({"__type": "AccessDeniedException", "message": "not authorized"}).encode())) as url:
+    with serving(
+        lambda _: (
+            400,
+            json.dumps({"__type": "AccessDeniedException", "message": "not authorized"}).encode(),
+        )
+    ) as url:
         account.url = url
         assert "AccessDeniedException" in account.step().error

@@ -1,4 +1,5 @@
-"""Asks SageMaker's Python SDK v2 which hyperparameters it emits for each way to distribute, and writes them to sdk_v2.json.
+"""Asks SageMaker's Python SDK v2 which hyperparameters it emits for each way to distribute, and
+writes them to sdk_v2.json.
 
 Run by hand, in a virtual environment of its own (the SDK is no dependency of this project):
 
@@ -33,22 +34,47 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "smdistributed with SMDATAPARALLEL_OPTIMIZE_SDP": (
         "pytorch",
-        {"smdistributed": {"dataparallel": {"enabled": True, "custom_mpi_options": f"-x SMDATAPARALLEL_OPTIMIZE_SDP=true {OPTIONS}"}}},
+        {
+            "smdistributed": {
+                "dataparallel": {
+                    "enabled": True,
+                    "custom_mpi_options": f"-x SMDATAPARALLEL_OPTIMIZE_SDP=true {OPTIONS}",
+                }
+            }
+        },
     ),
     "pytorchddp": ("pytorch", {"pytorchddp": {"enabled": True}}),
-    "pytorchddp with custom_mpi_options": ("pytorch", {"pytorchddp": {"enabled": True, "custom_mpi_options": OPTIONS}}),
+    "pytorchddp with custom_mpi_options": (
+        "pytorch",
+        {"pytorchddp": {"enabled": True, "custom_mpi_options": OPTIONS}},
+    ),
     "torch_distributed": ("pytorch", {"torch_distributed": {"enabled": True}}),
     "smdistributed and torch_distributed": (
         "pytorch",
-        {"smdistributed": {"dataparallel": {"enabled": True}}, "torch_distributed": {"enabled": True}},
+        {
+            "smdistributed": {"dataparallel": {"enabled": True}},
+            "torch_distributed": {"enabled": True},
+        },
     ),
     "mpi": ("pytorch", {"mpi": {"enabled": True}}),
-    "mpi with processes and options": ("pytorch", {"mpi": {"enabled": True, "processes_per_host": 4, "custom_mpi_options": OPTIONS}}),
+    "mpi with processes and options": (
+        "pytorch",
+        {"mpi": {"enabled": True, "processes_per_host": 4, "custom_mpi_options": OPTIONS}},
+    ),
     "nothing": ("pytorch", {}),
-    "tensorflow: smdistributed": ("tensorflow", {"smdistributed": {"dataparallel": {"enabled": True, "custom_mpi_options": OPTIONS}}}),
-    "tensorflow: mpi": ("tensorflow", {"mpi": {"enabled": True, "processes_per_host": 8, "custom_mpi_options": OPTIONS}}),
+    "tensorflow: smdistributed": (
+        "tensorflow",
+        {"smdistributed": {"dataparallel": {"enabled": True, "custom_mpi_options": OPTIONS}}},
+    ),
+    "tensorflow: mpi": (
+        "tensorflow",
+        {"mpi": {"enabled": True, "processes_per_host": 8, "custom_mpi_options": OPTIONS}},
+    ),
     "tensorflow: parameter_server": ("tensorflow", {"parameter_server": {"enabled": True}}),
-    "tensorflow: multi_worker_mirrored_strategy": ("tensorflow", {"multi_worker_mirrored_strategy": {"enabled": True}}),
+    "tensorflow: multi_worker_mirrored_strategy": (
+        "tensorflow",
+        {"multi_worker_mirrored_strategy": {"enabled": True}},
+    ),
     "tensorflow: nothing": ("tensorflow", {}),
 }
 
@@ -58,14 +84,21 @@ def refuse(*_: object, **__: object) -> NoReturn:
 
 
 def hyperparameters(framework: str, distribution: dict[str, Any]) -> dict[str, str]:
-    """What `PyTorch(distribution=...)` or `TensorFlow(distribution=...)` would send in CreateTrainingJob."""
+    """What `PyTorch(distribution=...)` or `TensorFlow(distribution=...)` would send in
+    CreateTrainingJob.
+    """
     import boto3
     from sagemaker.pytorch import PyTorch
     from sagemaker.session import Session
     from sagemaker.tensorflow import TensorFlow
 
-    boto = boto3.Session(aws_access_key_id="golden", aws_secret_access_key="golden", region_name=REGION)
-    opt_out = {"SchemaVersion": "1.0", "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}}}
+    boto = boto3.Session(
+        aws_access_key_id="golden", aws_secret_access_key="golden", region_name=REGION
+    )
+    opt_out = {
+        "SchemaVersion": "1.0",
+        "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}},
+    }
     given: dict[str, Any] = {
         "entry_point": "train.py",
         "source_dir": "s3://code/sourcedir.tar.gz",
@@ -74,11 +107,20 @@ def hyperparameters(framework: str, distribution: dict[str, Any]) -> dict[str, s
         "instance_count": 2,
         "instance_type": "ml.p4d.24xlarge",
         "output_path": "s3://artifacts/training",
-        "hyperparameters": {"epochs": 2, "batch-size": 256, "learning-rate": 0.003, "optimizer": "adam"},
+        "hyperparameters": {
+            "epochs": 2,
+            "batch-size": 256,
+            "learning-rate": 0.003,
+            "optimizer": "adam",
+        },
         "distribution": distribution,
         "sagemaker_session": Session(boto, default_bucket="code", sagemaker_config=opt_out),
     }
-    estimator = TensorFlow(framework_version="2.11.0", py_version="py39", **given) if framework == "tensorflow" else PyTorch(**given)
+    estimator = (
+        TensorFlow(framework_version="2.11.0", py_version="py39", **given)
+        if framework == "tensorflow"
+        else PyTorch(**given)
+    )
     estimator._prepare_for_training("job-1")
     emitted: dict[str, str] = estimator.hyperparameters()
     return emitted
@@ -90,9 +132,16 @@ def main() -> None:
     socket.getaddrinfo = refuse
     golden = {
         "made_by": "tests/goldens/make_sdk_v2.py",
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("sagemaker", "boto3", "botocore")}},
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("sagemaker", "boto3", "botocore")},
+        },
         "cases": {
-            name: {"framework": framework, "distribution": case, "hyperparameters": hyperparameters(framework, case)}
+            name: {
+                "framework": framework,
+                "distribution": case,
+                "hyperparameters": hyperparameters(framework, case),
+            }
             for name, (framework, case) in CASES.items()
         },
     }

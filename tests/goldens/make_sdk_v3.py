@@ -1,12 +1,14 @@
-"""Builds our pipeline with SageMaker's Python SDK v3 from the same inputs, and writes its definition to sdk_v3.json.
+"""Builds our pipeline with SageMaker's Python SDK v3 from the same inputs, and writes its
+definition to sdk_v3.json.
 
 Run by hand, in a virtual environment of its own (the SDK is no dependency of this project):
 
     python3.11 -m venv sdk-v3 && sdk-v3/bin/pip install -r tests/goldens/requirements-sdk-v3.txt
     sdk-v3/bin/python tests/goldens/make_sdk_v3.py
 
-No request leaves the machine: sockets are refused. Nothing of this project is imported: the graph is written a second time here,
-in the SDK's own terms, so that equality means that both say the same thing.
+No request leaves the machine: sockets are refused. Nothing of this project is imported: the graph
+is written a second time here, in the SDK's own terms, so that equality means that both say the same
+thing.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 REGION, ACCOUNT, NAME = "us-east-1", "111122223333", "shoal-mnist-golden"
-os.environ.update(AWS_DEFAULT_REGION=REGION, AWS_EC2_METADATA_DISABLED="true", SAGEMAKER_VALIDATE_ROLE="false")
+os.environ.update(
+    AWS_DEFAULT_REGION=REGION, AWS_EC2_METADATA_DISABLED="true", SAGEMAKER_VALIDATE_ROLE="false"
+)
 
 
 def refuse(*_: object, **__: object) -> NoReturn:
@@ -39,7 +43,12 @@ from sagemaker.core.lambda_helper import Lambda  # noqa: E402
 from sagemaker.core.model_registry import create_model_package_from_containers  # noqa: E402
 from sagemaker.core.network import NetworkConfig  # noqa: E402
 from sagemaker.core.processing import Processor  # noqa: E402
-from sagemaker.core.shapes import ProcessingInput, ProcessingOutput, ProcessingS3Input, ProcessingS3Output  # noqa: E402
+from sagemaker.core.shapes import (  # noqa: E402
+    ProcessingInput,
+    ProcessingOutput,
+    ProcessingS3Input,
+    ProcessingS3Output,
+)
 from sagemaker.core.training.configs import (  # noqa: E402
     CheckpointConfig,
     Compute,
@@ -53,13 +62,21 @@ from sagemaker.core.training.configs import (  # noqa: E402
 from sagemaker.core.workflow.conditions import ConditionGreaterThanOrEqualTo  # noqa: E402
 from sagemaker.core.workflow.execution_variables import ExecutionVariables  # noqa: E402
 from sagemaker.core.workflow.functions import Join, JsonGet  # noqa: E402
-from sagemaker.core.workflow.parameters import ParameterFloat, ParameterInteger, ParameterString  # noqa: E402
+from sagemaker.core.workflow.parameters import (  # noqa: E402
+    ParameterFloat,
+    ParameterInteger,
+    ParameterString,
+)
 from sagemaker.core.workflow.pipeline_context import PipelineSession  # noqa: E402
 from sagemaker.core.workflow.properties import PropertyFile  # noqa: E402
 from sagemaker.mlops.workflow.condition_step import ConditionStep  # noqa: E402
 from sagemaker.mlops.workflow.endpoint_step import EndpointConfigStep, EndpointStep  # noqa: E402
 from sagemaker.mlops.workflow.fail_step import FailStep  # noqa: E402
-from sagemaker.mlops.workflow.lambda_step import LambdaOutput, LambdaOutputTypeEnum, LambdaStep  # noqa: E402
+from sagemaker.mlops.workflow.lambda_step import (  # noqa: E402
+    LambdaOutput,
+    LambdaOutputTypeEnum,
+    LambdaStep,
+)
 from sagemaker.mlops.workflow.model_step import ModelStep  # noqa: E402
 from sagemaker.mlops.workflow.pipeline import Pipeline  # noqa: E402
 from sagemaker.mlops.workflow.retry import (  # noqa: E402
@@ -72,7 +89,9 @@ from sagemaker.mlops.workflow.steps import ProcessingStep, TrainingStep  # noqa:
 from sagemaker.train.model_trainer import ModelTrainer  # noqa: E402
 
 HERE = Path(__file__).parent
-INFRASTRUCTURE: dict[str, Any] = json.loads((HERE / "infrastructure.json").read_text(encoding="utf-8"))
+INFRASTRUCTURE: dict[str, Any] = json.loads(
+    (HERE / "infrastructure.json").read_text(encoding="utf-8")
+)
 REGISTRY = f"763104351884.dkr.ecr.{REGION}.amazonaws.com"
 TRAINING_IMAGE = f"{REGISTRY}/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker"
 EVALUATION_IMAGE = f"{REGISTRY}/pytorch-training:2.3.0-cpu-py311-ubuntu20.04-sagemaker"
@@ -80,7 +99,10 @@ INFERENCE_IMAGE = f"{REGISTRY}/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sag
 DATA = f"s3://{NAME}-data-{ACCOUNT}-{REGION}/datasets/mnist"
 ARTIFACTS = f"s3://{NAME}-artifacts-{ACCOUNT}-{REGION}"
 EXECUTION_ID = ExecutionVariables.PIPELINE_EXECUTION_ID
-UNPACK = "mkdir -p /opt/ml/processing/code && tar -xzf /opt/ml/processing/input/code/*.gz -C /opt/ml/processing/code"
+UNPACK = (
+    "mkdir -p /opt/ml/processing/code && tar -xzf /opt/ml/processing/input/code/*.gz -C"
+    " /opt/ml/processing/code"
+)
 TAGS = {"shoal:pipeline": NAME, "shoal:execution": EXECUTION_ID, "shoal:ttl-minutes": "60"}
 TAG_LIST = [{"Key": key, "Value": value} for key, value in TAGS.items()]
 CONTENT_TYPES = ["application/json", "application/x-npy"]
@@ -113,8 +135,13 @@ PARAMETERS += [EPOCHS, BATCH_SIZE, LEARNING_RATE, OPTIMIZER, AUGMENT]
 
 
 def pipeline_session() -> PipelineSession:
-    boto = boto3.Session(aws_access_key_id="golden", aws_secret_access_key="golden", region_name=REGION)
-    opt_out = {"SchemaVersion": "1.0", "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}}}
+    boto = boto3.Session(
+        aws_access_key_id="golden", aws_secret_access_key="golden", region_name=REGION
+    )
+    opt_out = {
+        "SchemaVersion": "1.0",
+        "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}},
+    }
     return PipelineSession(boto_session=boto, default_bucket="golden", sagemaker_config=opt_out)
 
 
@@ -126,19 +153,26 @@ def train_step(session: PipelineSession) -> TrainingStep:
         training_input_mode="File",
         base_job_name="train",
         compute=Compute(
-            instance_type=INSTANCE_TYPE, instance_count=INSTANCE_COUNT, volume_size_in_gb=100, enable_managed_spot_training=True
+            instance_type=INSTANCE_TYPE,
+            instance_count=INSTANCE_COUNT,
+            volume_size_in_gb=100,
+            enable_managed_spot_training=True,
         ),
         networking=Networking(
-            subnets=INFRASTRUCTURE["training_subnet_ids"], security_group_ids=INFRASTRUCTURE["training_security_group_ids"]
+            subnets=INFRASTRUCTURE["training_subnet_ids"],
+            security_group_ids=INFRASTRUCTURE["training_security_group_ids"],
         ),
-        stopping_condition=StoppingCondition(max_runtime_in_seconds=3600, max_wait_time_in_seconds=7200),
+        stopping_condition=StoppingCondition(
+            max_runtime_in_seconds=3600, max_wait_time_in_seconds=7200
+        ),
         output_data_config=OutputDataConfig(
             s3_output_path=Join(on="/", values=[f"{ARTIFACTS}/training", EXECUTION_ID]),
             kms_key_id=INFRASTRUCTURE["kms_key_arn"],
             compression_type="GZIP",
         ),
         checkpoint_config=CheckpointConfig(
-            s3_uri=Join(on="/", values=[f"{ARTIFACTS}/checkpoints", EXECUTION_ID]), local_path="/opt/ml/checkpoints"
+            s3_uri=Join(on="/", values=[f"{ARTIFACTS}/checkpoints", EXECUTION_ID]),
+            local_path="/opt/ml/checkpoints",
         ),
         environment={"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0", "FI_LOG_LEVEL": "warn"},
         hyperparameters={
@@ -153,7 +187,9 @@ def train_step(session: PipelineSession) -> TrainingStep:
             "sagemaker_container_log_level": "20",
             "sagemaker_instance_type": INSTANCE_TYPE,
             "sagemaker_distributed_dataparallel_enabled": "true",
-            "sagemaker_distributed_dataparallel_custom_mpi_options": '"-verbose --NCCL_DEBUG VERSION"',
+            "sagemaker_distributed_dataparallel_custom_mpi_options": (
+                '"-verbose --NCCL_DEBUG VERSION"'
+            ),
         },
         tags=[Tag(key=key, value=value) for key, value in TAGS.items()],
     )
@@ -164,19 +200,33 @@ def train_step(session: PipelineSession) -> TrainingStep:
         MetricDefinition(name="test:loss", regex=f"test_loss={number}"),
         MetricDefinition(name="test:accuracy", regex=f"test_accuracy={number}"),
         MetricDefinition(name="fabric:efa", regex="efa=([01])"),
-        MetricDefinition(name="fabric:allreduce_gigabytes_per_second", regex=f"allreduce_gigabytes_per_second={number}"),
+        MetricDefinition(
+            name="fabric:allreduce_gigabytes_per_second",
+            regex=f"allreduce_gigabytes_per_second={number}",
+        ),
     ]
     channels = {"train": TRAIN_DATA_URI, "test": TEST_DATA_URI}
     inputs = [InputData(channel_name=name, data_source=uri) for name, uri in channels.items()]
-    return TrainingStep(name="Train", step_args=trainer.train(input_data_config=inputs), retry_policies=[CREATE_CALL, JOB])
+    return TrainingStep(
+        name="Train",
+        step_args=trainer.train(input_data_config=inputs),
+        retry_policies=[CREATE_CALL, JOB],
+    )
 
 
 def processing_input(name: str, uri: Any) -> ProcessingInput:
-    source = ProcessingS3Input(s3_uri=uri, local_path=f"/opt/ml/processing/input/{name}", s3_data_type="S3Prefix", s3_input_mode="File")
+    source = ProcessingS3Input(
+        s3_uri=uri,
+        local_path=f"/opt/ml/processing/input/{name}",
+        s3_data_type="S3Prefix",
+        s3_input_mode="File",
+    )
     return ProcessingInput(input_name=name, s3_input=source)
 
 
-def evaluate_step(session: PipelineSession, model_data: Any, report: PropertyFile) -> ProcessingStep:
+def evaluate_step(
+    session: PipelineSession, model_data: Any, report: PropertyFile
+) -> ProcessingStep:
     output = "/opt/ml/processing/output/evaluation"
     processor = Processor(
         role=INFRASTRUCTURE["evaluation_role_arn"],
@@ -186,7 +236,12 @@ def evaluate_step(session: PipelineSession, model_data: Any, report: PropertyFil
         volume_size_in_gb=30,
         volume_kms_key=INFRASTRUCTURE["kms_key_arn"],
         output_kms_key=INFRASTRUCTURE["kms_key_arn"],
-        entrypoint=["/bin/bash", "-c", f'{UNPACK} && exec python3 /opt/ml/processing/code/evaluate.py "$@"', "evaluate"],
+        entrypoint=[
+            "/bin/bash",
+            "-c",
+            f'{UNPACK} && exec python3 /opt/ml/processing/code/evaluate.py "$@"',
+            "evaluate",
+        ],
         sagemaker_session=session,
         base_job_name="evaluate",
         max_runtime_in_seconds=1800,
@@ -198,10 +253,16 @@ def evaluate_step(session: PipelineSession, model_data: Any, report: PropertyFil
         tags=TAG_LIST,
     )
     target = ProcessingS3Output(
-        s3_uri=Join(on="/", values=[f"{ARTIFACTS}/evaluation", EXECUTION_ID]), local_path=output, s3_upload_mode="EndOfJob"
+        s3_uri=Join(on="/", values=[f"{ARTIFACTS}/evaluation", EXECUTION_ID]),
+        local_path=output,
+        s3_upload_mode="EndOfJob",
     )
     arguments = processor.run(
-        inputs=[processing_input("code", CODE_URI), processing_input("model", model_data), processing_input("test", TEST_DATA_URI)],
+        inputs=[
+            processing_input("code", CODE_URI),
+            processing_input("model", model_data),
+            processing_input("test", TEST_DATA_URI),
+        ],
         outputs=[ProcessingOutput(output_name="evaluation", s3_output=target)],
         arguments=[
             "--model-dir",
@@ -212,7 +273,12 @@ def evaluate_step(session: PipelineSession, model_data: Any, report: PropertyFil
             output,
         ],
     )
-    return ProcessingStep(name="Evaluate", step_args=arguments, property_files=[report], retry_policies=[CREATE_CALL, JOB])
+    return ProcessingStep(
+        name="Evaluate",
+        step_args=arguments,
+        property_files=[report],
+        retry_policies=[CREATE_CALL, JOB],
+    )
 
 
 def container(model_data: Any) -> dict[str, Any]:
@@ -226,7 +292,9 @@ def container(model_data: Any) -> dict[str, Any]:
 
 
 class _HasSession:
-    """What ModelStep wants to see of a model: the SDK has no public producer without uploading code."""
+    """What ModelStep wants to see of a model: the SDK has no public producer without uploading
+    code.
+    """
 
     def __init__(self, session: PipelineSession) -> None:
         self.sagemaker_session = session
@@ -243,7 +311,9 @@ def register_step(session: PipelineSession, train: TrainingStep) -> ModelStep:
         inference_instances=["ml.m5.xlarge"],
         model_package_group_name=NAME,
         approval_status="PendingManualApproval",
-        model_metrics={"ModelQuality": {"Statistics": {"ContentType": "application/json", "S3Uri": report}}},
+        model_metrics={
+            "ModelQuality": {"Statistics": {"ContentType": "application/json", "S3Uri": report}}
+        },
         customer_metadata_properties={
             "training_job_name": train.properties.TrainingJobName,
             "code_uri": CODE_URI,
@@ -267,10 +337,14 @@ def model_step(session: PipelineSession, train: TrainingStep, register: ModelSte
     }
     arguments = session._intercept_create_request(request, None, "create_model")
     session.context = None
-    return ModelStep(name="CreateModel", step_args=arguments, depends_on=[register], retry_policies=[CREATE_CALL])
+    return ModelStep(
+        name="CreateModel", step_args=arguments, depends_on=[register], retry_policies=[CREATE_CALL]
+    )
 
 
-def endpoint_steps(session: PipelineSession, model: ModelStep) -> tuple[EndpointConfigStep, EndpointStep]:
+def endpoint_steps(
+    session: PipelineSession, model: ModelStep
+) -> tuple[EndpointConfigStep, EndpointStep]:
     variant = {
         "VariantName": "AllTraffic",
         "ModelName": model.properties.ModelName,
@@ -293,7 +367,9 @@ def endpoint_steps(session: PipelineSession, model: ModelStep) -> tuple[Endpoint
     return config, EndpointStep(name="CreateEndpoint", step_args=endpoint_arguments)
 
 
-def lambda_steps(train: TrainingStep, endpoint: EndpointStep, report: PropertyFile) -> tuple[LambdaStep, LambdaStep]:
+def lambda_steps(
+    train: TrainingStep, endpoint: EndpointStep, report: PropertyFile
+) -> tuple[LambdaStep, LambdaStep]:
     text, number = LambdaOutputTypeEnum.String, LambdaOutputTypeEnum.Float
     smoke_test = LambdaStep(
         name="SmokeTest",
@@ -301,7 +377,9 @@ def lambda_steps(train: TrainingStep, endpoint: EndpointStep, report: PropertyFi
         inputs={
             "endpoint_name": endpoint.properties.EndpointName,
             "training_job_name": train.properties.TrainingJobName,
-            "weights_sha256": JsonGet(step_name="Evaluate", property_file=report, json_path="model.weights_sha256"),
+            "weights_sha256": JsonGet(
+                step_name="Evaluate", property_file=report, json_path="model.weights_sha256"
+            ),
             "max_latency_ms": 5000,
         },
         outputs=[
@@ -329,24 +407,40 @@ def definition() -> dict[str, Any]:
     register = register_step(session, train)
     model = model_step(session, train, register)
     config, endpoint = endpoint_steps(session, model)
-    accuracy = JsonGet(step_name="Evaluate", property_file=report, json_path="metrics.accuracy.value")
-    message = Join(on=" ", values=["Test accuracy", accuracy, "is below the threshold", MIN_ACCURACY])
+    accuracy = JsonGet(
+        step_name="Evaluate", property_file=report, json_path="metrics.accuracy.value"
+    )
+    message = Join(
+        on=" ", values=["Test accuracy", accuracy, "is below the threshold", MIN_ACCURACY]
+    )
     gate = ConditionStep(
         name="AccuracyGate",
         conditions=[ConditionGreaterThanOrEqualTo(left=accuracy, right=MIN_ACCURACY)],
         if_steps=[register, model, config, endpoint, *lambda_steps(train, endpoint, report)],
         else_steps=[FailStep(name="AccuracyTooLow", error_message=message)],
     )
-    pipeline = Pipeline(name=NAME, parameters=PARAMETERS, steps=[train, evaluate, gate], sagemaker_session=session)
+    pipeline = Pipeline(
+        name=NAME, parameters=PARAMETERS, steps=[train, evaluate, gate], sagemaker_session=session
+    )
     parsed: dict[str, Any] = json.loads(pipeline.definition())
     return parsed
 
 
 def main() -> None:
-    packages = ("sagemaker", "sagemaker-mlops", "sagemaker-core", "sagemaker-train", "boto3", "botocore")
+    packages = (
+        "sagemaker",
+        "sagemaker-mlops",
+        "sagemaker-core",
+        "sagemaker-train",
+        "boto3",
+        "botocore",
+    )
     golden = {
         "made_by": "tests/goldens/make_sdk_v3.py",
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in packages},
+        },
         "definition": definition(),
     }
     (HERE / "sdk_v3.json").write_text(json.dumps(golden, indent=2) + "\n", encoding="utf-8")

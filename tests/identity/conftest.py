@@ -1,4 +1,6 @@
-"""The templates of one throw-away environment, one protected one, and one with everything that is optional; and the evaluator."""
+"""The templates of one throw-away environment, one protected one, and one with everything that is
+optional; and the evaluator.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +21,36 @@ BOUNDARY = "platform/Boundary"
 
 
 def everything() -> Environment:
-    """The environment dev with what is off there: TensorFlow, an image of its own, FSx, schedules, mails, a permissions boundary ..."""
-    given: dict[str, Any] = load_environment("dev", ROOT).model_dump(mode="json", exclude_unset=True)
-    training = {**given["training"], "framework": "tensorflow", "build_image": "tensorflow-smddp", "custom_mpi_options": ""}
+    """The environment dev with what is off there:
+
+    TensorFlow, an image of its own, FSx, schedules, mails, a permissions boundary ...
+    """
+    given: dict[str, Any] = load_environment("dev", ROOT).model_dump(
+        mode="json", exclude_unset=True
+    )
+    training = {
+        **given["training"],
+        "framework": "tensorflow",
+        "build_image": "tensorflow-smddp",
+        "custom_mpi_options": "",
+    }
     optional = {
         "permissions_boundary": BOUNDARY,
         "training": training,
-        "network": {**given["network"], "nat": True, "interface_endpoints": ["sagemaker.api", "logs"]},
+        "network": {
+            **given["network"],
+            "nat": True,
+            "interface_endpoints": ["sagemaker.api", "logs"],
+        },
         "data": {"input_mode": "FSx"},
         "file_system": {"deployment_type": "PERSISTENT_2", "throughput_mbps_per_tib": 125},
         "schedules": [{"name": "weekly", "expression": "cron(0 6 ? * MON *)"}],
         "observability": {"alert_emails": ["someone@example.com"], "monthly_budget_usd": 100},
         "release": RELEASE,
-        "serving": {"autoscaling": {"min": 2, "max": 4, "invocations_per_instance": 600}, "data_capture": {}},
+        "serving": {
+            "autoscaling": {"min": 2, "max": 4, "invocations_per_instance": 600},
+            "data_capture": {},
+        },
     }
     return Environment.model_validate({**given, **optional})
 
@@ -39,7 +58,9 @@ def everything() -> Environment:
 @pytest.fixture(scope="session")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Templates]:
     """Environment -> its templates."""
-    environments = {name: load_environment(name, ROOT) for name in ("dev", "prod")} | {"everything": everything()}
+    environments = {name: load_environment(name, ROOT) for name in ("dev", "prod")} | {
+        "everything": everything()
+    }
     return synthesised(environments, tmp_path_factory.mktemp("identity"))
 
 

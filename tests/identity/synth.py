@@ -18,11 +18,16 @@ from stacks.stage import EnvironmentStage  # noqa: E402
 
 
 def synthesised(environments: Mapping[str, Environment], folder: Path) -> dict[str, Templates]:
-    """By the same names. Each has an app of its own, because stages of the same environment would be called the same."""
+    """By the same names.
+
+    Each has an app of its own, because stages of the same environment would be called the same.
+    """
     context = json.loads((ROOT / "cdk.json").read_text())["context"]
     found = {}
     for name, environment in environments.items():
         app = ShoalApp(outdir=str(folder / name), context=context, checked=False)
         stage = EnvironmentStage(app, environment=environment, root=ROOT)
-        found[name] = Templates({stack.stack_name: stack.template for stack in stage.synth().stacks})
+        found[name] = Templates(
+            {stack.stack_name: stack.template for stack in stage.synth().stacks}
+        )
     return found

@@ -1,6 +1,8 @@
-"""Synthesised templates in; their policies out, as they are after deployment: every token is a value of the right shape.
+"""Synthesised templates in; their policies out, as they are after deployment: every token is a
+value of the right shape.
 
-Ids that CloudFormation would make are the logical id in the form of such an id (`subnet-NetworkTrainingSubnet...`).
+Ids that CloudFormation would make are the logical id in the form of such an id
+(`subnet-NetworkTrainingSubnet...`).
 """
 
 from __future__ import annotations
@@ -13,9 +15,23 @@ from typing import Any
 Document = dict[str, Any]
 ACCOUNT = "111122223333"
 REGION = "us-east-1"
-PSEUDO = {"AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "AWS::URLSuffix": "amazonaws.com"}
-NAMES = {"AWS::IAM::Role": "RoleName", "AWS::S3::Bucket": "BucketName", "AWS::Lambda::Function": "FunctionName"}
-PREFIXES = {"AWS::EC2::Subnet": "subnet-", "AWS::EC2::SecurityGroup": "sg-", "AWS::EC2::VPC": "vpc-", "AWS::FSx::FileSystem": "fs-"}
+PSEUDO = {
+    "AWS::Partition": "aws",
+    "AWS::Region": REGION,
+    "AWS::AccountId": ACCOUNT,
+    "AWS::URLSuffix": "amazonaws.com",
+}
+NAMES = {
+    "AWS::IAM::Role": "RoleName",
+    "AWS::S3::Bucket": "BucketName",
+    "AWS::Lambda::Function": "FunctionName",
+}
+PREFIXES = {
+    "AWS::EC2::Subnet": "subnet-",
+    "AWS::EC2::SecurityGroup": "sg-",
+    "AWS::EC2::VPC": "vpc-",
+    "AWS::FSx::FileSystem": "fs-",
+}
 ARNS = {
     "AWS::IAM::Role": f"arn:aws:iam::{ACCOUNT}:role/{{}}",
     "AWS::S3::Bucket": "arn:aws:s3:::{}",
@@ -31,7 +47,9 @@ ARNS = {
 
 @dataclass(frozen=True)
 class Templates:
-    """The templates of one environment's stacks; a template that imports finds what another one exports."""
+    """The templates of one environment's stacks; a template that imports finds what another one
+    exports.
+    """
 
     stacks: Mapping[str, Document]
     _exports: dict[str, str] = field(default_factory=dict)
@@ -40,7 +58,9 @@ class Templates:
         for document in self.stacks.values():
             for output in document.get("Outputs", {}).values():
                 if "Export" in output:
-                    self._exports[output["Export"]["Name"]] = self.resolved(output["Value"], document)
+                    self._exports[output["Export"]["Name"]] = self.resolved(
+                        output["Value"], document
+                    )
 
     def resolved(self, value: Any, document: Document) -> Any:
         """`value` without CloudFormation's intrinsic functions."""
@@ -71,7 +91,10 @@ class Templates:
         """Role name -> policy name -> document."""
         found: dict[str, dict[str, Document]] = {}
         for logical_id, role in self.resources("AWS::IAM::Role"):
-            inline = {policy["PolicyName"]: policy["PolicyDocument"] for policy in role.get("Policies", [])}
+            inline = {
+                policy["PolicyName"]: policy["PolicyDocument"]
+                for policy in role.get("Policies", [])
+            }
             found[role.get("RoleName", logical_id)] = inline
         for _, policy in self.resources("AWS::IAM::Policy"):
             for role_name in policy["Roles"]:
@@ -80,11 +103,17 @@ class Templates:
 
     def trust_policies(self) -> dict[str, Document]:
         """Role name -> who may assume it."""
-        return {role["RoleName"]: role["AssumeRolePolicyDocument"] for _, role in self.resources("AWS::IAM::Role")}
+        return {
+            role["RoleName"]: role["AssumeRolePolicyDocument"]
+            for _, role in self.resources("AWS::IAM::Role")
+        }
 
     def key_policies(self) -> dict[str, Document]:
         """ARN of a key -> its key policy."""
-        return {ARNS["AWS::KMS::Key"].format(logical_id): key["KeyPolicy"] for logical_id, key in self.resources("AWS::KMS::Key")}
+        return {
+            ARNS["AWS::KMS::Key"].format(logical_id): key["KeyPolicy"]
+            for logical_id, key in self.resources("AWS::KMS::Key")
+        }
 
     def documents(self) -> Iterator[tuple[str, Document]]:
         """Every policy document, of resources too, with the logical id it belongs to."""
@@ -107,7 +136,9 @@ def _reference(logical_id: str, document: Document) -> str:
 def _attribute(logical_id: str, attribute: str, *, document: Document) -> str:
     resource_type = document["Resources"][logical_id]["Type"]
     if attribute == "Arn":
-        form = ARNS.get(resource_type, f"arn:aws:{resource_type.split('::')[1].lower()}:{REGION}:{ACCOUNT}:{{}}")
+        form = ARNS.get(
+            resource_type, f"arn:aws:{resource_type.split('::')[1].lower()}:{REGION}:{ACCOUNT}:{{}}"
+        )
         return form.format(_reference(logical_id, document))
     if attribute in ("GroupId", "SubnetId", "VpcId"):
         return _reference(logical_id, document)
@@ -127,7 +158,9 @@ def _policies_in(value: Any) -> Iterator[Document]:
 
 
 def like(synthesised: Any, deployed: Any, templates: Templates) -> bool:
-    """Whether a document is what became of a synthesised one: the same, but for the ids that CloudFormation makes."""
+    """Whether a document is what became of a synthesised one: the same, but for the ids that
+    CloudFormation makes.
+    """
     if isinstance(synthesised, dict):
         return (
             isinstance(deployed, dict)
@@ -138,11 +171,23 @@ def like(synthesised: Any, deployed: Any, templates: Templates) -> bool:
         return (
             isinstance(deployed, list)
             and len(synthesised) == len(deployed)
-            and all(like(one, other, templates) for one, other in zip(synthesised, deployed, strict=True))
+            and all(
+                like(one, other, templates)
+                for one, other in zip(synthesised, deployed, strict=True)
+            )
         )
-    return synthesised == deployed or _pattern(str(synthesised), templates).fullmatch(str(deployed)) is not None
+    return (
+        synthesised == deployed
+        or _pattern(str(synthesised), templates).fullmatch(str(deployed)) is not None
+    )
 
 
 def _pattern(text: str, templates: Templates) -> re.Pattern[str]:
-    ids = sorted((key for document in templates.stacks.values() for key in document["Resources"]), key=len, reverse=True)
-    return re.compile(".+".join(re.escape(part) for part in re.split("|".join(map(re.escape, ids)), text)))
+    ids = sorted(
+        (key for document in templates.stacks.values() for key in document["Resources"]),
+        key=len,
+        reverse=True,
+    )
+    return re.compile(
+        ".+".join(re.escape(part) for part in re.split("|".join(map(re.escape, ids)), text))
+    )

@@ -1,4 +1,6 @@
-"""What holds for every role of every stack, whoever wrote it: who may assume it, what it may hand over, what bounds it."""
+"""What holds for every role of every stack, whoever wrote it: who may assume it, what it may hand
+over, what bounds it.
+"""
 
 from __future__ import annotations
 
@@ -16,35 +18,66 @@ BOUNDED = "arn:aws:iam::111122223333:policy/platform/Boundary"
 
 def _statements(templates: Templates) -> Iterator[tuple[str, Document]]:
     for role, documents in templates.identity_policies().items():
-        yield from ((role, statement) for document in documents.values() for statement in document["Statement"])
+        yield from (
+            (role, statement)
+            for document in documents.values()
+            for statement in document["Statement"]
+        )
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_role_trusts_one_service_that_acts_for_this_account(templates: dict[str, Templates], environment: str) -> None:
+def test_every_role_trusts_one_service_that_acts_for_this_account(
+    templates: dict[str, Templates], environment: str
+) -> None:
     account = "333344445555" if environment == "prod" else "111122223333"
     for role, trust in templates[environment].trust_policies().items():
         (statement,) = trust["Statement"]
-        accounts = [keys["aws:SourceAccount"] for operator, keys in statement["Condition"].items() if operator.startswith("StringEquals")]
+        accounts = [
+            keys["aws:SourceAccount"]
+            for operator, keys in statement["Condition"].items()
+            if operator.startswith("StringEquals")
+        ]
         assert ([*statement["Principal"]], accounts) == (["Service"], [account]), role
 
 
-def test_only_lambda_is_believed_when_it_does_not_say_for_whom_it_acts(templates: dict[str, Templates]) -> None:
+def test_only_lambda_is_believed_when_it_does_not_say_for_whom_it_acts(
+    templates: dict[str, Templates],
+) -> None:
     trusts = [trust["Statement"][0] for trust in templates["everything"].trust_policies().values()]
-    lenient = {trust["Principal"]["Service"] for trust in trusts if "StringEqualsIfExists" in trust["Condition"]}
+    lenient = {
+        trust["Principal"]["Service"]
+        for trust in trusts
+        if "StringEqualsIfExists" in trust["Condition"]
+    }
     assert lenient == {"lambda.amazonaws.com"}
 
 
 def test_every_other_service_must_say_for_what_it_acts(templates: dict[str, Templates]) -> None:
     trusts = [trust["Statement"][0] for trust in templates["everything"].trust_policies().values()]
-    assert {trust["Principal"]["Service"] for trust in trusts if "aws:SourceArn" not in json.dumps(trust)} == {"lambda.amazonaws.com"}
+    assert {
+        trust["Principal"]["Service"]
+        for trust in trusts
+        if "aws:SourceArn" not in json.dumps(trust)
+    } == {"lambda.amazonaws.com"}
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_a_role_is_handed_over_by_its_exact_arn_to_one_service(templates: dict[str, Templates], environment: str) -> None:
-    passing = [statement for _, statement in _statements(templates[environment]) if "iam:PassRole" in as_list(statement["Action"])]
+def test_a_role_is_handed_over_by_its_exact_arn_to_one_service(
+    templates: dict[str, Templates], environment: str
+) -> None:
+    passing = [
+        statement
+        for _, statement in _statements(templates[environment])
+        if "iam:PassRole" in as_list(statement["Action"])
+    ]
     assert passing
-    assert not [arn for statement in passing for arn in as_list(statement["Resource"]) if "*" in arn]
-    assert all(isinstance(statement["Condition"]["StringEquals"]["iam:PassedToService"], str) for statement in passing)
+    assert not [
+        arn for statement in passing for arn in as_list(statement["Resource"]) if "*" in arn
+    ]
+    assert all(
+        isinstance(statement["Condition"]["StringEquals"]["iam:PassedToService"], str)
+        for statement in passing
+    )
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -58,17 +91,32 @@ def test_nobody_may_approve_a_model(templates: dict[str, Templates], environment
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_no_role_has_an_action_with_a_wildcard_or_a_managed_policy(templates: dict[str, Templates], environment: str) -> None:
+def test_no_role_has_an_action_with_a_wildcard_or_a_managed_policy(
+    templates: dict[str, Templates], environment: str
+) -> None:
     found = templates[environment]
-    assert not [action for _, statement in _statements(found) for action in as_list(statement["Action"]) if "*" in action]
-    assert not [role["RoleName"] for _, role in found.resources("AWS::IAM::Role") if "ManagedPolicyArns" in role]
+    assert not [
+        action
+        for _, statement in _statements(found)
+        for action in as_list(statement["Action"])
+        if "*" in action
+    ]
+    assert not [
+        role["RoleName"]
+        for _, role in found.resources("AWS::IAM::Role")
+        if "ManagedPolicyArns" in role
+    ]
 
 
-def test_every_role_has_the_permissions_boundary_that_the_environment_names(templates: dict[str, Templates]) -> None:
+def test_every_role_has_the_permissions_boundary_that_the_environment_names(
+    templates: dict[str, Templates],
+) -> None:
     roles = [role for _, role in templates["everything"].resources("AWS::IAM::Role")]
     assert len(roles) > 8
     assert {role.get("PermissionsBoundary") for role in roles} == {BOUNDED}
 
 
 def test_without_a_boundary_named_there_is_none(dev: Templates) -> None:
-    assert not [role for _, role in dev.resources("AWS::IAM::Role") if "PermissionsBoundary" in role]
+    assert not [
+        role for _, role in dev.resources("AWS::IAM::Role") if "PermissionsBoundary" in role
+    ]

@@ -1,6 +1,8 @@
-"""What each role must not do, asked of a real evaluator: each question is one that is allowed, with one thing in it changed.
+"""What each role must not do, asked of a real evaluator: each question is one that is allowed, with
+one thing in it changed.
 
-The policies are those of the synthesised templates; tests/end_to_end/test_identity.py asks about what an execution really does.
+The policies are those of the synthesised templates; tests/end_to_end/test_identity.py asks about
+what an execution really does.
 """
 
 from __future__ import annotations
@@ -19,9 +21,15 @@ from tests.identity.roles import ROOT, Roles
 from tests.identity.templates import ARNS, Templates
 
 PREFIX = "shoal-mnist-dev-us-east-1-"
-DATA, ARTIFACTS = (f"arn:aws:s3:::shoal-mnist-dev-{purpose}-111122223333-us-east-1" for purpose in ("data", "artifacts"))
+DATA, ARTIFACTS = (
+    f"arn:aws:s3:::shoal-mnist-dev-{purpose}-111122223333-us-east-1"
+    for purpose in ("data", "artifacts")
+)
 PROD_DATA = DATA.replace("-dev-", "-prod-")
-SUBNET, HOSTING_SUBNET = "subnet-NetworkTrainingSubnetDAD4EDA4", "subnet-NetworkHosting1SubnetFD49DB09"
+SUBNET, HOSTING_SUBNET = (
+    "subnet-NetworkTrainingSubnetDAD4EDA4",
+    "subnet-NetworkHosting1SubnetFD49DB09",
+)
 GROUP, HOSTING_GROUP = "sg-SecurityGroupsTraining38268BDF", "sg-SecurityGroupsHosting43637477"
 VPC = "arn:aws:ec2:us-east-1:111122223333:vpc/vpc-NetworkVpc7FB7348F"
 KEY = ARNS["AWS::KMS::Key"].format("StorageKeyBAA9457B")
@@ -51,7 +59,10 @@ class Case:
         changed = {**self.allowed.context, **(self.context or {})}
         kept = {key: value for key, value in changed.items() if value is not None}
         return replace(
-            self.allowed, action=self.action or self.allowed.action, resource=self.resource or self.allowed.resource, context=kept
+            self.allowed,
+            action=self.action or self.allowed.action,
+            resource=self.resource or self.allowed.resource,
+            context=kept,
         )
 
 
@@ -70,7 +81,11 @@ PROCESS = replace(
     TRAIN,
     action="sagemaker:CreateProcessingJob",
     resource=arn("sagemaker", "processing-job/pipelines-abc-Evaluate-xyz"),
-    context={**TRAIN.context, "sagemaker:InstanceTypes": ["ml.m5.xlarge"], "sagemaker:MaxRuntimeInSeconds": "1800"},
+    context={
+        **TRAIN.context,
+        "sagemaker:InstanceTypes": ["ml.m5.xlarge"],
+        "sagemaker:MaxRuntimeInSeconds": "1800",
+    },
 )
 MODEL = Question(
     "sagemaker:CreateModel",
@@ -87,14 +102,20 @@ REGISTER = Question(
     arn("sagemaker", "model-package/shoal-mnist-dev/1"),
     {"sagemaker:ModelApprovalStatus": "PendingManualApproval"},
 )
-PASS = Question("iam:PassRole", role_arn(f"{PREFIX}training"), {"iam:PassedToService": "sagemaker.amazonaws.com"})
+PASS = Question(
+    "iam:PassRole",
+    role_arn(f"{PREFIX}training"),
+    {"iam:PassedToService": "sagemaker.amazonaws.com"},
+)
 READ = Question("s3:GetObject", f"{DATA}/datasets/mnist/train/images")
 LIST = Question("s3:ListBucket", DATA, {"s3:prefix": "datasets/mnist/train/"})
 WRITE = Question("s3:PutObject", f"{ARTIFACTS}/training/abc/output/model.tar.gz")
 REPORT = Question("s3:PutObject", f"{ARTIFACTS}/evaluation/abc/evaluation.json")
 SERVE = Question("s3:GetObject", f"{ARTIFACTS}/training/abc/output/model.tar.gz")
 ATTACH = Question("ec2:CreateNetworkInterface", arn("ec2", f"subnet/{SUBNET}"))
-DETACH = Question("ec2:DeleteNetworkInterface", arn("ec2", "network-interface/eni-1"), {"ec2:Vpc": VPC})
+DETACH = Question(
+    "ec2:DeleteNetworkInterface", arn("ec2", "network-interface/eni-1"), {"ec2:Vpc": VPC}
+)
 ENCRYPT = Question(
     "kms:GenerateDataKey",
     KEY,
@@ -104,119 +125,250 @@ ENCRYPT = Question(
         "kms:CallerAccount": "111122223333",
     },
 )
-PULL = Question("ecr:BatchGetImage", "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-training")
-METRIC = Question("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "/aws/sagemaker/TrainingJobs"})
+PULL = Question(
+    "ecr:BatchGetImage", "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-training"
+)
+METRIC = Question(
+    "cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "/aws/sagemaker/TrainingJobs"}
+)
 OURS: Mapping[str, ContextValue] = {"aws:ResourceTag/shoal:pipeline": "shoal-mnist-dev"}
 THEIRS: Mapping[str, ContextValue] = {"aws:ResourceTag/shoal:pipeline": "shoal-mnist-dev-2"}
 STOP = Question("sagemaker:StopTrainingJob", TRAIN.resource, OURS)
-DELETE = Question("sagemaker:DeleteEndpoint", arn("sagemaker", "endpoint/shoal-mnist-dev-abc"), OURS)
-DELETE_MODEL = Question("sagemaker:DeleteModel", arn("sagemaker", "model/pipelines-abc-CreateModel-xyz"), OURS)
-INVOKE = Question("sagemaker:InvokeEndpoint", arn("sagemaker", "endpoint/shoal-mnist-dev-abc"), OURS)
+DELETE = Question(
+    "sagemaker:DeleteEndpoint", arn("sagemaker", "endpoint/shoal-mnist-dev-abc"), OURS
+)
+DELETE_MODEL = Question(
+    "sagemaker:DeleteModel", arn("sagemaker", "model/pipelines-abc-CreateModel-xyz"), OURS
+)
+INVOKE = Question(
+    "sagemaker:InvokeEndpoint", arn("sagemaker", "endpoint/shoal-mnist-dev-abc"), OURS
+)
 CALL = Question("lambda:InvokeFunction", arn("lambda", "function:shoal-mnist-dev-smoke-test"))
 SWEEP_MODEL = Question("sagemaker:DeleteModel", arn("sagemaker", "model/shoal-mnist-dev-abc"), OURS)
 TAG = Question(
     "sagemaker:AddTags",
     TRAIN.resource,
-    {"aws:RequestTag/shoal:pipeline": "shoal-mnist-dev", "sagemaker:TaggingAction": "CreateTrainingJob"},
+    {
+        "aws:RequestTag/shoal:pipeline": "shoal-mnist-dev",
+        "sagemaker:TaggingAction": "CreateTrainingJob",
+    },
 )
 UNTAGGED: Mapping[str, ContextValue | None] = {"aws:ResourceTag/shoal:pipeline": None}
-LOOK = Question("sagemaker:DescribePipelineExecution", arn("sagemaker", "pipeline/shoal-mnist-dev/execution/abc"))
+LOOK = Question(
+    "sagemaker:DescribePipelineExecution",
+    arn("sagemaker", "pipeline/shoal-mnist-dev/execution/abc"),
+)
 MEASURE = Question("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "Shoal"})
 EMPTY = Question("s3:DeleteObjectVersion", f"{DATA}/datasets/mnist/train/images")
 
 CASES = {
     # The pipeline starts what the definition describes, where the environment is, and nothing else.
-    "train on another instance type": Case("pipeline", TRAIN, context={"sagemaker:InstanceTypes": ["ml.p5.48xlarge"]}),
-    "train on one more instance type": Case("pipeline", TRAIN, context={"sagemaker:InstanceTypes": ["ml.p4d.24xlarge", "ml.p5.48xlarge"]}),
-    "train on no stated instance type": Case("pipeline", TRAIN, context={"sagemaker:InstanceTypes": None}),
+    "train on another instance type": Case(
+        "pipeline", TRAIN, context={"sagemaker:InstanceTypes": ["ml.p5.48xlarge"]}
+    ),
+    "train on one more instance type": Case(
+        "pipeline",
+        TRAIN,
+        context={"sagemaker:InstanceTypes": ["ml.p4d.24xlarge", "ml.p5.48xlarge"]},
+    ),
+    "train on no stated instance type": Case(
+        "pipeline", TRAIN, context={"sagemaker:InstanceTypes": None}
+    ),
     "train longer": Case("pipeline", TRAIN, context={"sagemaker:MaxRuntimeInSeconds": "3601"}),
-    "train without a limit of time": Case("pipeline", TRAIN, context={"sagemaker:MaxRuntimeInSeconds": None}),
-    "train in another subnet": Case("pipeline", TRAIN, context={"sagemaker:VpcSubnets": ["subnet-0f"]}),
-    "train in another subnet too": Case("pipeline", TRAIN, context={"sagemaker:VpcSubnets": [SUBNET, "subnet-0f"]}),
-    "train in a hosting subnet": Case("pipeline", TRAIN, context={"sagemaker:VpcSubnets": [HOSTING_SUBNET]}),
-    "train outside a VPC": Case("pipeline", TRAIN, context={"sagemaker:VpcSubnets": None, "sagemaker:VpcSecurityGroupIds": None}),
-    "train with another security group": Case("pipeline", TRAIN, context={"sagemaker:VpcSecurityGroupIds": ["sg-0f"]}),
-    "train with another key": Case("pipeline", TRAIN, context={"sagemaker:OutputKmsKeyArn": OTHER_KEY}),
+    "train without a limit of time": Case(
+        "pipeline", TRAIN, context={"sagemaker:MaxRuntimeInSeconds": None}
+    ),
+    "train in another subnet": Case(
+        "pipeline", TRAIN, context={"sagemaker:VpcSubnets": ["subnet-0f"]}
+    ),
+    "train in another subnet too": Case(
+        "pipeline", TRAIN, context={"sagemaker:VpcSubnets": [SUBNET, "subnet-0f"]}
+    ),
+    "train in a hosting subnet": Case(
+        "pipeline", TRAIN, context={"sagemaker:VpcSubnets": [HOSTING_SUBNET]}
+    ),
+    "train outside a VPC": Case(
+        "pipeline",
+        TRAIN,
+        context={"sagemaker:VpcSubnets": None, "sagemaker:VpcSecurityGroupIds": None},
+    ),
+    "train with another security group": Case(
+        "pipeline", TRAIN, context={"sagemaker:VpcSecurityGroupIds": ["sg-0f"]}
+    ),
+    "train with another key": Case(
+        "pipeline", TRAIN, context={"sagemaker:OutputKmsKeyArn": OTHER_KEY}
+    ),
     "train without a key": Case("pipeline", TRAIN, context={"sagemaker:OutputKmsKeyArn": None}),
-    "train from a file system": Case("pipeline", TRAIN, context={"sagemaker:FileSystemId": "fs-0f"}),
+    "train from a file system": Case(
+        "pipeline", TRAIN, context={"sagemaker:FileSystemId": "fs-0f"}
+    ),
     "train under a name of its own": Case("pipeline", TRAIN, arn("sagemaker", "training-job/mine")),
-    "evaluate on the training's instance type": Case("pipeline", PROCESS, context={"sagemaker:InstanceTypes": ["ml.p4d.24xlarge"]}),
+    "evaluate on the training's instance type": Case(
+        "pipeline", PROCESS, context={"sagemaker:InstanceTypes": ["ml.p4d.24xlarge"]}
+    ),
     "evaluate longer": Case("pipeline", PROCESS, context={"sagemaker:MaxRuntimeInSeconds": "1801"}),
-    "evaluate outside the VPC": Case("pipeline", PROCESS, context={"sagemaker:VpcSubnets": None, "sagemaker:VpcSecurityGroupIds": None}),
-    "serve from the training subnet": Case("pipeline", MODEL, context={"sagemaker:VpcSubnets": [SUBNET]}),
-    "serve from outside a VPC": Case("pipeline", MODEL, context={"sagemaker:VpcSubnets": None, "sagemaker:VpcSecurityGroupIds": None}),
-    "serve from another instance type": Case("pipeline", CONFIG, context={"sagemaker:InstanceTypes": ["ml.p4d.24xlarge"]}),
-    "configure another pipeline's endpoint": Case("pipeline", CONFIG, arn("sagemaker", "endpoint-config/shoal-mnist-prod-abc")),
-    "register its model as approved": Case("pipeline", REGISTER, context={"sagemaker:ModelApprovalStatus": "Approved"}),
-    "register in another group": Case("pipeline", REGISTER, arn("sagemaker", "model-package/shoal-mnist-prod/1")),
+    "evaluate outside the VPC": Case(
+        "pipeline",
+        PROCESS,
+        context={"sagemaker:VpcSubnets": None, "sagemaker:VpcSecurityGroupIds": None},
+    ),
+    "serve from the training subnet": Case(
+        "pipeline", MODEL, context={"sagemaker:VpcSubnets": [SUBNET]}
+    ),
+    "serve from outside a VPC": Case(
+        "pipeline",
+        MODEL,
+        context={"sagemaker:VpcSubnets": None, "sagemaker:VpcSecurityGroupIds": None},
+    ),
+    "serve from another instance type": Case(
+        "pipeline", CONFIG, context={"sagemaker:InstanceTypes": ["ml.p4d.24xlarge"]}
+    ),
+    "configure another pipeline's endpoint": Case(
+        "pipeline", CONFIG, arn("sagemaker", "endpoint-config/shoal-mnist-prod-abc")
+    ),
+    "register its model as approved": Case(
+        "pipeline", REGISTER, context={"sagemaker:ModelApprovalStatus": "Approved"}
+    ),
+    "register in another group": Case(
+        "pipeline", REGISTER, arn("sagemaker", "model-package/shoal-mnist-prod/1")
+    ),
     "approve its own model": Case(
-        "pipeline", REGISTER, action="sagemaker:UpdateModelPackage", context={"sagemaker:ModelApprovalStatus": "Approved"}
+        "pipeline",
+        REGISTER,
+        action="sagemaker:UpdateModelPackage",
+        context={"sagemaker:ModelApprovalStatus": "Approved"},
     ),
     "hand over another role": Case("pipeline", PASS, role_arn("Admin")),
-    "hand over another environment's role": Case("pipeline", PASS, role_arn("shoal-mnist-prod-us-east-1-training")),
+    "hand over another environment's role": Case(
+        "pipeline", PASS, role_arn("shoal-mnist-prod-us-east-1-training")
+    ),
     "hand over its own role": Case("pipeline", PASS, role_arn(f"{PREFIX}pipeline")),
     "hand over the role that deletes": Case("pipeline", PASS, role_arn(f"{PREFIX}teardown")),
-    "hand a role to another service": Case("pipeline", PASS, context={"iam:PassedToService": "lambda.amazonaws.com"}),
+    "hand a role to another service": Case(
+        "pipeline", PASS, context={"iam:PassedToService": "lambda.amazonaws.com"}
+    ),
     "stop another pipeline's training": Case("pipeline", STOP, context=THEIRS),
     "stop a training without tags": Case("pipeline", STOP, context=UNTAGGED),
-    "make something that is there look like its own": Case("pipeline", TAG, context={"sagemaker:TaggingAction": None}),
-    "tag something as another pipeline's": Case("pipeline", TAG, context={"aws:RequestTag/shoal:pipeline": "shoal-mnist-dev-2"}),
+    "make something that is there look like its own": Case(
+        "pipeline", TAG, context={"sagemaker:TaggingAction": None}
+    ),
+    "tag something as another pipeline's": Case(
+        "pipeline", TAG, context={"aws:RequestTag/shoal:pipeline": "shoal-mnist-dev-2"}
+    ),
     "call an endpoint without tags": Case("smoke-test", INVOKE, context=UNTAGGED),
     "delete a generated model without tags": Case("teardown", DELETE_MODEL, context=UNTAGGED),
-    "call another function": Case("pipeline", CALL, arn("lambda", "function:shoal-mnist-prod-smoke-test")),
+    "call another function": Case(
+        "pipeline", CALL, arn("lambda", "function:shoal-mnist-prod-smoke-test")
+    ),
     # Training reads data and writes its outputs; it starts, hands over and approves nothing.
     "read what is no dataset": Case("training", READ, f"{DATA}/private/x"),
-    "read another environment's data": Case("training", READ, f"{PROD_DATA}/datasets/mnist/train/images"),
+    "read another environment's data": Case(
+        "training", READ, f"{PROD_DATA}/datasets/mnist/train/images"
+    ),
     "write into the data": Case("training", READ, action="s3:PutObject"),
     "list the whole data bucket": Case("training", LIST, context={"s3:prefix": ""}),
     "list the data bucket without a prefix": Case("training", LIST, context={"s3:prefix": None}),
-    "write another purpose's outputs": Case("training", WRITE, f"{ARTIFACTS}/evaluation/abc/evaluation.json"),
+    "write another purpose's outputs": Case(
+        "training", WRITE, f"{ARTIFACTS}/evaluation/abc/evaluation.json"
+    ),
     "write another environment's outputs": Case(
-        "training", WRITE, f"{ARTIFACTS.replace('-dev-', '-prod-')}/training/abc/output/model.tar.gz"
+        "training",
+        WRITE,
+        f"{ARTIFACTS.replace('-dev-', '-prod-')}/training/abc/output/model.tar.gz",
     ),
     "delete an output": Case("training", WRITE, action="s3:DeleteObject"),
     "read a trained model": Case("training", READ, f"{ARTIFACTS}/training/abc/output/model.tar.gz"),
     "attach to a hosting subnet": Case("training", ATTACH, arn("ec2", f"subnet/{HOSTING_SUBNET}")),
-    "attach with another security group": Case("training", ATTACH, arn("ec2", f"security-group/{HOSTING_GROUP}")),
-    "delete an interface of another VPC": Case("training", DETACH, context={"ec2:Vpc": arn("ec2", "vpc/vpc-0f")}),
+    "attach with another security group": Case(
+        "training", ATTACH, arn("ec2", f"security-group/{HOSTING_GROUP}")
+    ),
+    "delete an interface of another VPC": Case(
+        "training", DETACH, context={"ec2:Vpc": arn("ec2", "vpc/vpc-0f")}
+    ),
     "use another key": Case("training", ENCRYPT, OTHER_KEY),
     "pull another image": Case("training", PULL, arn("ecr", "repository/private")),
-    "publish metrics as another namespace": Case("training", METRIC, context={"cloudwatch:namespace": "AWS/Billing"}),
-    "start a training from a training": Case("training", READ, TRAIN.resource, TRAIN.context, TRAIN.action),
-    "hand a role over from a training": Case("training", READ, PASS.resource, PASS.context, PASS.action),
+    "publish metrics as another namespace": Case(
+        "training", METRIC, context={"cloudwatch:namespace": "AWS/Billing"}
+    ),
+    "start a training from a training": Case(
+        "training", READ, TRAIN.resource, TRAIN.context, TRAIN.action
+    ),
+    "hand a role over from a training": Case(
+        "training", READ, PASS.resource, PASS.context, PASS.action
+    ),
     "approve a model from a training": Case(
-        "training", READ, REGISTER.resource, {"sagemaker:ModelApprovalStatus": "Approved"}, "sagemaker:UpdateModelPackage"
+        "training",
+        READ,
+        REGISTER.resource,
+        {"sagemaker:ModelApprovalStatus": "Approved"},
+        "sagemaker:UpdateModelPackage",
     ),
     # The evaluation judges; it must not change what it judges, nor say that it may go on.
-    "change the model it judges": Case("evaluation", REPORT, f"{ARTIFACTS}/training/abc/output/model.tar.gz"),
-    "change the data it judges with": Case("evaluation", REPORT, f"{DATA}/datasets/mnist/test/labels"),
+    "change the model it judges": Case(
+        "evaluation", REPORT, f"{ARTIFACTS}/training/abc/output/model.tar.gz"
+    ),
+    "change the data it judges with": Case(
+        "evaluation", REPORT, f"{DATA}/datasets/mnist/test/labels"
+    ),
     "approve the model it judged": Case(
-        "evaluation", REPORT, REGISTER.resource, {"sagemaker:ModelApprovalStatus": "Approved"}, "sagemaker:UpdateModelPackage"
+        "evaluation",
+        REPORT,
+        REGISTER.resource,
+        {"sagemaker:ModelApprovalStatus": "Approved"},
+        "sagemaker:UpdateModelPackage",
     ),
     # The endpoint serves one kind of file.
     "read data from an endpoint": Case("endpoint", SERVE, f"{DATA}/datasets/mnist/train/images"),
     "write from an endpoint": Case("endpoint", SERVE, action="s3:PutObject"),
-    "call another endpoint from an endpoint": Case("endpoint", SERVE, INVOKE.resource, INVOKE.context, INVOKE.action),
+    "call another endpoint from an endpoint": Case(
+        "endpoint", SERVE, INVOKE.resource, INVOKE.context, INVOKE.action
+    ),
     # Functions.
-    "call another pipeline's endpoint": Case("smoke-test", INVOKE, arn("sagemaker", "endpoint/shoal-mnist-prod-abc")),
+    "call another pipeline's endpoint": Case(
+        "smoke-test", INVOKE, arn("sagemaker", "endpoint/shoal-mnist-prod-abc")
+    ),
     "call the endpoint of an environment whose name begins like ours": Case(
         "smoke-test", INVOKE, arn("sagemaker", "endpoint/shoal-mnist-dev-2-abc"), THEIRS
     ),
-    "delete the endpoint that it tests": Case("smoke-test", INVOKE, action="sagemaker:DeleteEndpoint"),
-    "delete a foreign endpoint": Case("teardown", DELETE, arn("sagemaker", "endpoint/somebody-elses")),
-    "delete another environment's endpoint": Case("teardown", DELETE, arn("sagemaker", "endpoint/shoal-mnist-prod-abc")),
+    "delete the endpoint that it tests": Case(
+        "smoke-test", INVOKE, action="sagemaker:DeleteEndpoint"
+    ),
+    "delete a foreign endpoint": Case(
+        "teardown", DELETE, arn("sagemaker", "endpoint/somebody-elses")
+    ),
+    "delete another environment's endpoint": Case(
+        "teardown", DELETE, arn("sagemaker", "endpoint/shoal-mnist-prod-abc")
+    ),
     "delete the endpoint of an environment whose name begins like ours": Case(
         "teardown", DELETE, arn("sagemaker", "endpoint/shoal-mnist-dev-2-abc"), THEIRS
     ),
-    "delete the generated model of another pipeline": Case("teardown", DELETE_MODEL, context=THEIRS),
-    "delete a foreign model": Case("teardown", DELETE_MODEL, arn("sagemaker", "model/somebody-elses")),
-    "call the endpoint that it deletes": Case("teardown", DELETE, action="sagemaker:InvokeEndpoint"),
-    "sweep up a foreign endpoint": Case("sweep", DELETE, arn("sagemaker", "endpoint/somebody-elses")),
-    "sweep up another environment's model": Case("sweep", SWEEP_MODEL, arn("sagemaker", "model/shoal-mnist-prod-abc")),
-    "look at another pipeline's executions": Case("sweep", LOOK, arn("sagemaker", "pipeline/shoal-mnist-prod/execution/abc")),
-    "look at another pipeline's execution": Case("teardown", LOOK, arn("sagemaker", "pipeline/shoal-mnist-prod/execution/abc")),
-    "measure in AWS's name": Case("sweep", MEASURE, context={"cloudwatch:namespace": "AWS/SageMaker"}),
-    "empty another environment's bucket": Case("empty-on-delete", EMPTY, f"{PROD_DATA}/datasets/mnist/train/images"),
+    "delete the generated model of another pipeline": Case(
+        "teardown", DELETE_MODEL, context=THEIRS
+    ),
+    "delete a foreign model": Case(
+        "teardown", DELETE_MODEL, arn("sagemaker", "model/somebody-elses")
+    ),
+    "call the endpoint that it deletes": Case(
+        "teardown", DELETE, action="sagemaker:InvokeEndpoint"
+    ),
+    "sweep up a foreign endpoint": Case(
+        "sweep", DELETE, arn("sagemaker", "endpoint/somebody-elses")
+    ),
+    "sweep up another environment's model": Case(
+        "sweep", SWEEP_MODEL, arn("sagemaker", "model/shoal-mnist-prod-abc")
+    ),
+    "look at another pipeline's executions": Case(
+        "sweep", LOOK, arn("sagemaker", "pipeline/shoal-mnist-prod/execution/abc")
+    ),
+    "look at another pipeline's execution": Case(
+        "teardown", LOOK, arn("sagemaker", "pipeline/shoal-mnist-prod/execution/abc")
+    ),
+    "measure in AWS's name": Case(
+        "sweep", MEASURE, context={"cloudwatch:namespace": "AWS/SageMaker"}
+    ),
+    "empty another environment's bucket": Case(
+        "empty-on-delete", EMPTY, f"{PROD_DATA}/datasets/mnist/train/images"
+    ),
     "read what it empties": Case("empty-on-delete", EMPTY, action="s3:GetObject"),
 }
 
@@ -227,8 +379,13 @@ def roles(evaluator: Evaluator, dev: Templates) -> Roles:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_question_that_is_allowed_is_refused_with_one_thing_changed(roles: Roles, case: Case) -> None:
-    asked = [roles.decide(PREFIX + case.actor, question).allowed for question in (case.allowed, case.forbidden())]
+def test_a_question_that_is_allowed_is_refused_with_one_thing_changed(
+    roles: Roles, case: Case
+) -> None:
+    asked = [
+        roles.decide(PREFIX + case.actor, question).allowed
+        for question in (case.allowed, case.forbidden())
+    ]
     assert asked == [True, False]
 
 
@@ -246,27 +403,50 @@ def test_a_training_with_a_file_system_reads_it_only(
     evaluator: Evaluator, templates: dict[str, Templates], changed: dict[str, ContextValue | None]
 ) -> None:
     found = templates["everything"]
-    mounted = {"sagemaker:FileSystemId": "fs-0f", "sagemaker:FileSystemAccessMode": "ro", "sagemaker:FileSystemType": "FSxLustre"}
+    mounted = {
+        "sagemaker:FileSystemId": "fs-0f",
+        "sagemaker:FileSystemAccessMode": "ro",
+        "sagemaker:FileSystemType": "FSxLustre",
+    }
     case = Case("pipeline", replace(TRAIN, context={**TRAIN.context, **mounted}), context=changed)
     roles = Roles(evaluator, found.identity_policies(), found.key_policies())
-    assert [roles.decide(PREFIX + "pipeline", question).allowed for question in (case.allowed, case.forbidden())] == [True, False]
+    assert [
+        roles.decide(PREFIX + "pipeline", question).allowed
+        for question in (case.allowed, case.forbidden())
+    ] == [True, False]
 
 
 @pytest.mark.parametrize("actor", ["pipeline", "training", "evaluation"])
-def test_approval_stays_denied_whatever_else_is_allowed(evaluator: Evaluator, dev: Templates, actor: str) -> None:
-    generous = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+def test_approval_stays_denied_whatever_else_is_allowed(
+    evaluator: Evaluator, dev: Templates, actor: str
+) -> None:
+    generous = {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}],
+    }
     identity = {PREFIX + actor: {**dev.identity_policies()[PREFIX + actor], "generous": generous}}
-    approve = replace(REGISTER, action="sagemaker:UpdateModelPackage", context={"sagemaker:ModelApprovalStatus": "Approved"})
+    approve = replace(
+        REGISTER,
+        action="sagemaker:UpdateModelPackage",
+        context={"sagemaker:ModelApprovalStatus": "Approved"},
+    )
     assert Roles(evaluator, identity).decide(PREFIX + actor, approve).explicit
 
 
 @pytest.mark.parametrize(
-    "question", [DELETE, replace(DELETE_MODEL, action="sagemaker:DescribeModel")], ids=lambda question: question.action
+    "question",
+    [DELETE, replace(DELETE_MODEL, action="sagemaker:DescribeModel")],
+    ids=lambda question: question.action,
 )
-def test_what_does_not_exist_and_so_has_no_tags_is_not_denied(roles: Roles, question: Question) -> None:
+def test_what_does_not_exist_and_so_has_no_tags_is_not_denied(
+    roles: Roles, question: Question
+) -> None:
     assert roles.decide(PREFIX + "teardown", replace(question, context={})).allowed
 
 
 def test_a_definition_of_ones_own_need_not_tag_what_it_makes() -> None:
     own = load_environment("dev", ROOT).model_copy(update={"pipeline": "mine.hello:build"})
-    assert [list(ours(Names(each))) for each in (own, load_environment("dev", ROOT))] == [["StringEqualsIfExists"], ["StringEquals"]]
+    assert [list(ours(Names(each))) for each in (own, load_environment("dev", ROOT))] == [
+        ["StringEqualsIfExists"],
+        ["StringEquals"],
+    ]

@@ -1,4 +1,6 @@
-"""The deleter's role with its own policy, enforced: it deregisters what scales an endpoint, it reads tags; what it lacks, it says."""
+"""The deleter's role with its own policy, enforced: it deregisters what scales an endpoint, it
+reads tags; what it lacks, it says.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ NAMES = Names(load_environment("dev", ROOT))
 ACCOUNT, REGION = NAMES.environment.account, NAMES.environment.region
 NAMELESS = f"{NAMES.pipeline}-x9"
 TARGETS = f"arn:aws:application-autoscaling:{REGION}:{ACCOUNT}:scalable-target/0ec4abcd"
-SCOPE = {"application-autoscaling:service-namespace": "sagemaker", "application-autoscaling:scalable-dimension": SCALED[0]}
+SCOPE = {
+    "application-autoscaling:service-namespace": "sagemaker",
+    "application-autoscaling:scalable-dimension": SCALED[0],
+}
 DEREGISTER = Question("application-autoscaling:DeregisterScalableTarget", TARGETS, {**SCOPE})
 SEE = Question("application-autoscaling:DescribeScalableTargets")
 
@@ -38,8 +43,12 @@ def roles(evaluator: Evaluator, dev: Templates) -> Roles:
 
 
 @pytest.mark.parametrize("actor", ["teardown", "sweep"])
-@pytest.mark.parametrize(("sid", "question"), [("StopScaling", DEREGISTER), ("SeeScalableTargets", SEE)])
-def test_each_statement_allows_what_the_deleter_asks_and_nothing_else_does(roles: Roles, actor: str, sid: str, question: Question) -> None:
+@pytest.mark.parametrize(
+    ("sid", "question"), [("StopScaling", DEREGISTER), ("SeeScalableTargets", SEE)]
+)
+def test_each_statement_allows_what_the_deleter_asks_and_nothing_else_does(
+    roles: Roles, actor: str, sid: str, question: Question
+) -> None:
     role = NAMES.role(actor)
     assert roles.decide(role, question).allowed
     assert not roles.decide(role, question, without=sid).allowed
@@ -49,10 +58,16 @@ def test_each_statement_allows_what_the_deleter_asks_and_nothing_else_does(roles
     "changed",
     [
         {"application-autoscaling:service-namespace": "ecs"},
-        {"application-autoscaling:scalable-dimension": "sagemaker:inference-component:DesiredCopyCount"},
+        {
+            "application-autoscaling:scalable-dimension": (
+                "sagemaker:inference-component:DesiredCopyCount"
+            )
+        },
     ],
 )
-def test_what_scales_anything_but_variants_stays_registered(roles: Roles, changed: dict[str, str]) -> None:
+def test_what_scales_anything_but_variants_stays_registered(
+    roles: Roles, changed: dict[str, str]
+) -> None:
     asked = Question(DEREGISTER.action, DEREGISTER.resource, {**SCOPE, **changed})
     assert not roles.decide(NAMES.role("teardown"), asked).allowed
 
@@ -65,7 +80,9 @@ def test_the_deleter_scales_nothing(roles: Roles, action: str) -> None:
 
 @dataclass(frozen=True)
 class Scaled:
-    """An emulator that applies policies, with the deleter's role as the stack makes it, and an endpoint of an execution that is scaled."""
+    """An emulator that applies policies, with the deleter's role as the stack makes it, and an
+    endpoint of an execution that is scaled.
+    """
 
     account: Account
     endpoint: str
@@ -74,16 +91,29 @@ class Scaled:
         """The function under a session of its role."""
         execution = f"{NAMES.pipeline_arn}/execution/{self.endpoint.rpartition('-')[2]}"
         event = {"pipeline_execution_arn": execution}
-        return invoke("teardown", event, endpoint_url=self.account.endpoint, environment=self._environment("teardown"))
+        return invoke(
+            "teardown",
+            event,
+            endpoint_url=self.account.endpoint,
+            environment=self._environment("teardown"),
+        )
 
     def sweep(self, event: dict[str, Any]) -> Outcome:
         """The sweeper under a session of its role."""
         own = {"PIPELINE_ARN": NAMES.pipeline_arn, "TTL_MINUTES": "0"}
-        return invoke("teardown", event, endpoint_url=self.account.endpoint, environment=self._environment("sweep") | own, module="sweep")
+        return invoke(
+            "teardown",
+            event,
+            endpoint_url=self.account.endpoint,
+            environment=self._environment("sweep") | own,
+            module="sweep",
+        )
 
     def _environment(self, actor: str) -> dict[str, str]:
         arn = f"arn:aws:iam::{ACCOUNT}:role/{NAMES.role(actor)}"
-        session = self.account.client("sts").assume_role(RoleArn=arn, RoleSessionName=actor)["Credentials"]
+        session = self.account.client("sts").assume_role(RoleArn=arn, RoleSessionName=actor)[
+            "Credentials"
+        ]
         return {
             "PIPELINE_NAME": NAMES.pipeline,
             "AWS_ACCESS_KEY_ID": session["AccessKeyId"],
@@ -103,26 +133,41 @@ def scaled(tmp_path_factory: pytest.TempPathFactory, dev: Templates) -> Iterator
         account = Account.at(found.endpoint, found.state_dir, ACCOUNT)
         _let(account, "jobs", {"all": allow("*")})
         for actor in ("teardown", "sweep"):
-            account.client("iam").create_role(RoleName=NAMES.role(actor), AssumeRolePolicyDocument=trust({"AWS": ACCOUNT}))
+            account.client("iam").create_role(
+                RoleName=NAMES.role(actor), AssumeRolePolicyDocument=trust({"AWS": ACCOUNT})
+            )
             _let(account, NAMES.role(actor), dev.identity_policies()[NAMES.role(actor)])
         yield Scaled(account, _endpoint(account))
 
 
 def _let(account: Account, role: str, policies: dict[str, Any]) -> None:
     for name, document in policies.items():
-        account.client("iam").put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=json.dumps(document))
+        account.client("iam").put_role_policy(
+            RoleName=role, PolicyName=name, PolicyDocument=json.dumps(document)
+        )
 
 
 def _endpoint(account: Account) -> str:
-    """With the definition's tag, a target of somebody's, and beside it a configuration that only its tags attribute."""
-    name, tags = f"{NAMES.pipeline}-abcdefghijkl", [{"Key": "shoal:pipeline", "Value": NAMES.pipeline}]
+    """With the definition's tag, a target of somebody's, and beside it a configuration that only
+    its tags attribute.
+    """
+    name, tags = (
+        f"{NAMES.pipeline}-abcdefghijkl",
+        [{"Key": "shoal:pipeline", "Value": NAMES.pipeline}],
+    )
     deploy(account, name, GOOD_MODEL)
     for kind in ("model", "endpoint-config", "endpoint"):
-        account.sagemaker.add_tags(ResourceArn=f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:{kind}/{name}", Tags=tags)
+        account.sagemaker.add_tags(
+            ResourceArn=f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:{kind}/{name}", Tags=tags
+        )
     settled(account, name)
     tags = [*tags, {"Key": "shoal:execution", "Value": name.rpartition("-")[2]}]
-    variants = account.sagemaker.describe_endpoint_config(EndpointConfigName=name)["ProductionVariants"]
-    account.sagemaker.create_endpoint_config(EndpointConfigName=NAMELESS, ProductionVariants=variants, Tags=tags)
+    variants = account.sagemaker.describe_endpoint_config(EndpointConfigName=name)[
+        "ProductionVariants"
+    ]
+    account.sagemaker.create_endpoint_config(
+        EndpointConfigName=NAMELESS, ProductionVariants=variants, Tags=tags
+    )
     scope = {"ServiceNamespace": "sagemaker", "ScalableDimension": SCALED[0]}
     account.client("application-autoscaling").register_scalable_target(
         **scope, ResourceId=f"endpoint/{name}/variant/AllTraffic", MinCapacity=1, MaxCapacity=2
@@ -130,12 +175,17 @@ def _endpoint(account: Account) -> str:
     return name
 
 
-def test_an_endpoint_that_is_scaled_is_not_deleted_for_who_may_not_deregister(scaled: Scaled, dev: Templates) -> None:
+def test_an_endpoint_that_is_scaled_is_not_deleted_for_who_may_not_deregister(
+    scaled: Scaled, dev: Templates
+) -> None:
     """And the deleter says so, instead of taking it for deleted."""
     with _lacking("StopScaling", scaled, dev):
         refused = scaled.tear_down()
     assert "application-autoscaling:DeregisterScalableTarget" in refused.error
-    assert scaled.account.sagemaker.describe_endpoint(EndpointName=scaled.endpoint)["EndpointStatus"] == "InService"
+    assert (
+        scaled.account.sagemaker.describe_endpoint(EndpointName=scaled.endpoint)["EndpointStatus"]
+        == "InService"
+    )
 
 
 @contextmanager
@@ -143,42 +193,64 @@ def _lacking(sid: str, scaled: Scaled, dev: Templates, actor: str = "teardown") 
     """While the deleter's role, or the sweeper's, has one statement less."""
     role = NAMES.role(actor)
     policies = dev.identity_policies()[role]
-    _let(scaled.account, role, {name: _without(document, sid) for name, document in policies.items()})
+    _let(
+        scaled.account, role, {name: _without(document, sid) for name, document in policies.items()}
+    )
     yield
     _let(scaled.account, role, policies)
 
 
 def _without(document: dict[str, Any], sid: str) -> dict[str, Any]:
-    return {**document, "Statement": [each for each in document["Statement"] if each.get("Sid") != sid]}
+    return {
+        **document,
+        "Statement": [each for each in document["Statement"] if each.get("Sid") != sid],
+    }
 
 
-def test_without_the_right_to_read_tags_what_only_they_attribute_stays_and_the_deleter_says_so(scaled: Scaled, dev: Templates) -> None:
+def test_without_the_right_to_read_tags_what_only_they_attribute_stays_and_the_deleter_says_so(
+    scaled: Scaled, dev: Templates
+) -> None:
     with _lacking("ReadTags", scaled, dev):
         done = scaled.tear_down()
     assert (done.error, done.result["status"]) == ("", "pending")
     assert "sagemaker:ListTags" in done.log
     name = scaled.endpoint
-    assert json.loads(done.result["deleted"])[1:] == [f"endpoint/{name}", f"endpoint-config/{name}", f"model/{name}"]
+    assert json.loads(done.result["deleted"])[1:] == [
+        f"endpoint/{name}",
+        f"endpoint-config/{name}",
+        f"model/{name}",
+    ]
 
 
 def test_with_its_own_policy_the_deleter_takes_that_down_too(scaled: Scaled) -> None:
     done = scaled.tear_down()
-    assert (done.error, done.result) == ("", {"status": "deleted", "deleted": json.dumps([f"endpoint-config/{NAMELESS}"])})
-    assert {"application-autoscaling:DescribeScalableTargets", "application-autoscaling:DeregisterScalableTarget"} <= scaled.asked()
+    assert (done.error, done.result) == (
+        "",
+        {"status": "deleted", "deleted": json.dumps([f"endpoint-config/{NAMELESS}"])},
+    )
+    assert {
+        "application-autoscaling:DescribeScalableTargets",
+        "application-autoscaling:DeregisterScalableTarget",
+    } <= scaled.asked()
     assert "sagemaker:ListTags" in scaled.asked()
 
 
-def test_a_sweeper_that_may_not_read_tags_deletes_what_names_attribute_and_fails_where_nobody_reads_its_report(
+def test_a_sweeper_that_may_not_read_tags_deletes_what_names_attribute_and_fails_where_nobody_reads_its_report(  # noqa: E501
     scaled: Scaled, dev: Templates
 ) -> None:
     tags = [{"Key": "shoal:pipeline", "Value": NAMES.pipeline}]
     for name in (scaled.endpoint, NAMELESS):
         configure(scaled.account, name, GOOD_MODEL)
         for kind in ("model", "endpoint-config"):
-            scaled.account.sagemaker.add_tags(ResourceArn=f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:{kind}/{name}", Tags=tags)
+            scaled.account.sagemaker.add_tags(
+                ResourceArn=f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:{kind}/{name}", Tags=tags
+            )
     with _lacking("ReadTags", scaled, dev, "sweep"):
         by_hand, scheduled = scaled.sweep({"dry_run": False}), scaled.sweep({})
-    assert by_hand.result["deleted"] == [f"endpoint-config/{scaled.endpoint}", f"model/{scaled.endpoint}"]
+    assert by_hand.result["deleted"] == [
+        f"endpoint-config/{scaled.endpoint}",
+        f"model/{scaled.endpoint}",
+    ]
     assert not by_hand.result["complete"]
     assert scheduled.error.startswith("RuntimeError: tags could not be read")
     assert scaled.sweep({}).result["complete"]

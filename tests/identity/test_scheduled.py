@@ -1,4 +1,6 @@
-"""What the three roles of schedules must not do, asked of the evaluator: each question is one that is allowed, with one thing changed."""
+"""What the three roles of schedules must not do, asked of the evaluator: each question is one that
+is allowed, with one thing changed.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +30,37 @@ READ = Question("cloudwatch:GetMetricData", "*")
 CALL = Question("lambda:InvokeFunction", arn("lambda", "function:shoal-mnist-dev-start"))
 
 CASES: dict[str, tuple[str, Question, Question]] = {
-    "start another pipeline": ("start", START, replace(START, resource=arn("sagemaker", "pipeline/shoal-mnist-prod"))),
+    "start another pipeline": (
+        "start",
+        START,
+        replace(START, resource=arn("sagemaker", "pipeline/shoal-mnist-prod")),
+    ),
     "stop another pipeline's execution": (
         "start",
         STOP,
         replace(STOP, resource=arn("sagemaker", "pipeline/shoal-mnist-prod/execution/abc")),
     ),
     "change the pipeline": ("start", START, replace(START, action="sagemaker:UpdatePipeline")),
-    "look at another pipeline": ("start", LOOK, replace(LOOK, resource=arn("sagemaker", "pipeline/shoal-mnist-dev-2"))),
-    "start a training": ("start", START, Question("sagemaker:CreateTrainingJob", arn("sagemaker", "training-job/x"))),
-    "hand over a role": ("start", START, Question("iam:PassRole", f"arn:aws:iam::111122223333:role/{PREFIX}training")),
-    "measure in AWS's name": ("start", MEASURE, replace(MEASURE, context={"cloudwatch:namespace": "AWS/Scheduler"})),
+    "look at another pipeline": (
+        "start",
+        LOOK,
+        replace(LOOK, resource=arn("sagemaker", "pipeline/shoal-mnist-dev-2")),
+    ),
+    "start a training": (
+        "start",
+        START,
+        Question("sagemaker:CreateTrainingJob", arn("sagemaker", "training-job/x")),
+    ),
+    "hand over a role": (
+        "start",
+        START,
+        Question("iam:PassRole", f"arn:aws:iam::111122223333:role/{PREFIX}training"),
+    ),
+    "measure in AWS's name": (
+        "start",
+        MEASURE,
+        replace(MEASURE, context={"cloudwatch:namespace": "AWS/Scheduler"}),
+    ),
     "look at another environment's schedule": (
         "overdue",
         SEE,
@@ -46,12 +68,28 @@ CASES: dict[str, tuple[str, Question, Question]] = {
     ),
     "change a schedule": ("overdue", SEE, replace(SEE, action="scheduler:UpdateSchedule")),
     "start what is overdue": ("overdue", SEE, START),
-    "silence an alarm": ("overdue", READ, Question("cloudwatch:DisableAlarmActions", arn("cloudwatch", "alarm:shoal-mnist-dev-x"))),
-    "measure for AWS": ("overdue", MEASURE, replace(MEASURE, context={"cloudwatch:namespace": "AWS/Scheduler"})),
+    "silence an alarm": (
+        "overdue",
+        READ,
+        Question("cloudwatch:DisableAlarmActions", arn("cloudwatch", "alarm:shoal-mnist-dev-x")),
+    ),
+    "measure for AWS": (
+        "overdue",
+        MEASURE,
+        replace(MEASURE, context={"cloudwatch:namespace": "AWS/Scheduler"}),
+    ),
     "start without looking": ("scheduler", CALL, START),
-    "call another function": ("scheduler", CALL, replace(CALL, resource=arn("lambda", "function:shoal-mnist-dev-teardown"))),
+    "call another function": (
+        "scheduler",
+        CALL,
+        replace(CALL, resource=arn("lambda", "function:shoal-mnist-dev-teardown")),
+    ),
     "change the function": ("scheduler", CALL, replace(CALL, action="lambda:UpdateFunctionCode")),
-    "write into another queue": ("scheduler", CALL, Question("sqs:SendMessage", arn("sqs", "shoal-mnist-dev-pipeline-TeardownGuardQueue"))),
+    "write into another queue": (
+        "scheduler",
+        CALL,
+        Question("sqs:SendMessage", arn("sqs", "shoal-mnist-dev-pipeline-TeardownGuardQueue")),
+    ),
 }
 
 
@@ -71,9 +109,16 @@ NEEDED = {
         "Measure": [MEASURE],
         "WriteOwnLog": log_of("start"),
     },
-    "overdue": {"SeeSchedules": [SEE], "SeeSigns": [READ], "Measure": [MEASURE], "WriteOwnLog": log_of("overdue")},
+    "overdue": {
+        "SeeSchedules": [SEE],
+        "SeeSigns": [READ],
+        "Measure": [MEASURE],
+        "WriteOwnLog": log_of("overdue"),
+    },
 }
-"""Actor -> statement -> what it is for. tests/end_to_end/test_schedules.py, test_overdue.py see it done under the policies, not the stopping."""
+"""Actor -> statement -> what it is for. tests/end_to_end/test_schedules.py, test_overdue.py see it
+done under the policies, not the stopping.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +128,13 @@ def roles(evaluator: Evaluator, templates: dict[str, Templates]) -> Roles:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_question_that_is_allowed_is_refused_with_one_thing_changed(roles: Roles, case: tuple[str, Question, Question]) -> None:
+def test_a_question_that_is_allowed_is_refused_with_one_thing_changed(
+    roles: Roles, case: tuple[str, Question, Question]
+) -> None:
     actor, allowed, forbidden = case
-    assert [roles.decide(PREFIX + actor, question).allowed for question in (allowed, forbidden)] == [True, False]
+    assert [
+        roles.decide(PREFIX + actor, question).allowed for question in (allowed, forbidden)
+    ] == [True, False]
 
 
 @pytest.mark.parametrize("actor", NEEDED)
@@ -93,10 +142,16 @@ def test_every_statement_is_needed(roles: Roles, actor: str) -> None:
     assert {sid for sid, _ in roles.statements(PREFIX + actor)} == set(NEEDED[actor])
     for sid, questions in NEEDED[actor].items():
         for question in questions:
-            decided = [roles.decide(PREFIX + actor, question, without).allowed for without in ("", sid)]
+            decided = [
+                roles.decide(PREFIX + actor, question, without).allowed for without in ("", sid)
+            ]
             assert decided == [True, False], question
 
 
-def test_scheduler_takes_its_role_for_the_environments_group_only(templates: dict[str, Templates]) -> None:
+def test_scheduler_takes_its_role_for_the_environments_group_only(
+    templates: dict[str, Templates],
+) -> None:
     (trust,) = templates["everything"].trust_policies()[f"{PREFIX}scheduler"]["Statement"]
-    assert arn("scheduler", "schedule-group/shoal-mnist-dev") in json.dumps(trust["Condition"]["ArnLike"])
+    assert arn("scheduler", "schedule-group/shoal-mnist-dev") in json.dumps(
+        trust["Condition"]["ArnLike"]
+    )

@@ -1,4 +1,6 @@
-"""What the two roles of serving must not do, asked of the evaluator: each question is one that is allowed, with one thing changed."""
+"""What the two roles of serving must not do, asked of the evaluator: each question is one that is
+allowed, with one thing changed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from tests.stacks.test_serving import RELEASE
 PREFIX = "shoal-mnist-dev-us-east-1-"
 BUCKET = "arn:aws:s3:::shoal-mnist-dev-artifacts"
 ARCHIVE = f"{BUCKET}/training/abc/output/model.tar.gz"
-CAPTURED = "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1/captured/shoal-mnist-dev/AllTraffic/x.jsonl"
+CAPTURED = "arn:aws:s3:::shoal-mnist-dev-artifacts-111122223333-us-east-1/captured/shoal-mnist-dev/AllTraffic/x.jsonl"  # noqa: E501
 THROUGH_S3 = {
     "kms:ViaService": "s3.us-east-1.amazonaws.com",
     "kms:EncryptionContext:aws:s3:arn": ARCHIVE,
@@ -23,7 +25,14 @@ THROUGH_S3 = {
 }
 TRAINED_WITH = "arn:aws:kms:us-east-1:111122223333:key/of-whoever-trained"
 KEY_POLICY = {
-    "Statement": [{"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::111122223333:root"}, "Action": "kms:*", "Resource": "*"}]
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Principal": {"AWS": "arn:aws:iam::111122223333:root"},
+            "Action": "kms:*",
+            "Resource": "*",
+        }
+    ]
 }
 OURS = {"aws:ResourceTag/shoal:project": "mnist", "aws:ResourceTag/shoal:environment": "dev"}
 
@@ -36,66 +45,138 @@ READ = Question("s3:GetObject", ARCHIVE)
 DECRYPT = Question("kms:Decrypt", TRAINED_WITH, THROUGH_S3)
 KEEP = Question("s3:PutObject", CAPTURED)
 ENCRYPT = Question(
-    "kms:GenerateDataKey", ARNS["AWS::KMS::Key"].format("StorageKeyBAA9457B"), THROUGH_S3 | {"kms:EncryptionContext:aws:s3:arn": CAPTURED}
+    "kms:GenerateDataKey",
+    ARNS["AWS::KMS::Key"].format("StorageKeyBAA9457B"),
+    THROUGH_S3 | {"kms:EncryptionContext:aws:s3:arn": CAPTURED},
 )
-PULL = Question("ecr:BatchGetImage", "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-inference")
-WATCH = Question("cloudwatch:DescribeAlarms", arn("cloudwatch", "alarm:shoal-mnist-dev-serving-latency"))
+PULL = Question(
+    "ecr:BatchGetImage", "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-inference"
+)
+WATCH = Question(
+    "cloudwatch:DescribeAlarms", arn("cloudwatch", "alarm:shoal-mnist-dev-serving-latency")
+)
 ASK = Question("sagemaker:InvokeEndpoint", arn("sagemaker", "endpoint/shoal-mnist-dev"))
 SEE = Question("sagemaker:DescribeModel", arn("sagemaker", "model/servedmodelb0af3034-x"), OURS)
-STACK = Question("cloudformation:DescribeStacks", arn("cloudformation", "stack/shoal-mnist-dev-serving/1"))
+STACK = Question(
+    "cloudformation:DescribeStacks", arn("cloudformation", "stack/shoal-mnist-dev-serving/1")
+)
 
 CASES: dict[str, tuple[str, Question, Question]] = {
-    "serve another archive": ("serving", READ, replace(READ, resource=f"{BUCKET}/training/other/output/model.tar.gz")),
+    "serve another archive": (
+        "serving",
+        READ,
+        replace(READ, resource=f"{BUCKET}/training/other/output/model.tar.gz"),
+    ),
     "write into the archive": ("serving", READ, replace(READ, action="s3:PutObject")),
-    "list what else was trained": ("serving", READ, Question("s3:ListBucket", BUCKET, {"s3:prefix": "training/"})),
+    "list what else was trained": (
+        "serving",
+        READ,
+        Question("s3:ListBucket", BUCKET, {"s3:prefix": "training/"}),
+    ),
     "read what it captured": ("serving", KEEP, replace(KEEP, action="s3:GetObject")),
-    "write elsewhere than captured": ("serving", KEEP, replace(KEEP, resource=CAPTURED.replace("/captured/", "/training/"))),
-    "decrypt past S3": ("serving", DECRYPT, replace(DECRYPT, context={**THROUGH_S3, "kms:ViaService": "ssm.us-east-1.amazonaws.com"})),
+    "write elsewhere than captured": (
+        "serving",
+        KEEP,
+        replace(KEEP, resource=CAPTURED.replace("/captured/", "/training/")),
+    ),
+    "decrypt past S3": (
+        "serving",
+        DECRYPT,
+        replace(DECRYPT, context={**THROUGH_S3, "kms:ViaService": "ssm.us-east-1.amazonaws.com"}),
+    ),
     "decrypt another archive": (
         "serving",
         DECRYPT,
-        replace(DECRYPT, context={**THROUGH_S3, "kms:EncryptionContext:aws:s3:arn": ARCHIVE.replace("abc", "other")}),
+        replace(
+            DECRYPT,
+            context={
+                **THROUGH_S3,
+                "kms:EncryptionContext:aws:s3:arn": ARCHIVE.replace("abc", "other"),
+            },
+        ),
     ),
     "decrypt with a key of another account": (
         "serving",
         DECRYPT,
         replace(DECRYPT, resource=TRAINED_WITH.replace("111122223333", "999988887777")),
     ),
-    "pull another image": ("serving", PULL, replace(PULL, resource=arn("ecr", "repository/private"))),
-    "look at another alarm": ("serving", WATCH, replace(WATCH, resource=arn("cloudwatch", "alarm:shoal-mnist-dev-execution-failed"))),
+    "pull another image": (
+        "serving",
+        PULL,
+        replace(PULL, resource=arn("ecr", "repository/private")),
+    ),
+    "look at another alarm": (
+        "serving",
+        WATCH,
+        replace(WATCH, resource=arn("cloudwatch", "alarm:shoal-mnist-dev-execution-failed")),
+    ),
     "silence an alarm": ("serving", WATCH, replace(WATCH, action="cloudwatch:DisableAlarmActions")),
     "call its own endpoint": ("serving", READ, ASK),
-    "ask another environment's endpoint": ("serving-proof", ASK, replace(ASK, resource=arn("sagemaker", "endpoint/shoal-mnist-prod"))),
-    "ask an execution's endpoint": ("serving-proof", ASK, replace(ASK, resource=f"{ASK.resource}-abcdefghijkl")),
-    "change the endpoint that it proves": ("serving-proof", ASK, replace(ASK, action="sagemaker:UpdateEndpoint")),
+    "ask another environment's endpoint": (
+        "serving-proof",
+        ASK,
+        replace(ASK, resource=arn("sagemaker", "endpoint/shoal-mnist-prod")),
+    ),
+    "ask an execution's endpoint": (
+        "serving-proof",
+        ASK,
+        replace(ASK, resource=f"{ASK.resource}-abcdefghijkl"),
+    ),
+    "change the endpoint that it proves": (
+        "serving-proof",
+        ASK,
+        replace(ASK, action="sagemaker:UpdateEndpoint"),
+    ),
     "look at a model without tags": ("serving-proof", SEE, replace(SEE, context={})),
     "look at another environment's model": (
         "serving-proof",
         SEE,
         replace(SEE, context={**OURS, "aws:ResourceTag/shoal:environment": "prod"}),
     ),
-    "prove another archive": ("serving-proof", READ, replace(READ, resource=f"{BUCKET}/training/other/output/model.tar.gz")),
-    "write into the archive that it proves": ("serving-proof", READ, replace(READ, action="s3:PutObject")),
+    "prove another archive": (
+        "serving-proof",
+        READ,
+        replace(READ, resource=f"{BUCKET}/training/other/output/model.tar.gz"),
+    ),
+    "write into the archive that it proves": (
+        "serving-proof",
+        READ,
+        replace(READ, action="s3:PutObject"),
+    ),
     "decrypt for the proof past S3": (
         "serving-proof",
         DECRYPT,
         replace(DECRYPT, context={**THROUGH_S3, "kms:ViaService": "ssm.us-east-1.amazonaws.com"}),
     ),
-    "delete the model that it proves": ("serving-proof", SEE, replace(SEE, action="sagemaker:DeleteModel")),
-    "look at another stack": ("serving-proof", STACK, replace(STACK, resource=arn("cloudformation", "stack/shoal-mnist-dev-data/1"))),
+    "delete the model that it proves": (
+        "serving-proof",
+        SEE,
+        replace(SEE, action="sagemaker:DeleteModel"),
+    ),
+    "look at another stack": (
+        "serving-proof",
+        STACK,
+        replace(STACK, resource=arn("cloudformation", "stack/shoal-mnist-dev-data/1")),
+    ),
 }
 
 
 @pytest.fixture(scope="module")
 def roles(evaluator: Evaluator, templates: dict[str, Templates]) -> Roles:
     found = templates["everything"]
-    return Roles(evaluator, found.identity_policies(), {**found.key_policies(), TRAINED_WITH: KEY_POLICY})
+    return Roles(
+        evaluator, found.identity_policies(), {**found.key_policies(), TRAINED_WITH: KEY_POLICY}
+    )
 
 
 @pytest.fixture(scope="module")
 def names(roles: Roles) -> dict[str, str]:
     """Actor -> role; that of the containers ends in what it serves."""
-    (serving,) = [name for name in roles.identity if name.startswith(f"{PREFIX}serving-") and not name.endswith("-proof")]
+    (serving,) = [
+        name
+        for name in roles.identity
+        if name.startswith(f"{PREFIX}serving-") and not name.endswith("-proof")
+    ]
     return {"serving": serving, "serving-proof": f"{PREFIX}serving-proof"}
 
 
@@ -104,7 +185,10 @@ def test_a_question_that_is_allowed_is_refused_with_one_thing_changed(
     roles: Roles, names: dict[str, str], case: tuple[str, Question, Question]
 ) -> None:
     actor, allowed, forbidden = case
-    assert [roles.decide(names[actor], question).allowed for question in (allowed, forbidden)] == [True, False]
+    assert [roles.decide(names[actor], question).allowed for question in (allowed, forbidden)] == [
+        True,
+        False,
+    ]
 
 
 def test_the_archive_is_that_of_the_release() -> None:

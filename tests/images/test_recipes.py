@@ -1,4 +1,6 @@
-"""The recipes are built from what the compatibility tables say, for every region, and the code they copy is there."""
+"""The recipes are built from what the compatibility tables say, for every region, and the code they
+copy is there.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ EXTENDED = {"pytorch-smddp": "pytorch", "tensorflow-smddp": "tensorflow"}
 
 
 def test_every_folder_is_a_recipe_and_every_recipe_a_folder() -> None:
-    assert sorted(path.parent.name for path in (ROOT / "images").glob("*/Dockerfile")) == recipes.names()
+    assert (
+        sorted(path.parent.name for path in (ROOT / "images").glob("*/Dockerfile"))
+        == recipes.names()
+    )
 
 
 @pytest.mark.parametrize("name", recipes.names())
@@ -32,13 +37,19 @@ def test_the_defaults_in_a_dockerfile_are_the_tables(name: str) -> None:
 @pytest.mark.parametrize(("name", "framework"), EXTENDED.items())
 def test_an_extended_image_is_one_that_contains_smddp(name: str, framework: str) -> None:
     tag = recipes.build_arguments(name, "us-east-1")["TAG"]
-    with_smddp = {tables.image_tags(framework)[version].training_gpu for version in tables.smddp_releases(framework)}
+    with_smddp = {
+        tables.image_tags(framework)[version].training_gpu
+        for version in tables.smddp_releases(framework)
+    }
     assert tag in with_smddp
 
 
 def test_the_last_tensorflow_image_with_smddp_is_the_one_extended() -> None:
     newest = max(tables.smddp_releases("tensorflow"), key=tables.ordered)
-    assert recipes.build_arguments("tensorflow-smddp", "us-east-1")["TAG"] == tables.image_tags("tensorflow")[newest].training_gpu
+    assert (
+        recipes.build_arguments("tensorflow-smddp", "us-east-1")["TAG"]
+        == tables.image_tags("tensorflow")[newest].training_gpu
+    )
 
 
 def test_the_account_follows_the_region() -> None:
@@ -47,10 +58,14 @@ def test_the_account_follows_the_region() -> None:
 
 def test_the_wheel_of_smddp_fits_pytorch_python_and_cuda() -> None:
     given = recipes.build_arguments("own-container", "us-east-1")
-    python, cuda = "".join(given["PYTHON_VERSION"].split(".")[:2]), "".join(given["CUDA_TAG"].split(".")[:2])
+    python, cuda = (
+        "".join(given["PYTHON_VERSION"].split(".")[:2]),
+        "".join(given["CUDA_TAG"].split(".")[:2]),
+    )
     version = tables.smddp_releases("pytorch")[given["PYTORCH_VERSION"]].smddp_version
     assert re.search(
-        rf"/{given['PYTORCH_VERSION']}/cu{cuda}/\d+-\d+-\d+/smdistributed_dataparallel-{version}-cp{python}-", given["SMDDP_WHEEL"]
+        rf"/{given['PYTORCH_VERSION']}/cu{cuda}/\d+-\d+-\d+/smdistributed_dataparallel-{version}-cp{python}-",
+        given["SMDDP_WHEEL"],
     )
 
 
@@ -58,13 +73,20 @@ def test_the_wheel_of_smddp_fits_pytorch_python_and_cuda() -> None:
 def test_the_script_that_an_image_with_code_starts_is_there(name: str, framework: str) -> None:
     file = parse(recipes.dockerfile_of(name).read_text(encoding="utf-8"))
     (stage,) = [each for each in file.stages if each.name == "with-code"]
-    assert (ROOT / "training_code" / framework / file.environment(stage)["SAGEMAKER_PROGRAM"]).is_file()
+    assert (
+        ROOT / "training_code" / framework / file.environment(stage)["SAGEMAKER_PROGRAM"]
+    ).is_file()
 
 
 @pytest.mark.parametrize("name", recipes.names())
 def test_every_file_that_a_recipe_copies_is_beside_it(name: str) -> None:
     file = parse(recipes.dockerfile_of(name).read_text(encoding="utf-8"))
-    copied = [each.value.split()[0] for stage in file.stages for each in stage.of("COPY") if not each.value.startswith("--from=")]
+    copied = [
+        each.value.split()[0]
+        for stage in file.stages
+        for each in stage.of("COPY")
+        if not each.value.startswith("--from=")
+    ]
     assert copied
     assert [path for path in copied if not (recipes.HERE / name / path).is_file()] == []
 
@@ -72,7 +94,11 @@ def test_every_file_that_a_recipe_copies_is_beside_it(name: str) -> None:
 @pytest.mark.parametrize("name", EXTENDED)
 def test_packages_of_ones_own_are_pinned(name: str) -> None:
     lines = (recipes.HERE / name / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    assert [line for line in lines if line and not line.startswith("#") and not re.fullmatch(r"[\w.-]+==[\w.]+", line)] == []
+    assert [
+        line
+        for line in lines
+        if line and not line.startswith("#") and not re.fullmatch(r"[\w.-]+==[\w.]+", line)
+    ] == []
 
 
 def test_ssh_between_the_hosts_asks_nobody() -> None:
@@ -97,5 +123,11 @@ def test_the_command_builds_for_the_machines_that_sagemaker_has() -> None:
     ],
 )
 def test_the_command_line(arguments: list[str], code: int, wanted: str) -> None:
-    result = subprocess.run([sys.executable, "-m", "images", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        [sys.executable, "-m", "images", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (result.returncode, wanted in result.stdout + result.stderr) == (code, True)

@@ -1,4 +1,7 @@
-"""Every invalid combination gives its one error: file, key, value, what is allowed. Nothing here starts the CDK."""
+"""Every invalid combination gives its one error: file, key, value, what is allowed.
+
+Nothing here starts the CDK.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def _lines(folder: Path, wrong: Wrong) -> list[str]:
     """What `shoal check` would print of the environment."""
-    written = {"name": "test", "account": "111122223333", "region": "us-east-1", "protect": False, **wrong.changes}
+    written = {
+        "name": "test",
+        "account": "111122223333",
+        "region": "us-east-1",
+        "protect": False,
+        **wrong.changes,
+    }
     if written["region"] in az_id_prefixes():
         written["network"] = zones(written["region"], {}) | written.get("network", {})
     file = folder / "test.yaml"
@@ -31,8 +40,12 @@ def _lines(folder: Path, wrong: Wrong) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("wrong", CASES, ids=[f"{wrong.key[:40]}-{number}" for number, wrong in enumerate(CASES)])
-def test_the_combination_is_one_line_with_file_key_value_and_what_is_allowed(tmp_path: Path, wrong: Wrong) -> None:
+@pytest.mark.parametrize(
+    "wrong", CASES, ids=[f"{wrong.key[:40]}-{number}" for number, wrong in enumerate(CASES)]
+)
+def test_the_combination_is_one_line_with_file_key_value_and_what_is_allowed(
+    tmp_path: Path, wrong: Wrong
+) -> None:
     (line,) = _lines(tmp_path, wrong)
     assert line.startswith("environments/test.yaml")
     assert f": {wrong.key}" in line

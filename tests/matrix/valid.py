@@ -1,4 +1,7 @@
-"""Environments that must work, one per line: what each changes in a small throw-away one. They are spread over the regions of smddp."""
+"""Environments that must work, one per line: what each changes in a small throw-away one.
+
+They are spread over the regions of smddp.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,11 @@ from pipelines.launch.tables import smddp_regions
 from tests.config.test_release import CONTENT as RELEASE
 
 FSX: dict[str, Any] = {"data": {"input_mode": "FSx"}}
-PERSISTENT = {"deployment_type": "PERSISTENT_2", "storage_capacity_gib": 2400, "throughput_mbps_per_tib": 250}
+PERSISTENT = {
+    "deployment_type": "PERSISTENT_2",
+    "storage_capacity_gib": 2400,
+    "throughput_mbps_per_tib": 250,
+}
 EXISTING = {
     "vpc_id": "vpc-0123456789abcdef0",
     "training_subnet_id": "subnet-0123456789abcdef0",
@@ -23,8 +30,17 @@ EXISTING = {
 WITH_GROUP = EXISTING | {"training_security_group_id": "sg-0123456789abcdef0"}
 CPU = {"instance_type": "ml.m5.xlarge"}
 IMAGE = {"build_image": "pytorch-smddp", "framework_version": "2.3.0"}
-WATCHED = {"alert_emails": ["ml@example.com", "ops@example.com"], "monthly_budget_usd": 5000, "log_retention_days": 365}
-NIGHTLY = {"name": "nightly", "expression": "cron(0 3 ? * MON-FRI *)", "time_zone": "Europe/Berlin", "parameters": {"MinAccuracy": 0.99}}
+WATCHED = {
+    "alert_emails": ["ml@example.com", "ops@example.com"],
+    "monthly_budget_usd": 5000,
+    "log_retention_days": 365,
+}
+NIGHTLY = {
+    "name": "nightly",
+    "expression": "cron(0 3 ? * MON-FRI *)",
+    "time_zone": "Europe/Berlin",
+    "parameters": {"MinAccuracy": 0.99},
+}
 MONTHLY = {"name": "monthly", "expression": "cron(0 0 1 * ? *)", "window_minutes": 60}
 SCALING = {"min": 2, "max": 6, "invocations_per_instance": 600}
 ALL: dict[str, Any] = {
@@ -46,31 +62,61 @@ CASES: dict[str, dict[str, Any]] = {
     # how training is distributed
     "allgather": {"training": {"collective": "allgather", "hyperparameters": {"backend": "smddp"}}},
     "pytorchddp": {"training": {"strategy": "pytorchddp"}},
-    "torchrun": {"training": {"strategy": "torchrun", "instance_type": "ml.g5.12xlarge", "instance_count": 2}},
+    "torchrun": {
+        "training": {"strategy": "torchrun", "instance_type": "ml.g5.12xlarge", "instance_count": 2}
+    },
     "torchrun-cpu": {"training": {"strategy": "torchrun", **CPU}},
     "horovod": {"training": {"strategy": "horovod", "processes_per_host": 4}},
     "none": {"training": {"strategy": "none", **CPU}},
-    "fallback": {"training": {"fallback": "torchrun", "instance_type": "ml.p5.48xlarge", "instance_count": 4}},
-    "p4de": {"region": "eu-central-1", "training": {"instance_type": "ml.p4de.24xlarge", "instance_count": 8}},
-    "p3dn": {"region": "eu-west-1", "training": {"instance_type": "ml.p3dn.24xlarge", "instance_count": 2}},
-    "mpi-options": {"training": {"custom_mpi_options": "-verbose --NCCL_DEBUG WARN -x NCCL_TIMEOUT=1"}},
+    "fallback": {
+        "training": {"fallback": "torchrun", "instance_type": "ml.p5.48xlarge", "instance_count": 4}
+    },
+    "p4de": {
+        "region": "eu-central-1",
+        "training": {"instance_type": "ml.p4de.24xlarge", "instance_count": 8},
+    },
+    "p3dn": {
+        "region": "eu-west-1",
+        "training": {"instance_type": "ml.p3dn.24xlarge", "instance_count": 2},
+    },
+    "mpi-options": {
+        "training": {"custom_mpi_options": "-verbose --NCCL_DEBUG WARN -x NCCL_TIMEOUT=1"}
+    },
     "require-efa": {"training": {"require_efa": True, "instance_count": 2}},
     "other-types": {"training": {"other_instance_types": ["ml.p4de.24xlarge", "ml.p3dn.24xlarge"]}},
     "tf-smddp": {"training": {"framework": "tensorflow"}},
     "tf-horovod": {"training": {"framework": "tensorflow", "strategy": "horovod"}},
     "tf-mirrored": {"training": {"framework": "tensorflow", "strategy": "mirrored"}},
-    "tf-workers": {"training": {"framework": "tensorflow", "strategy": "multi_worker_mirrored", "instance_count": 2}},
-    "tf-servers": {"training": {"framework": "tensorflow", "strategy": "parameter_server", "instance_count": 3, **CPU}},
+    "tf-workers": {
+        "training": {
+            "framework": "tensorflow",
+            "strategy": "multi_worker_mirrored",
+            "instance_count": 2,
+        }
+    },
+    "tf-servers": {
+        "training": {
+            "framework": "tensorflow",
+            "strategy": "parameter_server",
+            "instance_count": 3,
+            **CPU,
+        }
+    },
     # where the data comes from
     "fastfile": {"data": {"input_mode": "FastFile", "dataset": "digits"}},
     "fsx": {**FSX, "file_system": {}},
     "fsx-2": {**FSX, "file_system": PERSISTENT},
-    "fsx-large": {**FSX, "file_system": PERSISTENT | {"storage_capacity_gib": 9600, "throughput_mbps_per_tib": 1000}},
+    "fsx-large": {
+        **FSX,
+        "file_system": PERSISTENT | {"storage_capacity_gib": 9600, "throughput_mbps_per_tib": 1000},
+    },
     "fsx-export": {**FSX, "file_system": {"export_changes": True, "compress": False}},
     "fsx-kept": {"protect": True, **FSX, "file_system": {}},
     # the network
     "nat": {"network": {"nat": True}},
-    "endpoints": {"network": {"interface_endpoints": ["sagemaker.api", "sagemaker.runtime", "secretsmanager"]}},
+    "endpoints": {
+        "network": {"interface_endpoints": ["sagemaker.api", "sagemaker.runtime", "secretsmanager"]}
+    },
     "three-zones": {"network": {"hosting": 3}},
     "one-zone": {"network": {"shared": True}},
     "small-vpc": {"network": {"cidr": "172.31.0.0/20"}},
@@ -81,16 +127,43 @@ CASES: dict[str, dict[str, Any]] = {
     # the image
     "image": {"training": IMAGE},
     "image-kept": {"protect": True, "training": IMAGE},
-    "image-tf": {"training": {"framework": "tensorflow", "build_image": "tensorflow-smddp", "framework_version": "2.11.0"}},
+    "image-tf": {
+        "training": {
+            "framework": "tensorflow",
+            "build_image": "tensorflow-smddp",
+            "framework_version": "2.11.0",
+        }
+    },
     "image-own": {"training": {"build_image": "own-container", "framework_version": "2.3.0"}},
-    "image-uri": {"training": {"image_uri": "111122223333.dkr.ecr.us-east-1.amazonaws.com/train:1"}},
-    "digest": {"training": {"image_uri": f"111122223333.dkr.ecr.us-east-1.amazonaws.com/train@sha256:{'0' * 64}"}},
+    "image-uri": {
+        "training": {"image_uri": "111122223333.dkr.ecr.us-east-1.amazonaws.com/train:1"}
+    },
+    "digest": {
+        "training": {
+            "image_uri": f"111122223333.dkr.ecr.us-east-1.amazonaws.com/train@sha256:{'0' * 64}"
+        }
+    },
     # the rest
     "boundary": {"permissions_boundary": "team-boundary"},
     "spot": {"training": {"spot": True, "max_wait_s": 7200}},
-    "limits": {"training": {"volume_size_gb": 1000, "max_runtime_s": 432_000}, "evaluation": {"max_runtime_s": 7200}},
-    "variables": {"training": {"environment": {"NCCL_DEBUG": "INFO"}, "hyperparameters": {"epochs": 3, "learning-rate": 0.1}}},
-    "endpoint": {"endpoint": {"instance_type": "ml.c5.large", "instance_count": 3, "ttl_minutes": 30, "max_latency_ms": 100}},
+    "limits": {
+        "training": {"volume_size_gb": 1000, "max_runtime_s": 432_000},
+        "evaluation": {"max_runtime_s": 7200},
+    },
+    "variables": {
+        "training": {
+            "environment": {"NCCL_DEBUG": "INFO"},
+            "hyperparameters": {"epochs": 3, "learning-rate": 0.1},
+        }
+    },
+    "endpoint": {
+        "endpoint": {
+            "instance_type": "ml.c5.large",
+            "instance_count": 3,
+            "ttl_minutes": 30,
+            "max_latency_ms": 100,
+        }
+    },
     "emails": {"observability": {"alert_emails": ["ml@example.com"]}},
     "budget": {"region": "us-east-2", "observability": {"monthly_budget_usd": 100}},
     "retention": {"observability": {"log_retention_days": 7}},
@@ -99,9 +172,23 @@ CASES: dict[str, dict[str, Any]] = {
     "schedules": {"schedules": [NIGHTLY, MONTHLY | {"paused": True}]},
     # what serves a release; `environment` pins one
     "serving": {"serving": {}},
-    "serving-linear": {"serving": {"traffic": {"type": "linear", "percent": 25}, "instance_type": "ml.c5.large", "instance_count": 4}},
-    "serving-gpu": {"serving": {"traffic": {"type": "all_at_once"}, "instance_type": "ml.g5.xlarge", "instance_count": 1}},
-    "serverless": {"serving": {"serverless": {"memory_mb": 4096}, "traffic": {"type": "all_at_once"}}},
+    "serving-linear": {
+        "serving": {
+            "traffic": {"type": "linear", "percent": 25},
+            "instance_type": "ml.c5.large",
+            "instance_count": 4,
+        }
+    },
+    "serving-gpu": {
+        "serving": {
+            "traffic": {"type": "all_at_once"},
+            "instance_type": "ml.g5.xlarge",
+            "instance_count": 1,
+        }
+    },
+    "serverless": {
+        "serving": {"serverless": {"memory_mb": 4096}, "traffic": {"type": "all_at_once"}}
+    },
     "project": {"project": "digits", "target": "local"},
 }
 
@@ -112,15 +199,26 @@ def environment(name: str, folder: Path) -> Environment:
     region = changes.pop("region", smddp_regions()[list(CASES).index(name) % len(smddp_regions())])
     network = dict(changes.pop("network", {}))
     if "serving" in changes:
-        changes["release"] = RELEASE | {"model_package_arn": RELEASE["model_package_arn"].replace("us-east-1", region)}
+        changes["release"] = RELEASE | {
+            "model_package_arn": RELEASE["model_package_arn"].replace("us-east-1", region)
+        }
     file = folder / f"{name}.yaml"
-    written = {"name": name, "account": "111122223333", "region": region, "protect": False, "network": zones(region, network), **changes}
+    written = {
+        "name": name,
+        "account": "111122223333",
+        "region": region,
+        "protect": False,
+        "network": zones(region, network),
+        **changes,
+    }
     file.write_text(yaml.safe_dump(written), encoding="utf-8")
     return load(file)
 
 
 def zones(region: str, network: dict[str, Any]) -> dict[str, Any]:
-    """The section network with zones of the region; `hosting` says of how many, `shared` that training is in one of them."""
+    """The section network with zones of the region; `hosting` says of how many, `shared` that
+    training is in one of them.
+    """
     prefix, hosting = az_id_prefixes()[region], network.pop("hosting", 2)
     first = 1 if network.pop("shared", False) else 2
     ids = [f"{prefix}-az{number}" for number in range(first, first + hosting)]

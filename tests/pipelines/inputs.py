@@ -1,4 +1,6 @@
-"""What pipeline tests build from: the golden environment, its fixed infrastructure, and the goldens of both SDKs."""
+"""What pipeline tests build from: the golden environment, its fixed infrastructure, and the goldens
+of both SDKs.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def environment() -> Environment:
 
 def infrastructure() -> Infrastructure:
     given = golden("infrastructure")
-    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
+    }
     return Infrastructure(**fields)
 
 

@@ -13,12 +13,19 @@ from pipelines import capacity
 from tests.pipelines.inputs import environment
 
 
-def _environment(count: int, cidr: str = "10.20.0.0/20", instance_type: str = "ml.p5.48xlarge", **network: Any) -> Environment:
+def _environment(
+    count: int, cidr: str = "10.20.0.0/20", instance_type: str = "ml.p5.48xlarge", **network: Any
+) -> Environment:
     training = Training(instance_type=instance_type, instance_count=count)
-    return environment().model_copy(update={"training": training, "network": Network(cidr=cidr, **network)})
+    return environment().model_copy(
+        update={"training": training, "network": Network(cidr=cidr, **network)}
+    )
 
 
-@pytest.mark.parametrize(("count", "subnet"), [(1, "10.20.0.0/22"), (15, "10.20.0.0/22"), (16, "10.20.8.0/21"), (63, "10.20.8.0/21")])
+@pytest.mark.parametrize(
+    ("count", "subnet"),
+    [(1, "10.20.0.0/22"), (15, "10.20.0.0/22"), (16, "10.20.8.0/21"), (63, "10.20.8.0/21")],
+)
 def test_the_subnet_grows_with_the_nodes(count: int, subnet: str) -> None:
     assert capacity.subnets(_environment(count)).training == subnet
     assert list(capacity.problems(_environment(count))) == []
@@ -27,8 +34,13 @@ def test_the_subnet_grows_with_the_nodes(count: int, subnet: str) -> None:
 def test_one_node_too_many_is_refused_with_the_number_that_fits() -> None:
     (problem,) = capacity.problems(_environment(64))
     line = problem.line("environments/test.yaml")
-    assert "training.instance_count = 64: 64 nodes of ml.p5.48xlarge take 2048 addresses (32 each)" in line
-    assert line.endswith("2041 are left for them; use at most 63 nodes, or a network.cidr that ends in /19")
+    assert (
+        "training.instance_count = 64: 64 nodes of ml.p5.48xlarge take 2048 addresses (32 each)"
+        in line
+    )
+    assert line.endswith(
+        "2041 are left for them; use at most 63 nodes, or a network.cidr that ends in /19"
+    )
 
 
 def test_the_vpc_that_it_names_is_large_enough() -> None:
@@ -54,4 +66,9 @@ def test_the_type_that_takes_the_most_counts() -> None:
 def test_what_else_is_in_the_subnet_counts() -> None:
     given = _environment(1, interface_endpoints=(InterfaceEndpoint.STS, InterfaceEndpoint.KMS))
     assert capacity.needed(given).others == 2 + 2
-    assert capacity.needed(given.model_copy(update={"file_system": FileSystem(storage_capacity_gib=2400)})).others == 2 + 2 + 3
+    assert (
+        capacity.needed(
+            given.model_copy(update={"file_system": FileSystem(storage_capacity_gib=2400)})
+        ).others
+        == 2 + 2 + 3
+    )

@@ -23,7 +23,11 @@ from tests.pipelines.inputs import ROOT, environment
 def changed(**sections: dict[str, Any]) -> Environment:
     """The golden environment with keys of its sections changed."""
     given = environment()
-    return given.model_copy(update={name: getattr(given, name).model_copy(update=keys) for name, keys in sections.items()})
+    return given.model_copy(
+        update={
+            name: getattr(given, name).model_copy(update=keys) for name, keys in sections.items()
+        }
+    )
 
 
 @pytest.mark.parametrize("name", ["dev", "prod", "staging"])
@@ -39,8 +43,16 @@ def test_smddp_on_p5_is_one_line_that_says_what_can_run() -> None:
     with pytest.raises(LaunchError) as caught:
         check(changed(training={"instance_type": "ml.p5.48xlarge"}))
     (line,) = str(caught.value).splitlines()
-    assert line.startswith('environments/golden.yaml: training.instance_type = "ml.p5.48xlarge": smddp cannot run on this instance type')
-    wanted = ("ml.p4d.24xlarge", "ml.p4de.24xlarge", "ml.p3dn.24xlarge", "training.fallback: torchrun")
+    assert line.startswith(
+        'environments/golden.yaml: training.instance_type = "ml.p5.48xlarge": smddp cannot run on'
+        " this instance type"
+    )
+    wanted = (
+        "ml.p4d.24xlarge",
+        "ml.p4de.24xlarge",
+        "ml.p3dn.24xlarge",
+        "training.fallback: torchrun",
+    )
     # Not `strategy: torchrun`: that would be refused for the custom_mpi_options of this file.
     assert [name for name in wanted if name not in line] == []
 
@@ -59,7 +71,9 @@ def test_an_arm_type_that_sagemaker_does_not_have_is_one_line() -> None:
         ("endpoint", "ml.m5.extra", "ml.m5.xlarge"),
     ],
 )
-def test_an_instance_type_that_sagemaker_lacks_names_near_ones(section: str, instance_type: str, nearest: str) -> None:
+def test_an_instance_type_that_sagemaker_lacks_names_near_ones(
+    section: str, instance_type: str, nearest: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         check(changed(**{section: {"instance_type": instance_type}}))
     assert f'{section}.instance_type = "{instance_type}": is not one of the' in str(caught.value)
@@ -74,8 +88,12 @@ def test_an_instance_type_that_sagemaker_lacks_names_near_ones(section: str, ins
         ("training", "ml.trn1.32xlarge", "accelerators that are no GPUs"),
     ],
 )
-def test_instances_for_which_the_images_are_not_made_are_refused(section: str, instance_type: str, why: str) -> None:
-    with pytest.raises(ConfigError, match=f'{section}.instance_type = "{instance_type}": has {why}'):
+def test_instances_for_which_the_images_are_not_made_are_refused(
+    section: str, instance_type: str, why: str
+) -> None:
+    with pytest.raises(
+        ConfigError, match=f'{section}.instance_type = "{instance_type}": has {why}'
+    ):
         check(changed(**{section: {"instance_type": instance_type}}))
 
 
@@ -107,22 +125,34 @@ def test_without_instances_nobody_minds_their_type() -> None:
         (None, Serving(), "serving: nothing is served before a release is pinned"),
         (RELEASE, None, "a release is pinned, and nothing serves it"),
         (RELEASE, Serving(), "serving: the release pins no hash of its weights"),
-        (RELEASE, Serving(traffic=Traffic(type=TrafficType.ALL_AT_ONCE)), "serving.traffic: all traffic moves at once"),
+        (
+            RELEASE,
+            Serving(traffic=Traffic(type=TrafficType.ALL_AT_ONCE)),
+            "serving.traffic: all traffic moves at once",
+        ),
     ],
 )
-def test_what_serving_leaves_open_is_a_notice(release: Release | None, section: Serving | None, notice: str) -> None:
+def test_what_serving_leaves_open_is_a_notice(
+    release: Release | None, section: Serving | None, notice: str
+) -> None:
     found = check(environment().model_copy(update={"release": release, "serving": section}))
     assert any(line.startswith(notice) for line in found)
 
 
 def test_gpus_that_nothing_uses_are_a_notice() -> None:
-    assert "endpoint.instance_type ml.g5.xlarge has GPUs, which the image used there cannot use" in check(
-        changed(endpoint={"instance_type": "ml.g5.xlarge"})
+    assert (
+        "endpoint.instance_type ml.g5.xlarge has GPUs, which the image used there cannot use"
+        in check(changed(endpoint={"instance_type": "ml.g5.xlarge"}))
     )
 
 
 def test_what_sagemaker_would_refuse_is_told_with_step_and_path() -> None:
-    with pytest.raises(ConfigError, match=r"SageMaker would refuse Train\.AlgorithmSpecification\.TrainingImage: 261 characters"):
+    with pytest.raises(
+        ConfigError,
+        match=(
+            r"SageMaker would refuse Train\.AlgorithmSpecification\.TrainingImage: 261 characters"
+        ),
+    ):
         check(changed(training={"image_uri": f"r/{'x' * 257}:1"}))
 
 
@@ -141,20 +171,29 @@ def test_with_the_repository_at_hand_a_line_names_the_line_of_the_file(tmp_path:
         (tmp_path / "code").mkdir(exist_ok=True)
         (tmp_path / "code" / script).touch()
     (tmp_path / "environments").mkdir()
-    (tmp_path / "environments" / "golden.yaml").write_text("name: golden\ntraining:\n  instance_type: ml.p5.48xlarge\n", encoding="utf-8")
+    (tmp_path / "environments" / "golden.yaml").write_text(
+        "name: golden\ntraining:\n  instance_type: ml.p5.48xlarge\n", encoding="utf-8"
+    )
     with pytest.raises(LaunchError, match=r"^environments/golden\.yaml:3: training\.instance_type"):
-        check(changed(training={"source_dir": "code", "instance_type": "ml.p5.48xlarge"}), root=tmp_path)
+        check(
+            changed(training={"source_dir": "code", "instance_type": "ml.p5.48xlarge"}),
+            root=tmp_path,
+        )
 
 
 def test_a_source_folder_must_exist(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r'training\.source_dir = "training_code/pytorch": there is no such folder'):
+    with pytest.raises(
+        ConfigError,
+        match=r'training\.source_dir = "training_code/pytorch": there is no such folder',
+    ):
         check(environment(), root=tmp_path)
 
 
 def test_all_environments_are_checked_in_less_than_two_seconds() -> None:
     program = (
-        "from pathlib import Path; from config.loader import environment_names, load_environment; from pipelines.check import check\n"
-        "for name in environment_names(Path('.')): check(load_environment(name, Path('.')))"
+        "from pathlib import Path; from config.loader import environment_names, load_environment;"
+        " from pipelines.check import check\nfor name in environment_names(Path('.')):"
+        " check(load_environment(name, Path('.')))"
     )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
@@ -163,22 +202,41 @@ def test_all_environments_are_checked_in_less_than_two_seconds() -> None:
 
 
 def test_more_nodes_than_the_network_has_addresses_for_are_refused() -> None:
-    training = {"instance_type": "ml.p5.48xlarge", "strategy": Strategy.TORCHRUN, "instance_count": 64}
-    with pytest.raises(ConfigError, match=r"training\.instance_count = 64: .* use at most 63 nodes"):
+    training = {
+        "instance_type": "ml.p5.48xlarge",
+        "strategy": Strategy.TORCHRUN,
+        "instance_count": 64,
+    }
+    with pytest.raises(
+        ConfigError, match=r"training\.instance_count = 64: .* use at most 63 nodes"
+    ):
         check(changed(network={"cidr": "10.20.0.0/20"}, training=training))
 
 
 def test_what_a_nat_gateway_opens_is_a_notice() -> None:
     notices = check(changed(network={"nat": True}))
-    assert any(notice.startswith("network.nat: what runs in the VPC can open HTTPS connections") for notice in notices)
+    assert any(
+        notice.startswith("network.nat: what runs in the VPC can open HTTPS connections")
+        for notice in notices
+    )
 
 
 def test_what_an_image_lacks_may_stand_in_requirements_of_the_source_folder(tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     for script in ("train.py", "evaluate.py"):
         (tmp_path / "code" / script).touch()
-    given = changed(training={"strategy": Strategy.HOROVOD, "framework_version": "2.3.0", "source_dir": "code", "hyperparameters": {}})
+    given = changed(
+        training={
+            "strategy": Strategy.HOROVOD,
+            "framework_version": "2.3.0",
+            "source_dir": "code",
+            "hyperparameters": {},
+        }
+    )
     with pytest.raises(LaunchError, match=r"does not contain Horovod"):
         check(given, root=tmp_path)
     (tmp_path / "code" / "requirements.txt").write_text("horovod==0.28.1\n", encoding="utf-8")
-    assert any("horovod in requirements.txt is compiled on every instance" in notice for notice in check(given, root=tmp_path))
+    assert any(
+        "horovod in requirements.txt is compiled on every instance" in notice
+        for notice in check(given, root=tmp_path)
+    )

@@ -1,6 +1,8 @@
-"""What building a definition costs, in calls of functions: a change that makes it much dearer is seen on any machine.
+"""What building a definition costs, in calls of functions: a change that makes it much dearer is
+seen on any machine.
 
-A limit is the count of the day it was written and a quarter more. Who has a reason to exceed it writes the new one down.
+A limit is the count of the day it was written and a quarter more. Who has a reason to exceed it
+writes the new one down.
 """
 
 from __future__ import annotations
@@ -21,12 +23,19 @@ CALLS_OF_A_DEFINITION = 1390 * 5 // 4
 def test_building_a_definition_makes_about_as_many_calls_as_it_did() -> None:
     given, made = environment(), infrastructure()
     build(given, made)
-    assert CALLS_OF_A_DEFINITION // 2 < calls_of(lambda: build(given, made)).total() <= CALLS_OF_A_DEFINITION
+    assert (
+        CALLS_OF_A_DEFINITION // 2
+        < calls_of(lambda: build(given, made)).total()
+        <= CALLS_OF_A_DEFINITION
+    )
 
 
 def _calls_of_own(steps: int, root: Path) -> int:
     """Checking a user's own definition of that many steps."""
-    text = TINY.replace('"Steps": [step]', f'"Steps": [{{**step, "Name": f"Tiny{{each}}"}} for each in range({steps})]')
+    text = TINY.replace(
+        '"Steps": [step]',
+        f'"Steps": [{{**step, "Name": f"Tiny{{each}}"}} for each in range({steps})]',
+    )
     given = environment().model_copy(update={"pipeline": f"{module(root, text)}:build"})
     placeholder = placeholder_infrastructure(given)
     assert len(definition_of(given, placeholder, root)["Steps"]) == steps

@@ -1,4 +1,6 @@
-"""The definition is the graph of DESIGN section 4, and what SageMaker's own SDK makes of the same pipeline."""
+"""The definition is the graph of DESIGN section 4, and what SageMaker's own SDK makes of the same
+pipeline.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,13 @@ from tests.pipelines.inputs import (
 
 EXECUTION_ID = {"Get": "Execution.PipelineExecutionId"}
 SDK_ONLY = {
-    "MlflowConfig": "the SDK writes null where nothing is configured; leaving the key out says the same",
-    "PipelineExperimentConfig": "the SDK makes an experiment and a trial per execution by default, which nothing would remove",
+    "MlflowConfig": (
+        "the SDK writes null where nothing is configured; leaving the key out says the same"
+    ),
+    "PipelineExperimentConfig": (
+        "the SDK makes an experiment and a trial per execution by default, which nothing would"
+        " remove"
+    ),
 }
 
 
@@ -55,7 +62,14 @@ def test_steps_come_in_the_order_of_the_graph() -> None:
     document = definition()
     assert list(steps_by_name(document)) == [
         *("Train", "Evaluate", "AccuracyGate"),
-        *("Register", "CreateModel", "CreateEndpointConfig", "CreateEndpoint", "SmokeTest", "Teardown"),
+        *(
+            "Register",
+            "CreateModel",
+            "CreateEndpointConfig",
+            "CreateEndpoint",
+            "SmokeTest",
+            "Teardown",
+        ),
         "AccuracyTooLow",
     ]
 
@@ -63,7 +77,13 @@ def test_steps_come_in_the_order_of_the_graph() -> None:
 def test_parameters_are_those_of_the_pipeline_and_one_per_hyperparameter() -> None:
     declared = {parameter["Name"]: parameter["Type"] for parameter in definition()["Parameters"]}
     own = {name: kind for name, kind in declared.items() if name not in PIPELINE_PARAMETERS}
-    assert own == {"Epochs": "Integer", "BatchSize": "Integer", "LearningRate": "Float", "Optimizer": "String", "Augment": "String"}
+    assert own == {
+        "Epochs": "Integer",
+        "BatchSize": "Integer",
+        "LearningRate": "Float",
+        "Optimizer": "String",
+        "Augment": "String",
+    }
     assert [name for name in declared if name not in own] == list(PIPELINE_PARAMETERS)
 
 
@@ -77,29 +97,52 @@ def test_an_execution_writes_below_its_own_id_only() -> None:
     steps = steps_by_name(definition())
     train = steps["Train"]["Arguments"]
     (output,) = steps["Evaluate"]["Arguments"]["ProcessingOutputConfig"]["Outputs"]
-    targets = [train["OutputDataConfig"]["S3OutputPath"], train["CheckpointConfig"]["S3Uri"], output["S3Output"]["S3Uri"]]
-    folders = [f"s3://shoal-mnist-golden-artifacts-111122223333-us-east-1/{name}" for name in ("training", "checkpoints", "evaluation")]
-    assert [target["Std:Join"]["Values"] for target in targets] == [[folder, EXECUTION_ID] for folder in folders]
+    targets = [
+        train["OutputDataConfig"]["S3OutputPath"],
+        train["CheckpointConfig"]["S3Uri"],
+        output["S3Output"]["S3Uri"],
+    ]
+    folders = [
+        f"s3://shoal-mnist-golden-artifacts-111122223333-us-east-1/{name}"
+        for name in ("training", "checkpoints", "evaluation")
+    ]
+    assert [target["Std:Join"]["Values"] for target in targets] == [
+        [folder, EXECUTION_ID] for folder in folders
+    ]
 
 
 def test_nothing_in_the_artifact_bucket_is_named_without_the_executions_id() -> None:
-    """A URI there is always joined, with the id as its second part: no execution can overwrite another's files."""
+    """A URI there is always joined, with the id as its second part: no execution can overwrite
+    another's files.
+    """
     text = json.dumps(definition())
     folder = "s3://shoal-mnist-golden-artifacts-111122223333-us-east-1/"
-    joined = re.findall(rf'"Values": \["{folder}[a-z]+", {{"Get": "Execution.PipelineExecutionId"}}', text)
+    joined = re.findall(
+        rf'"Values": \["{folder}[a-z]+", {{"Get": "Execution.PipelineExecutionId"}}', text
+    )
     assert len(joined) == text.count(folder) > 0
 
 
 @pytest.mark.parametrize("mode", [InputMode.FILE, InputMode.FAST_FILE])
 def test_a_channel_has_the_input_mode_of_the_environment(mode: InputMode) -> None:
     data = environment().data.model_copy(update={"input_mode": mode})
-    train = build(environment().model_copy(update={"data": data}), infrastructure())["Steps"][0]["Arguments"]
-    modes = {train["AlgorithmSpecification"]["TrainingInputMode"], *(channel["InputMode"] for channel in train["InputDataConfig"])}
+    train = build(environment().model_copy(update={"data": data}), infrastructure())["Steps"][0][
+        "Arguments"
+    ]
+    modes = {
+        train["AlgorithmSpecification"]["TrainingInputMode"],
+        *(channel["InputMode"] for channel in train["InputDataConfig"]),
+    }
     assert modes == {str(mode)}
 
 
-@pytest.mark.parametrize(("step", "key"), [("CreateEndpoint", "EndpointName"), ("CreateEndpointConfig", "EndpointConfigName")])
-def test_the_endpoint_and_its_configuration_are_named_after_the_execution(step: str, key: str) -> None:
+@pytest.mark.parametrize(
+    ("step", "key"),
+    [("CreateEndpoint", "EndpointName"), ("CreateEndpointConfig", "EndpointConfigName")],
+)
+def test_the_endpoint_and_its_configuration_are_named_after_the_execution(
+    step: str, key: str
+) -> None:
     name = steps_by_name(definition())[step]["Arguments"][key]
     assert name == {"Std:Join": {"On": "-", "Values": ["shoal-mnist-golden", EXECUTION_ID]}}
 
@@ -110,7 +153,9 @@ def test_teardown_reads_no_result_of_a_step_that_may_have_failed() -> None:
 
 def test_teardown_waits_for_the_smoke_test_to_complete_unless_asked_for_any_end() -> None:
     assert steps_by_name(definition())["Teardown"]["DependsOn"] == ["SmokeTest"]
-    assert _with_teardown(TeardownStep.ALWAYS)["Teardown"]["DependsOn"] == [{"Step": "SmokeTest", "Trigger": "Any"}]
+    assert _with_teardown(TeardownStep.ALWAYS)["Teardown"]["DependsOn"] == [
+        {"Step": "SmokeTest", "Trigger": "Any"}
+    ]
 
 
 def test_teardown_can_be_left_to_the_guard_and_the_sweeper() -> None:
@@ -121,23 +166,37 @@ def test_teardown_can_be_left_to_the_guard_and_the_sweeper() -> None:
 
 def _with_teardown(step: TeardownStep) -> dict[str, Any]:
     endpoint = environment().endpoint.model_copy(update={"teardown_step": step})
-    return steps_by_name(build(environment().model_copy(update={"endpoint": endpoint}), infrastructure()))
+    return steps_by_name(
+        build(environment().model_copy(update={"endpoint": endpoint}), infrastructure())
+    )
 
 
 def test_everything_that_is_created_carries_the_execution_in_its_tags() -> None:
     steps = steps_by_name(definition())
     tagged = {
-        name for name, step in steps.items() if {"Key": "shoal:execution", "Value": EXECUTION_ID} in step["Arguments"].get("Tags", [])
+        name
+        for name, step in steps.items()
+        if {"Key": "shoal:execution", "Value": EXECUTION_ID} in step["Arguments"].get("Tags", [])
     }
     assert tagged == {"Train", "Evaluate", "CreateModel", "CreateEndpointConfig", "CreateEndpoint"}
 
 
 def test_metrics_are_found_in_the_lines_that_training_prints() -> None:
-    progress = "epoch=1 step=120/470 train_loss=0.1234 learning_rate=0.003 images_per_second=3456.7 elapsed_s=4.1 world_size=2"
+    progress = (
+        "epoch=1 step=120/470 train_loss=0.1234 learning_rate=0.003 images_per_second=3456.7"
+        " elapsed_s=4.1 world_size=2"
+    )
     end = "epoch=1 test_loss=3.45e-02 test_accuracy=0.9876 elapsed_s=8.2"
-    metrics = steps_by_name(definition())["Train"]["Arguments"]["AlgorithmSpecification"]["MetricDefinitions"]
-    network = "fabric=efa efa=1 hosts=2 ranks=16 allreduce_gigabytes_per_second=12.345 evidence='...'"
-    found = {metric["Name"]: re.findall(metric["Regex"], f"{network}\n{progress}\n{end}") for metric in metrics}
+    metrics = steps_by_name(definition())["Train"]["Arguments"]["AlgorithmSpecification"][
+        "MetricDefinitions"
+    ]
+    network = (
+        "fabric=efa efa=1 hosts=2 ranks=16 allreduce_gigabytes_per_second=12.345 evidence='...'"
+    )
+    found = {
+        metric["Name"]: re.findall(metric["Regex"], f"{network}\n{progress}\n{end}")
+        for metric in metrics
+    }
     assert found == {
         "train:loss": ["0.1234"],
         "train:images_per_second": ["3456.7"],
@@ -149,13 +208,19 @@ def test_metrics_are_found_in_the_lines_that_training_prints() -> None:
 
 
 def test_the_container_is_told_to_use_efa_where_there_is_efa() -> None:
-    (train, *_) = definition()["Steps"]
-    assert train["Arguments"]["Environment"] == {"FI_PROVIDER": "efa", "FI_EFA_USE_HUGE_PAGE": "0", "FI_LOG_LEVEL": "warn"}
+    train, *_ = definition()["Steps"]
+    assert train["Arguments"]["Environment"] == {
+        "FI_PROVIDER": "efa",
+        "FI_EFA_USE_HUGE_PAGE": "0",
+        "FI_LOG_LEVEL": "warn",
+    }
 
 
 def test_without_efa_and_own_variables_no_environment_is_sent() -> None:
     settings = Training(instance_type="ml.g5.xlarge", strategy=Strategy.TORCHRUN)
-    (train, *_) = build(environment().model_copy(update={"training": settings}), infrastructure())["Steps"]
+    train, *_ = build(environment().model_copy(update={"training": settings}), infrastructure())[
+        "Steps"
+    ]
     assert "Environment" not in train["Arguments"]
 
 
@@ -171,8 +236,16 @@ def test_volumes_with_local_storage_get_no_key() -> None:
     changed = environment()
     evaluation = changed.evaluation.model_copy(update={"instance_type": "ml.m5d.xlarge"})
     endpoint = changed.endpoint.model_copy(update={"instance_type": "ml.g5.xlarge"})
-    steps = steps_by_name(build(changed.model_copy(update={"evaluation": evaluation, "endpoint": endpoint}), infrastructure()))
-    assert "VolumeKmsKeyId" not in steps["Evaluate"]["Arguments"]["ProcessingResources"]["ClusterConfig"]
+    steps = steps_by_name(
+        build(
+            changed.model_copy(update={"evaluation": evaluation, "endpoint": endpoint}),
+            infrastructure(),
+        )
+    )
+    assert (
+        "VolumeKmsKeyId"
+        not in steps["Evaluate"]["Arguments"]["ProcessingResources"]["ClusterConfig"]
+    )
     assert "KmsKeyId" not in steps["CreateEndpointConfig"]["Arguments"]
 
 
@@ -198,11 +271,15 @@ print(json.dumps(definition()))
 def _build_in_new_process(hash_seed: str) -> Any:
     command = [sys.executable, "-c", BUILD_OFFLINE]
     variables = {"PYTHONHASHSEED": hash_seed, "PATH": os.defpath}
-    return subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        command, cwd=ROOT, env=variables, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_two_processes_without_network_or_credentials_write_the_same_bytes() -> None:
-    assert _build_in_new_process("1") == _build_in_new_process("2") == json.dumps(definition()) + "\n"
+    assert (
+        _build_in_new_process("1") == _build_in_new_process("2") == json.dumps(definition()) + "\n"
+    )
 
 
 def test_building_takes_milliseconds() -> None:
@@ -214,7 +291,9 @@ def test_building_takes_milliseconds() -> None:
 
 
 def test_tensorflow_has_its_images_its_model_dir_and_its_servers_environment() -> None:
-    changed = environment().model_copy(update={"training": Training(framework=Framework.TENSORFLOW)})
+    changed = environment().model_copy(
+        update={"training": Training(framework=Framework.TENSORFLOW)}
+    )
     steps = steps_by_name(build(changed, infrastructure()))
     assert steps["Train"]["Arguments"]["HyperParameters"]["model_dir"] == {
         "Std:Join": {
@@ -227,7 +306,9 @@ def test_tensorflow_has_its_images_its_model_dir_and_its_servers_environment() -
         }
     }
     container = steps["CreateModel"]["Arguments"]["PrimaryContainer"]
-    assert container["Image"].endswith("/tensorflow-inference:2.11.1-cpu-py39-ubuntu20.04-sagemaker")
+    assert container["Image"].endswith(
+        "/tensorflow-inference:2.11.1-cpu-py39-ubuntu20.04-sagemaker"
+    )
     assert container["Environment"] == {"SAGEMAKER_TFS_NGINX_LOGLEVEL": "info"}
 
 
@@ -236,13 +317,18 @@ def test_only_launchers_that_read_it_are_told_the_instance_type() -> None:
         changed = environment().model_copy(update={"training": Training(strategy=strategy)})
         return dict(build(changed, infrastructure())["Steps"][0]["Arguments"]["HyperParameters"])
 
-    assert hyperparameters(Strategy.TORCHRUN)["sagemaker_instance_type"] == {"Get": "Parameters.InstanceType"}
+    assert hyperparameters(Strategy.TORCHRUN)["sagemaker_instance_type"] == {
+        "Get": "Parameters.InstanceType"
+    }
     assert "sagemaker_instance_type" not in hyperparameters(Strategy.HOROVOD)
 
 
 def test_with_a_file_system_training_reads_its_directories_and_mounts_them_read_only() -> None:
     document = definition_with_file_system()
-    channels = {each["ChannelName"]: each for each in steps_by_name(document)["Train"]["Arguments"]["InputDataConfig"]}
+    channels = {
+        each["ChannelName"]: each
+        for each in steps_by_name(document)["Train"]["Arguments"]["InputDataConfig"]
+    }
     assert channels["train"] == {
         "ChannelName": "train",
         "InputMode": "File",
@@ -258,13 +344,17 @@ def test_with_a_file_system_training_reads_its_directories_and_mounts_them_read_
 
 
 def test_a_directory_of_the_file_system_starts_with_its_mount_name() -> None:
-    defaults = {each["Name"]: each["DefaultValue"] for each in definition_with_file_system()["Parameters"]}
+    defaults = {
+        each["Name"]: each["DefaultValue"] for each in definition_with_file_system()["Parameters"]
+    }
     assert defaults["TrainDataPath"] == "/3y2hrbev/datasets/mnist/train"
     assert "TrainDataUri" not in defaults
 
 
 def test_with_a_file_system_evaluation_still_reads_s3() -> None:
-    inputs = steps_by_name(definition_with_file_system())["Evaluate"]["Arguments"]["ProcessingInputs"]
+    inputs = steps_by_name(definition_with_file_system())["Evaluate"]["Arguments"][
+        "ProcessingInputs"
+    ]
     (test,) = [each["S3Input"]["S3Uri"] for each in inputs if each["InputName"] == "test"]
     assert test == {"Get": "Parameters.TestDataUri"}
 
@@ -276,4 +366,6 @@ def test_with_a_file_system_arguments_match_botocores_request_shapes() -> None:
 def test_an_environment_with_a_file_system_that_no_stack_gave_is_a_mistake_in_the_request() -> None:
     data = environment().data.model_copy(update={"input_mode": InputMode.FSX})
     document = build(environment().model_copy(update={"data": data}), infrastructure())
-    assert any("InputMode" in mistake and "FSx" in mistake for mistake in shapes.mistakes_in(document))
+    assert any(
+        "InputMode" in mistake and "FSx" in mistake for mistake in shapes.mistakes_in(document)
+    )

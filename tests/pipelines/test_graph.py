@@ -1,4 +1,6 @@
-"""A pipeline that SageMaker would refuse, or that would fail at run time, is refused here with the step's name."""
+"""A pipeline that SageMaker would refuse, or that would fail at run time, is refused here with the
+step's name.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ THRESHOLD = Parameter("Threshold", "Float", 0.5)
 
 
 def gate(*if_true: Step, if_false: tuple[Step, ...] = (), name: str = "Gate") -> Condition:
-    return Condition(name, conditions=(GreaterThanOrEqualTo(1.0, 0.5),), if_true=if_true, if_false=if_false)
+    return Condition(
+        name, conditions=(GreaterThanOrEqualTo(1.0, 0.5),), if_true=if_true, if_false=if_false
+    )
 
 
 def mistakes(*steps: Step, parameters: tuple[Parameter, ...] = ()) -> list[str]:
@@ -44,17 +48,24 @@ def mistakes(*steps: Step, parameters: tuple[Parameter, ...] = ()) -> list[str]:
 
 def test_a_small_pipeline_is_written_in_the_definition_language() -> None:
     train = Training("Train", {"Uri": Join("/", ("s3://b", EXECUTION_ID))}, retries=(CREATE_CALL,))
-    written = Pipeline((THRESHOLD,), (train, Model("Create", {"Data": Property("Train", "A.B")}, depends_on=("Train",)))).to_dict()
+    written = Pipeline(
+        (THRESHOLD,),
+        (train, Model("Create", {"Data": Property("Train", "A.B")}, depends_on=("Train",))),
+    ).to_dict()
     assert written["Parameters"] == [{"Name": "Threshold", "Type": "Float", "DefaultValue": 0.5}]
     assert [step["Type"] for step in written["Steps"]] == ["Training", "Model"]
     assert written["Steps"][0]["Arguments"] == {
-        "Uri": {"Std:Join": {"On": "/", "Values": ["s3://b", {"Get": "Execution.PipelineExecutionId"}]}}
+        "Uri": {
+            "Std:Join": {"On": "/", "Values": ["s3://b", {"Get": "Execution.PipelineExecutionId"}]}
+        }
     }
     assert written["Steps"][1]["DependsOn"] == ["Train"]
 
 
 def test_a_run_condition_is_written_only_where_it_is_not_the_ordinary_one() -> None:
-    waiting = Lambda("B", function_arn="arn", depends_on=(After(step="A", trigger=Trigger.ANY), After(step="C")))
+    waiting = Lambda(
+        "B", function_arn="arn", depends_on=(After(step="A", trigger=Trigger.ANY), After(step="C"))
+    )
     assert waiting.to_json()["DependsOn"] == [{"Step": "A", "Trigger": "Any"}, "C"]
 
 
@@ -64,7 +75,9 @@ def test_every_mistake_is_reported() -> None:
 
 
 def test_a_step_stands_in_one_place_only() -> None:
-    assert mistakes(Training("A"), gate(Training("A"))) == ["step A appears 2 times; a step may stand in one place only"]
+    assert mistakes(Training("A"), gate(Training("A"))) == [
+        "step A appears 2 times; a step may stand in one place only"
+    ]
 
 
 @pytest.mark.parametrize("name", ["", "with space", "a" * 65, "dots.too"])
@@ -73,7 +86,9 @@ def test_step_names_follow_the_apis_pattern(name: str) -> None:
 
 
 def test_a_reference_to_an_unknown_step_is_refused() -> None:
-    assert mistakes(Training("A", {"X": [{"Y": Property("B", "Z")}]})) == ["step A: there is no step B"]
+    assert mistakes(Training("A", {"X": [{"Y": Property("B", "Z")}]})) == [
+        "step A: there is no step B"
+    ]
 
 
 def test_a_dependency_on_an_unknown_step_is_refused() -> None:
@@ -81,18 +96,30 @@ def test_a_dependency_on_an_unknown_step_is_refused() -> None:
 
 
 def test_a_reference_to_an_unknown_parameter_is_refused() -> None:
-    assert mistakes(Training("A", {"X": Join("", (THRESHOLD,))})) == ["step A: there is no parameter Threshold"]
+    assert mistakes(Training("A", {"X": Join("", (THRESHOLD,))})) == [
+        "step A: there is no parameter Threshold"
+    ]
 
 
 def test_steps_that_wait_for_each_other_are_refused() -> None:
     (line,) = mistakes(Training("A", depends_on=("B",)), Training("B", {"X": Property("A", "Y")}))
-    assert line in ("the steps wait for each other: A -> B -> A", "the steps wait for each other: B -> A -> B")
+    assert line in (
+        "the steps wait for each other: A -> B -> A",
+        "the steps wait for each other: B -> A -> B",
+    )
 
 
 def test_a_step_before_a_condition_may_not_wait_for_one_inside_it() -> None:
-    first = Processing("First", {"X": Property("Inside", "Y")}, report_files=(ReportFile("R", "out", "r.json"),))
+    first = Processing(
+        "First", {"X": Property("Inside", "Y")}, report_files=(ReportFile("R", "out", "r.json"),)
+    )
     value = PropertyFile("First", "R", "a")
-    found = mistakes(first, Condition("Gate", conditions=(GreaterThanOrEqualTo(value, 1),), if_true=(Training("Inside"),)))
+    found = mistakes(
+        first,
+        Condition(
+            "Gate", conditions=(GreaterThanOrEqualTo(value, 1),), if_true=(Training("Inside"),)
+        ),
+    )
     assert "step First: Inside runs only in another branch" in found
     assert any(line.startswith("the steps wait for each other") for line in found)
 
@@ -125,35 +152,54 @@ def test_steps_that_cannot_retry_take_no_policy(step: type[Step]) -> None:
         Fail: {"message": "x"},
         Condition: {"conditions": ()},
     }
-    assert mistakes(step("A", retries=(CREATE_CALL,), **needed.get(step, {}))) == [f"step A: {step.type} steps take no retry policy"]
+    assert mistakes(step("A", retries=(CREATE_CALL,), **needed.get(step, {}))) == [
+        f"step A: {step.type} steps take no retry policy"
+    ]
 
 
 @pytest.mark.parametrize("step", [Model, RegisterModel])
 def test_steps_without_a_job_retry_on_the_call_only(step: type[Step]) -> None:
-    assert mistakes(step("A", retries=(JOB,)))[0] == f"step A: {step.type} steps cannot retry on SageMaker.CAPACITY_ERROR"
+    assert (
+        mistakes(step("A", retries=(JOB,)))[0]
+        == f"step A: {step.type} steps cannot retry on SageMaker.CAPACITY_ERROR"
+    )
 
 
 def test_an_exception_type_belongs_to_one_policy() -> None:
-    assert "Step.SERVICE_FAULT is in more than one retry policy" in mistakes(Training("A", retries=(CREATE_CALL, CREATE_CALL)))[0]
+    assert (
+        "Step.SERVICE_FAULT is in more than one retry policy"
+        in mistakes(Training("A", retries=(CREATE_CALL, CREATE_CALL)))[0]
+    )
 
 
 def test_parameters_are_declared_once() -> None:
-    assert mistakes(parameters=(THRESHOLD, THRESHOLD)) == ["parameter Threshold is declared 2 times"]
+    assert mistakes(parameters=(THRESHOLD, THRESHOLD)) == [
+        "parameter Threshold is declared 2 times"
+    ]
 
 
 @pytest.mark.parametrize(
     "parameter",
-    [Parameter("A", "Integer", 1.5), Parameter("A", "String", 1), Parameter("A", "Integer", True), Parameter("A", "Boolean", 1)],
+    [
+        Parameter("A", "Integer", 1.5),
+        Parameter("A", "String", 1),
+        Parameter("A", "Integer", True),
+        Parameter("A", "Boolean", 1),
+    ],
 )
 def test_a_default_is_of_its_parameters_type(parameter: Parameter) -> None:
     assert f"is not of type {parameter.type}" in mistakes(parameters=(parameter,))[0]
 
 
 def test_parameter_names_and_defaults_fit_the_api() -> None:
-    found = mistakes(parameters=(Parameter("a b", "String", "x"), Parameter("Long", "String", "x" * 4097)))
+    found = mistakes(
+        parameters=(Parameter("a b", "String", "x"), Parameter("Long", "String", "x" * 4097))
+    )
     assert [line.partition(":")[0] for line in found] == ["parameter 'a b'", "parameter Long"]
 
 
 def test_more_parameters_than_the_api_takes_are_refused() -> None:
-    found = mistakes(parameters=tuple(Parameter(f"P{number}", "Integer", 1) for number in range(201)))
+    found = mistakes(
+        parameters=tuple(Parameter(f"P{number}", "Integer", 1) for number in range(201))
+    )
     assert found == ["201 parameters; SageMaker allows 200"]

@@ -20,12 +20,17 @@ def _training(name: str, seconds: Any, instance_type: Any, **output: str) -> dic
 
 
 def _of(*steps: dict[str, Any]) -> Limits | None:
-    parameters = [{"Name": "Kind", "Type": "String", "DefaultValue": "ml.p4d.24xlarge"}, {"Name": "Other", "Type": "String"}]
+    parameters = [
+        {"Name": "Kind", "Type": "String", "DefaultValue": "ml.p4d.24xlarge"},
+        {"Name": "Other", "Type": "String"},
+    ]
     return limits({"Parameters": parameters, "Steps": list(steps)}, "Training")
 
 
 def test_the_golden_environments_training_asks_for_what_its_file_says() -> None:
-    assert limits(definition(), "Training") == Limits(("ml.p4d.24xlarge",), 3600, encrypts_output=True)
+    assert limits(definition(), "Training") == Limits(
+        ("ml.p4d.24xlarge",), 3600, encrypts_output=True
+    )
 
 
 def test_a_volume_key_counts_wherever_the_step_type_has_it() -> None:
@@ -39,7 +44,11 @@ def test_a_definition_without_such_steps_has_no_limits() -> None:
 
 def test_the_longest_time_and_every_type_count_those_of_branches_too() -> None:
     inner = _training("B", 900, "ml.g5.xlarge", KmsKeyId="key")
-    choice = {"Name": "Choice", "Type": "Condition", "Arguments": {"Conditions": [], "IfSteps": [], "ElseSteps": [inner]}}
+    choice = {
+        "Name": "Choice",
+        "Type": "Condition",
+        "Arguments": {"Conditions": [], "IfSteps": [], "ElseSteps": [inner]},
+    }
     found = _of(_training("A", 600, {"Get": "Parameters.Kind"}, KmsKeyId="key"), choice)
     assert found == Limits(("ml.g5.xlarge", "ml.p4d.24xlarge"), 900, encrypts_output=True)
 
@@ -47,9 +56,15 @@ def test_the_longest_time_and_every_type_count_those_of_branches_too() -> None:
 @pytest.mark.parametrize(
     ("step", "expected"),
     [
-        (_training("A", None, "ml.g5.xlarge", KmsKeyId="key"), Limits(("ml.g5.xlarge",), None, encrypts_output=True)),
+        (
+            _training("A", None, "ml.g5.xlarge", KmsKeyId="key"),
+            Limits(("ml.g5.xlarge",), None, encrypts_output=True),
+        ),
         (_training("A", 600, "ml.g5.xlarge"), Limits(("ml.g5.xlarge",), 600)),
-        (_training("A", 600, {"Get": "Parameters.Other"}, KmsKeyId="key"), Limits((), 600, encrypts_output=True)),
+        (
+            _training("A", 600, {"Get": "Parameters.Other"}, KmsKeyId="key"),
+            Limits((), 600, encrypts_output=True),
+        ),
     ],
 )
 def test_what_a_step_leaves_open_is_no_limit(step: dict[str, Any], expected: Limits) -> None:

@@ -1,4 +1,6 @@
-"""`training.other_instance_types`: what one execution may choose instead is checked as if it were configured."""
+"""`training.other_instance_types`: what one execution may choose instead is checked as if it were
+configured.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tests.pipelines.inputs import environment
 
 def _with(*others: str, instance_type: str = "ml.p4d.24xlarge") -> Environment:
     given = environment()
-    training = given.training.model_copy(update={"instance_type": instance_type, "other_instance_types": others})
+    training = given.training.model_copy(
+        update={"instance_type": instance_type, "other_instance_types": others}
+    )
     return given.model_copy(update={"training": training})
 
 
@@ -39,7 +43,10 @@ def test_a_type_that_runs_the_same_request_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("other", "wanted"),
     [
-        ("ml.p4d.99xlarge", 'training.other_instance_types = "ml.p4d.99xlarge": cannot run there: is not one of'),
+        (
+            "ml.p4d.99xlarge",
+            'training.other_instance_types = "ml.p4d.99xlarge": cannot run there: is not one of',
+        ),
         ("ml.m5.xlarge", 'training.other_instance_types = "ml.m5.xlarge": cannot run there: '),
     ],
 )
@@ -60,5 +67,10 @@ def test_a_type_that_needs_another_request_is_one_line() -> None:
             "custom_mpi_options": "",
         }
     )
-    with pytest.raises(ConfigError, match=r"needs other .*Environment.* than ml\.p4d\.24xlarge; give it an environment of its own"):
+    with pytest.raises(
+        ConfigError,
+        match=(
+            r"needs other .*Environment.* than ml\.p4d\.24xlarge; give it an environment of its own"
+        ),
+    ):
         check(given.model_copy(update={"training": training}))

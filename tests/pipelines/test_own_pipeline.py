@@ -1,4 +1,6 @@
-"""`pipeline: module:function` deploys what the user's function returns; whatever is wrong with it is one line."""
+"""`pipeline: module:function` deploys what the user's function returns; whatever is wrong with it
+is one line.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ TINY = (
     definition = {"Version": "2020-12-01", "Metadata": {}, "Parameters": [], "Steps": [step]}
     pass  # CHANGE
     return definition
-"""
+"""  # noqa: E501
 )
 
 
@@ -63,14 +65,21 @@ def test_without_the_key_the_definition_is_shoals_own() -> None:
     assert [step["Name"] for step in definition["Steps"]] == ["Train", "Evaluate", "AccuracyGate"]
 
 
-@pytest.mark.parametrize("name", ["digits", "Digits:build", "digits:Build", "../digits:build", "digits:build()", ":build"])
+@pytest.mark.parametrize(
+    "name",
+    ["digits", "Digits:build", "digits:Build", "../digits:build", "digits:build()", ":build"],
+)
 def test_the_key_is_a_module_and_a_function_in_lower_case(tmp_path: Path, name: str) -> None:
     (line,) = lines_with(tmp_path, {"pipeline": name})
-    assert line.startswith(f'environments/test.yaml:4: pipeline = "{name}": must be module:function in lower case')
+    assert line.startswith(
+        f'environments/test.yaml:4: pipeline = "{name}": must be module:function in lower case'
+    )
     assert "`module:function` in lower case" in line
 
 
-def test_a_functions_dict_is_the_definition_with_the_environments_values_in_it(tmp_path: Path) -> None:
+def test_a_functions_dict_is_the_definition_with_the_environments_values_in_it(
+    tmp_path: Path,
+) -> None:
     (step,) = built(tmp_path, TINY)["Steps"]
     assert (step["Name"], step["Arguments"]["RoleArn"]) == (
         "Tiny",
@@ -80,26 +89,38 @@ def test_a_functions_dict_is_the_definition_with_the_environments_values_in_it(t
 
 def test_a_pipeline_object_is_asked_for_its_definition(tmp_path: Path) -> None:
     wrapped = TINY.replace(
-        "return definition", "import json, types\n    return types.SimpleNamespace(definition=lambda: json.dumps(definition))"
+        "return definition",
+        "import json, types\n    return types.SimpleNamespace(definition=lambda:"
+        " json.dumps(definition))",
     )
     assert built(tmp_path, wrapped) == built(tmp_path, TINY)
 
 
 def test_a_module_may_import_its_neighbours_and_leaves_no_trace(tmp_path: Path) -> None:
     neighbour, path = module(tmp_path, TINY), list(sys.path)
-    built(tmp_path, f"def build(*arguments):\n    import {neighbour}\n    return {neighbour}.build(*arguments)\n")
+    built(
+        tmp_path,
+        f"def build(*arguments):\n    import {neighbour}\n    return"
+        f" {neighbour}.build(*arguments)\n",
+    )
     assert sys.path == path
     assert not (tmp_path / "__pycache__").exists()
 
 
 def test_check_names_the_line_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "environments").mkdir()
-    (tmp_path / "environments" / "golden.yaml").write_text("name: golden\npipeline: nowhere_at_all:build\n", encoding="utf-8")
+    (tmp_path / "environments" / "golden.yaml").write_text(
+        "name: golden\npipeline: nowhere_at_all:build\n", encoding="utf-8"
+    )
     (tmp_path / "training_code" / "pytorch").mkdir(parents=True)
     for script in ("train.py", "evaluate.py"):
         (tmp_path / "training_code" / "pytorch" / script).touch()
     with pytest.raises(
-        ConfigError, match=r"environments/golden.yaml:2: pipeline = .* there is no module nowhere_at_all; write nowhere_at_all.py"
+        ConfigError,
+        match=(
+            r"environments/golden.yaml:2: pipeline = .* there is no module nowhere_at_all; write"
+            r" nowhere_at_all.py"
+        ),
     ):
         check(environment().model_copy(update={"pipeline": "nowhere_at_all:build"}), root=tmp_path)
 
@@ -113,19 +134,34 @@ def test_a_file_name_instead_of_a_module_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("import a_package_nobody_has\n", "imports a_package_nobody_has, which is not installed; install it into .venv"),
+        (
+            "import a_package_nobody_has\n",
+            "imports a_package_nobody_has, which is not installed; install it into .venv",
+        ),
         ("def build(:\n", "SyntaxError"),
         ("def other(): pass\n", "has no build; its functions: other; name one"),
         ("build = 3\n", "build is not a function but a int; name a function"),
-        ("def build(): return {}\n", "raised TypeError: build() takes 0 positional arguments but 2 were given"),
+        (
+            "def build(): return {}\n",
+            "raised TypeError: build() takes 0 positional arguments but 2 were given",
+        ),
         (
             HEAD + "    return environment.nothing_like_it\n",
             "raised AttributeError: 'Environment' object has no attribute 'nothing_like_it'",
         ),
-        (HEAD + "    pass\n", "it returned nothing; return a pipeline definition as a dict, or a sagemaker"),
+        (
+            HEAD + "    pass\n",
+            "it returned nothing; return a pipeline definition as a dict, or a sagemaker",
+        ),
         (HEAD + "    return [1]\n", "it returned a list; return"),
-        (HEAD + "    return {'Version': {1, 2}}\n", "its definition is not JSON: Object of type set"),
-        (HEAD + "    return {'Version': '2020-12-01'}\n", "Steps must be a list with at least one step"),
+        (
+            HEAD + "    return {'Version': {1, 2}}\n",
+            "its definition is not JSON: Object of type set",
+        ),
+        (
+            HEAD + "    return {'Version': '2020-12-01'}\n",
+            "Steps must be a list with at least one step",
+        ),
     ],
 )
 def test_a_function_that_cannot_be_used_is_one_line(tmp_path: Path, text: str, wanted: str) -> None:
@@ -139,22 +175,39 @@ def test_a_function_that_cannot_be_used_is_one_line(tmp_path: Path, text: str, w
         ("del step['Arguments']", "step Tiny: a step has a Type and Arguments"),
         ("definition['Steps'] = [step, step]", "step Tiny appears 2 times"),
         ("step['DependsOn'] = ['Gone']", "step Tiny: it depends on Gone, which does not exist"),
-        ("cluster['InstanceType'] = {'Get': 'Parameters.Gone'}", "Parameters.Gone refers to a parameter that is not declared"),
-        ("step['Type'] = 'Condition'", "step Tiny: a Condition has the lists IfSteps and ElseSteps"),
-        ("cluster['InstanceTyp'] = 'ml.m5.xlarge'", "Tiny.ProcessingResources.ClusterConfig.InstanceTyp: unknown field"),
-        ("arguments['RoleArn'] = 'arn:aws:iam::111122223333:role/mine'", "Tiny.RoleArn: the pipeline may hand over only the roles"),
+        (
+            "cluster['InstanceType'] = {'Get': 'Parameters.Gone'}",
+            "Parameters.Gone refers to a parameter that is not declared",
+        ),
+        (
+            "step['Type'] = 'Condition'",
+            "step Tiny: a Condition has the lists IfSteps and ElseSteps",
+        ),
+        (
+            "cluster['InstanceTyp'] = 'ml.m5.xlarge'",
+            "Tiny.ProcessingResources.ClusterConfig.InstanceTyp: unknown field",
+        ),
+        (
+            "arguments['RoleArn'] = 'arn:aws:iam::111122223333:role/mine'",
+            "Tiny.RoleArn: the pipeline may hand over only the roles",
+        ),
         (
             "definition['PipelineExperimentConfig'] = {'ExperimentName': 'mine'}",
             "PipelineExperimentConfig: the pipeline's role may make no",
         ),
         ("del arguments['NetworkConfig']", "Tiny.NetworkConfig.VpcConfig: is missing"),
         (
-            "definition['Parameters'] = [{'Name': 'Kind', 'Type': 'String'}]; cluster['InstanceType'] = {'Get': 'Parameters.Kind'}",
+            (
+                "definition['Parameters'] = [{'Name': 'Kind', 'Type': 'String'}];"
+                " cluster['InstanceType'] = {'Get': 'Parameters.Kind'}"
+            ),
             "Tiny: its InstanceType must be text or a parameter with a default",
         ),
     ],
 )
-def test_a_definition_that_would_fail_later_is_one_line(tmp_path: Path, change: str, wanted: str) -> None:
+def test_a_definition_that_would_fail_later_is_one_line(
+    tmp_path: Path, change: str, wanted: str
+) -> None:
     assert wanted in line_about(tmp_path, TINY.replace("pass  # CHANGE", change))
 
 
@@ -167,11 +220,13 @@ TRAINING = """arguments = {
         "VpcConfig": vpc,
     }
     step.update(Type="Training", Arguments=arguments)
-"""
+"""  # noqa: E501
 
 
 def test_a_training_within_limits_is_accepted(tmp_path: Path) -> None:
-    assert built(tmp_path, TINY.replace("pass  # CHANGE", TRAINING))["Steps"][0]["Type"] == "Training"
+    assert (
+        built(tmp_path, TINY.replace("pass  # CHANGE", TRAINING))["Steps"][0]["Type"] == "Training"
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,13 +234,24 @@ def test_a_training_within_limits_is_accepted(tmp_path: Path) -> None:
     [
         (
             "arguments['StoppingCondition'] = {}",
-            "Tiny.StoppingCondition.MaxRuntimeInSeconds: must be a number or a parameter with a default",
+            (
+                "Tiny.StoppingCondition.MaxRuntimeInSeconds: must be a number or a parameter with a"
+                " default"
+            ),
         ),
-        ("arguments['OutputDataConfig']['KmsKeyId'] = 'mine'", "Tiny.OutputDataConfig.KmsKeyId: must be infrastructure.kms_key_arn"),
-        ("del arguments['OutputDataConfig']['KmsKeyId']", "Tiny.OutputDataConfig.KmsKeyId: must be infrastructure.kms_key_arn"),
+        (
+            "arguments['OutputDataConfig']['KmsKeyId'] = 'mine'",
+            "Tiny.OutputDataConfig.KmsKeyId: must be infrastructure.kms_key_arn",
+        ),
+        (
+            "del arguments['OutputDataConfig']['KmsKeyId']",
+            "Tiny.OutputDataConfig.KmsKeyId: must be infrastructure.kms_key_arn",
+        ),
     ],
 )
-def test_a_training_that_the_pipelines_role_may_not_start_is_refused(tmp_path: Path, change: str, wanted: str) -> None:
+def test_a_training_that_the_pipelines_role_may_not_start_is_refused(
+    tmp_path: Path, change: str, wanted: str
+) -> None:
     assert wanted in line_about(tmp_path, TINY.replace("pass  # CHANGE", f"{TRAINING}    {change}"))
 
 
@@ -194,26 +260,53 @@ def test_a_training_that_the_pipelines_role_may_not_start_is_refused(tmp_path: P
     [
         ("'Shoal-Mnist-Golden-1'", "must be lower case"),
         ("'mine-1'", "must start with shoal-mnist-golden-"),
-        ("{'Std:Join': {'On': '-', 'Values': ['mine', {'Get': 'Execution.PipelineExecutionId'}]}}", "'mine-*' must start with"),
+        (
+            (
+                "{'Std:Join': {'On': '-', 'Values': ['mine', {'Get':"
+                " 'Execution.PipelineExecutionId'}]}}"
+            ),
+            "'mine-*' must start with",
+        ),
     ],
 )
-def test_an_endpoint_that_the_teardown_guard_would_not_find_is_refused(tmp_path: Path, name: str, wanted: str) -> None:
-    endpoint = f"arguments = {{'EndpointName': {name}, 'EndpointConfigName': 'c'}}; step.update(Type='Endpoint', Arguments=arguments)"
+def test_an_endpoint_that_the_teardown_guard_would_not_find_is_refused(
+    tmp_path: Path, name: str, wanted: str
+) -> None:
+    endpoint = (
+        f"arguments = {{'EndpointName': {name}, 'EndpointConfigName': 'c'}};"
+        " step.update(Type='Endpoint', Arguments=arguments)"
+    )
     assert wanted in line_about(tmp_path, TINY.replace("pass  # CHANGE", endpoint))
 
 
 def test_an_endpoint_named_after_pipeline_and_execution_is_accepted(tmp_path: Path) -> None:
-    name = "{'Std:Join': {'On': '-', 'Values': [Names(environment).pipeline, {'Get': 'Execution.PipelineExecutionId'}]}}"
-    endpoint = f"step.update(Type='Endpoint', Arguments={{'EndpointName': {name}, 'EndpointConfigName': 'c'}})"
-    assert built(tmp_path, TINY.replace("pass  # CHANGE", endpoint))["Steps"][0]["Type"] == "Endpoint"
+    name = (
+        "{'Std:Join': {'On': '-', 'Values': [Names(environment).pipeline, {'Get':"
+        " 'Execution.PipelineExecutionId'}]}}"
+    )
+    endpoint = (
+        f"step.update(Type='Endpoint', Arguments={{'EndpointName': {name}, 'EndpointConfigName':"
+        " 'c'})"
+    )
+    assert (
+        built(tmp_path, TINY.replace("pass  # CHANGE", endpoint))["Steps"][0]["Type"] == "Endpoint"
+    )
 
 
 def test_a_lambda_step_may_call_only_the_environments_functions(tmp_path: Path) -> None:
-    calls = "step.update(Type='Lambda', FunctionArn='arn:aws:lambda:us-east-1:111122223333:function:mine', Arguments={})"
-    assert "Tiny.FunctionArn: the pipeline may call only the functions" in line_about(tmp_path, TINY.replace("pass  # CHANGE", calls))
+    calls = (
+        "step.update(Type='Lambda',"
+        " FunctionArn='arn:aws:lambda:us-east-1:111122223333:function:mine', Arguments={})"
+    )
+    assert "Tiny.FunctionArn: the pipeline may call only the functions" in line_about(
+        tmp_path, TINY.replace("pass  # CHANGE", calls)
+    )
 
 
 def test_a_model_may_be_registered_only_in_the_environments_group(tmp_path: Path) -> None:
     register = "step.update(Type='RegisterModel', Arguments={'ModelPackageGroupName': 'mine'})"
-    wanted = "Tiny.ModelPackageGroupName: the pipeline may register models in the environment's own group only, shoal-mnist-golden"
+    wanted = (
+        "Tiny.ModelPackageGroupName: the pipeline may register models in the environment's own"
+        " group only, shoal-mnist-golden"
+    )
     assert wanted in line_about(tmp_path, TINY.replace("pass  # CHANGE", register))

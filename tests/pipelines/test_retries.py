@@ -10,7 +10,9 @@ from pipelines.retries import CREATE_CALL, JOB, RetryOn, RetryPolicy
 
 
 def test_a_policy_is_written_in_the_definition_language() -> None:
-    assert RetryPolicy((RetryOn.THROTTLING,), max_attempts=3, interval_s=7, backoff_rate=1.5).to_json() == {
+    assert RetryPolicy(
+        (RetryOn.THROTTLING,), max_attempts=3, interval_s=7, backoff_rate=1.5
+    ).to_json() == {
         "ExceptionType": ["Step.THROTTLING"],
         "IntervalSeconds": 7,
         "BackoffRate": 1.5,
@@ -35,6 +37,13 @@ def test_limits_of_the_documentation_hold(wrong: dict[str, Any], message: str) -
 
 
 def test_a_failing_script_is_never_tried_again() -> None:
-    """Only faults of the service are in our policies: a job that failed for another reason fails at once, on AWS as locally."""
+    """Only faults of the service are in our policies: a job that failed for another reason fails at
+    once, on AWS as locally.
+    """
     ours = {kind for policy in (CREATE_CALL, JOB) for kind in policy.on}
-    assert ours == {RetryOn.SERVICE_FAULT, RetryOn.THROTTLING, RetryOn.CAPACITY_ERROR, RetryOn.JOB_INTERNAL_ERROR}
+    assert ours == {
+        RetryOn.SERVICE_FAULT,
+        RetryOn.THROTTLING,
+        RetryOn.CAPACITY_ERROR,
+        RetryOn.JOB_INTERNAL_ERROR,
+    }

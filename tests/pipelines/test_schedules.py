@@ -1,4 +1,6 @@
-"""Schedules against the pipeline whose executions they start: parameters that fit, and what a schedule does unexpectedly."""
+"""Schedules against the pipeline whose executions they start: parameters that fit, and what a
+schedule does unexpectedly.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,19 @@ DEFINITION = {
 
 
 def environment(**changes: Any) -> Environment:
-    schedule = Schedule.model_validate({"name": "nightly", "expression": "cron(0 3 * * ? *)", **changes})
+    schedule = Schedule.model_validate(
+        {"name": "nightly", "expression": "cron(0 3 * * ? *)", **changes}
+    )
     return Environment(name="dev", account="111122223333", schedules=(schedule,))
 
 
 @pytest.mark.parametrize(
     ("parameters", "said"),
     [
-        ({"epochs": 3}, "is no parameter of the pipeline; it declares: Epochs, InstanceType, Rate, Shuffle"),
+        (
+            {"epochs": 3},
+            "is no parameter of the pipeline; it declares: Epochs, InstanceType, Rate, Shuffle",
+        ),
         ({"Epochs": "many"}, "must be of the pipeline's type Integer"),
         ({"Epochs": 0.5}, "must be of the pipeline's type Integer"),
         ({"Rate": True}, "must be of the pipeline's type Float"),
@@ -42,22 +49,32 @@ def environment(**changes: Any) -> Environment:
         ({"InstanceType": "ml.m5.large"}, "is not allowed; the pipeline takes ml.p4d.24xlarge"),
     ],
 )
-def test_a_parameter_that_executions_would_refuse_is_one_problem(parameters: dict[str, Any], said: str) -> None:
+def test_a_parameter_that_executions_would_refuse_is_one_problem(
+    parameters: dict[str, Any], said: str
+) -> None:
     (problem,) = problems(environment(parameters=parameters), DEFINITION)
     assert problem.key == f"schedules[0].parameters.{next(iter(parameters))}"
     assert said in problem.message
 
 
 @pytest.mark.parametrize("epochs", [0, -5, "0"])
-def test_a_parameter_that_the_training_script_would_refuse_is_a_problem_of_the_file(epochs: int | str) -> None:
-    schedule = Schedule.model_validate({"name": "nightly", "expression": "cron(0 3 * * ? *)", "parameters": {"Epochs": epochs}})
+def test_a_parameter_that_the_training_script_would_refuse_is_a_problem_of_the_file(
+    epochs: int | str,
+) -> None:
+    schedule = Schedule.model_validate(
+        {"name": "nightly", "expression": "cron(0 3 * * ? *)", "parameters": {"Epochs": epochs}}
+    )
     dev = load_environment("dev", ROOT).model_copy(update={"schedules": (schedule,)})
-    with pytest.raises(ConfigError, match=r"schedules\[0\]\.parameters\.Epochs.* is not a number above 0"):
+    with pytest.raises(
+        ConfigError, match=r"schedules\[0\]\.parameters\.Epochs.* is not a number above 0"
+    ):
         check(dev, ROOT)
 
 
 def test_parameters_of_a_pipeline_of_one_s_own_mean_what_they_mean_there() -> None:
-    own = environment(parameters={"InstanceCount": 500}).model_copy(update={"pipeline": "mine:build"})
+    own = environment(parameters={"InstanceCount": 500}).model_copy(
+        update={"pipeline": "mine:build"}
+    )
     assert list(problems(own, {"Parameters": [{"Name": "InstanceCount", "Type": "Integer"}]})) == []
 
 
@@ -71,8 +88,14 @@ def test_parameters_that_fit_are_none() -> None:
     [
         ({"paused": True}, "is paused"),
         ({"expression": "rate(1 day)"}, "starts its first execution as soon as it is deployed"),
-        ({"expression": "cron(0 3 1 * ? 2027-2099)"}, "names its years, or is rarer than every 400 days, so no alarm waits for its signs"),
-        ({"expression": "cron(0 3 29 FEB ? *)"}, "names its years, or is rarer than every 400 days, so no alarm waits for its signs"),
+        (
+            {"expression": "cron(0 3 1 * ? 2027-2099)"},
+            "names its years, or is rarer than every 400 days, so no alarm waits for its signs",
+        ),
+        (
+            {"expression": "cron(0 3 29 FEB ? *)"},
+            "names its years, or is rarer than every 400 days, so no alarm waits for its signs",
+        ),
     ],
 )
 def test_what_nobody_may_expect_is_said(changes: dict[str, Any], said: str) -> None:
@@ -80,11 +103,24 @@ def test_what_nobody_may_expect_is_said(changes: dict[str, Any], said: str) -> N
     assert said in notice
 
 
-@pytest.mark.parametrize("expression", ["cron(0 3 ? * MON *)", "cron(0 3 L * ? *)", "cron(0 3 ? JAN,JUL FRI#1 *)", "cron(0 3 1 JAN ? *)"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "cron(0 3 ? * MON *)",
+        "cron(0 3 L * ? *)",
+        "cron(0 3 ? JAN,JUL FRI#1 *)",
+        "cron(0 3 1 JAN ? *)",
+    ],
+)
 def test_nothing_is_said_of_a_rare_schedule_for_which_an_alarm_waits(expression: str) -> None:
     assert list(notices(environment(expression=expression))) == []
 
 
-@pytest.mark.parametrize(("expression", "said"), [("cron(0 3 * * ? 2027)", 0), ("cron(0 3 * * ? 2025)", 1), ("rate(1 day)", 0)])
-def test_a_schedule_whose_last_year_is_past_is_told_on_the_day_it_is_looked_at(expression: str, said: int) -> None:
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [("cron(0 3 * * ? 2027)", 0), ("cron(0 3 * * ? 2025)", 1), ("rate(1 day)", 0)],
+)
+def test_a_schedule_whose_last_year_is_past_is_told_on_the_day_it_is_looked_at(
+    expression: str, said: int
+) -> None:
     assert len(list(outdated(environment(expression=expression), date(2026, 11, 20)))) == said

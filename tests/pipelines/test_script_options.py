@@ -23,13 +23,25 @@ def test_every_shipped_script_has_options_that_are_read(script: Path) -> None:
     options = options_of(str(script.parent), script.name, ROOT)
     kinds = {name: options[name].kind for name in ("epochs", "batch-size", "learning-rate", "seed")}
     epochs = "_positive_number" if script.parent.name == "pytorch" else "_positive"
-    assert kinds == {"epochs": epochs, "batch-size": "_positive", "learning-rate": "float", "seed": "int"}
+    assert kinds == {
+        "epochs": epochs,
+        "batch-size": "_positive",
+        "learning-rate": "float",
+        "seed": "int",
+    }
 
 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("epochs", "two", 'training.hyperparameters.epochs = "two": is not a number above 0; give what train.py takes'),
+        (
+            "epochs",
+            "two",
+            (
+                'training.hyperparameters.epochs = "two": is not a number above 0; give what'
+                " train.py takes"
+            ),
+        ),
         ("epochs", 0, "is not a number above 0"),
         ("log-every", 1.5, "is not a whole number of 1 or more"),
         ("label-smoothing", 2, "is not a number from 0 to 1"),
@@ -40,13 +52,27 @@ def test_every_shipped_script_has_options_that_are_read(script: Path) -> None:
         ("batch_size", 64, "is not an option of train.py"),
     ],
 )
-def test_what_the_script_would_refuse_is_a_problem(name: str, value: str | int | float, message: str) -> None:
+def test_what_the_script_would_refuse_is_a_problem(
+    name: str, value: str | int | float, message: str
+) -> None:
     (line,) = mistakes({name: value})
     assert message in line
 
 
 def test_what_the_script_takes_is_none() -> None:
-    assert mistakes({"epochs": 1.5, "label-smoothing": 0, "seed": -1, "precision": "bf16", "batch-size": "64", "learning-rate": 1e-3}) == []
+    assert (
+        mistakes(
+            {
+                "epochs": 1.5,
+                "label-smoothing": 0,
+                "seed": -1,
+                "precision": "bf16",
+                "batch-size": "64",
+                "learning-rate": 1e-3,
+            }
+        )
+        == []
+    )
 
 
 def test_a_script_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:

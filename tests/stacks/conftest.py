@@ -1,4 +1,7 @@
-"""The stacks of two environments, synthesised once: dev (throw-away) and prod (protected). The gates are off; test_gates has them on."""
+"""The stacks of two environments, synthesised once: dev (throw-away) and prod (protected).
+
+The gates are off; test_gates has them on.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +32,17 @@ def cdk_context() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def stages(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> dict[str, EnvironmentStage]:
+def stages(
+    tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]
+) -> dict[str, EnvironmentStage]:
     """Environment name -> its stage, not synthesised yet."""
-    app = ShoalApp(outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False)
-    return {name: EnvironmentStage(app, environment=load_environment(name, ROOT), root=ROOT) for name in ("dev", "prod")}
+    app = ShoalApp(
+        outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False
+    )
+    return {
+        name: EnvironmentStage(app, environment=load_environment(name, ROOT), root=ROOT)
+        for name in ("dev", "prod")
+    }
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,7 @@
-"""Synthesises `dev` without the gates, in a process of its own, and prints what that took: `python -m tests.stacks.counts FOLDER`."""
+"""Synthesises `dev` without the gates, in a process of its own, and prints what that took:
+
+`python -m tests.stacks.counts FOLDER`.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,11 @@ def main(folder: str) -> None:
         app.synth()
 
     counted = calls_of(synth)
-    # Each is a message to Node.js, where the CDK's library runs, and its answer: the larger part of what our code costs.
-    print(json.dumps({"python_calls": counted.total(), "jsii_messages": counted["process.py:send"]}))
+    # Each is a message to Node.js, where the CDK's library runs, and its answer: the larger part of
+    # what our code costs.
+    print(
+        json.dumps({"python_calls": counted.total(), "jsii_messages": counted["process.py:send"]})
+    )
 
 
 if __name__ == "__main__":

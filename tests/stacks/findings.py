@@ -1,7 +1,9 @@
-"""Every environment of the review goes in; every finding of cdk-nag's packs, acknowledged or not, and its answer come out.
+"""Every environment of the review goes in; every finding of cdk-nag's packs, acknowledged or not,
+and its answer come out.
 
-Acknowledgements of AwsSolutions stand in the code, next to what they are about. The two packs that are only reported (NIST 800-53 R5 and
-Serverless) are answered in docs/security-answers.yaml. `python -m tests.stacks.findings` writes the tables of docs/security.md anew.
+Acknowledgements of AwsSolutions stand in the code, next to what they are about. The two packs that
+are only reported (NIST 800-53 R5 and Serverless) are answered in docs/security-answers.yaml.
+`python -m tests.stacks.findings` writes the tables of docs/security.md anew.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ ANSWERS = ROOT / "docs" / "security-answers.yaml"
 REVIEWED = ("all", "all-kept", "vpc-fsx", "plain")
 """Combinations of the matrix that have between them every resource that any has."""
 GATE = "AwsSolutions"
-BEGIN, END = "<!-- findings: begin, written by python -m tests.stacks.findings -->", "<!-- findings: end -->"
+BEGIN, END = (
+    "<!-- findings: begin, written by python -m tests.stacks.findings -->",
+    "<!-- findings: end -->",
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -105,7 +110,12 @@ def _findings(report: Mapping[str, Any]) -> Iterator[Finding]:
         for violation in plugin["violations"]:
             for construct in violation["violatingConstructs"]:
                 text = violation["description"].partition(" - (Control IDs")[0]
-                yield Finding(plugin["pluginName"], _general(violation["ruleName"]), _inside(construct["constructPath"]), text)
+                yield Finding(
+                    plugin["pluginName"],
+                    _general(violation["ruleName"]),
+                    _inside(construct["constructPath"]),
+                    text,
+                )
 
 
 def _acknowledgements(outdir: Path) -> Iterator[Acknowledgement]:
@@ -120,24 +130,48 @@ def _acknowledgements(outdir: Path) -> Iterator[Acknowledgement]:
 
 
 def _inside(path: str) -> str:
-    """The construct's path in its environment, without what the CDK makes of the environment's name in ids."""
+    """The construct's path in its environment, without what the CDK makes of the environment's name
+    in ids.
+    """
     name, _, inside = path.strip("/").partition("/")
-    return re.sub(rf"\b{name.replace('-', '')}(network|data|pipeline)(\w+?)[0-9A-F]{{8}}(?=[:/]|$)", r"\1\2", inside)
+    return re.sub(
+        rf"\b{name.replace('-', '')}(network|data|pipeline)(\w+?)[0-9A-F]{{8}}(?=[:/]|$)",
+        r"\1\2",
+        inside,
+    )
 
 
 def _general(rule: str) -> str:
-    """The rule without what differs between environments: names and regions in the ARNs of findings on policies."""
+    """The rule without what differs between environments: names and regions in the ARNs of findings
+    on policies.
+    """
     for name in sorted(REVIEWED, key=len, reverse=True):
-        rule = rule.replace(f"shoal-mnist-{name}-", "shoal-mnist-ENV-").replace(f"shoal-mnist-{name}/", "shoal-mnist-ENV/")
+        rule = rule.replace(f"shoal-mnist-{name}-", "shoal-mnist-ENV-").replace(
+            f"shoal-mnist-{name}/", "shoal-mnist-ENV/"
+        )
     return re.sub(r"(?<=[:-])(us|eu|ap|ca|sa)-[a-z]+-\d(?=[:/*-]|$)", "REGION", rule)
 
 
 def tables(found: Review) -> str:
     """The part of docs/security.md that this module writes."""
-    lines = [BEGIN, "", f"### {GATE}: a gate, every finding acknowledged in the code", "", *_head("finding", "where", "reason")]
-    lines += [f"| `{_short(ack.rule)}` | {ack.path} | {ack.reason} |" for ack in sorted(found.acknowledgements)]
+    lines = [
+        BEGIN,
+        "",
+        f"### {GATE}: a gate, every finding acknowledged in the code",
+        "",
+        *_head("finding", "where", "reason"),
+    ]
+    lines += [
+        f"| `{_short(ack.rule)}` | {ack.path} | {ack.reason} |"
+        for ack in sorted(found.acknowledgements)
+    ]
     for pack in sorted({finding.pack for finding in found.findings} - {GATE}):
-        lines += ["", f"### {pack}: reported, every finding answered", "", *_head("rule", "says", "where", "verdict", "answer")]
+        lines += [
+            "",
+            f"### {pack}: reported, every finding answered",
+            "",
+            *_head("rule", "says", "where", "verdict", "answer"),
+        ]
         lines += [_row(answer, found) for answer in answers() if answer.rule.startswith(pack)]
     return "\n".join([*lines, "", END])
 
@@ -149,7 +183,9 @@ def _head(*columns: str) -> tuple[str, str]:
 def _row(answer: Answer, found: Review) -> str:
     covered = sorted(finding for finding in found.findings if answer.covers(finding))
     says = covered[0].text.rstrip(".") if covered else ""
-    where = "<br>".join(dict.fromkeys(finding.path.removesuffix("/Resource") for finding in covered))
+    where = "<br>".join(
+        dict.fromkeys(finding.path.removesuffix("/Resource") for finding in covered)
+    )
     return f"| `{answer.rule}` | {says} | {where} | {answer.verdict} | {answer.text} |"
 
 
@@ -164,5 +200,7 @@ def with_tables(page: str, written: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), tables(review())), encoding="utf-8")
+    PAGE.write_text(
+        with_tables(PAGE.read_text(encoding="utf-8"), tables(review())), encoding="utf-8"
+    )
     sys.exit(0)

@@ -1,7 +1,8 @@
-"""The stacks of dev and of prod with a release go in; logical id -> type per stack comes out, and into logical_ids.json when run.
+"""The stacks of dev and of prod with a release go in; logical id -> type per stack comes out, and
+into logical_ids.json when run.
 
-A logical id is a contract with what is deployed: CloudFormation replaces a resource whose id changes. When that is meant:
-`python -m tests.stacks.logical_ids` writes the file anew.
+A logical id is a contract with what is deployed: CloudFormation replaces a resource whose id
+changes. When that is meant: `python -m tests.stacks.logical_ids` writes the file anew.
 """
 
 from __future__ import annotations
@@ -29,7 +30,11 @@ def logical_ids() -> dict[str, dict[str, str]]:
 
     found = {}
     with tempfile.TemporaryDirectory() as outdir:
-        app = ShoalApp(outdir=outdir, context=json.loads((ROOT / "cdk.json").read_text())["context"], checked=False)
+        app = ShoalApp(
+            outdir=outdir,
+            context=json.loads((ROOT / "cdk.json").read_text())["context"],
+            checked=False,
+        )
         for name in ("dev", "prod"):
             environment = load_environment(name, ROOT)
             if environment.serving:
@@ -38,7 +43,9 @@ def logical_ids() -> dict[str, dict[str, str]]:
             for stack in stage.node.children:
                 assert isinstance(stack, cdk.Stack)
                 resources = Template.from_stack(stack).to_json()["Resources"]
-                found[f"{name}/{stack.node.id}"] = {key: resources[key]["Type"] for key in sorted(resources)}
+                found[f"{name}/{stack.node.id}"] = {
+                    key: resources[key]["Type"] for key in sorted(resources)
+                }
     return found
 
 

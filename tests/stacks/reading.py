@@ -15,13 +15,17 @@ def resources(template: Template, resource_type: str) -> dict[str, dict[str, Any
 
 
 def properties(template: Template, resource_type: str) -> list[dict[str, Any]]:
-    return [resource.get("Properties", {}) for resource in resources(template, resource_type).values()]
+    return [
+        resource.get("Properties", {}) for resource in resources(template, resource_type).values()
+    ]
 
 
 def role(template: Template, name: str) -> tuple[str, dict[str, Any]]:
     """Logical id and properties of the role whose physical name is `name`."""
     ((logical_id, resource),) = [
-        (key, value) for key, value in resources(template, "AWS::IAM::Role").items() if value["Properties"].get("RoleName") == name
+        (key, value)
+        for key, value in resources(template, "AWS::IAM::Role").items()
+        if value["Properties"].get("RoleName") == name
     ]
     return logical_id, resource["Properties"]
 
@@ -29,15 +33,25 @@ def role(template: Template, name: str) -> tuple[str, dict[str, Any]]:
 def statements(template: Template, role_name: str) -> dict[str, dict[str, Any]]:
     """Sid -> statement, of every policy attached to the role."""
     logical_id, _ = role(template, role_name)
-    policies = [policy for policy in properties(template, "AWS::IAM::Policy") if {"Ref": logical_id} in policy["Roles"]]
-    return {entry["Sid"]: entry for policy in policies for entry in policy["PolicyDocument"]["Statement"]}
+    policies = [
+        policy
+        for policy in properties(template, "AWS::IAM::Policy")
+        if {"Ref": logical_id} in policy["Roles"]
+    ]
+    return {
+        entry["Sid"]: entry
+        for policy in policies
+        for entry in policy["PolicyDocument"]["Statement"]
+    }
 
 
 def definition(template: Template) -> dict[str, Any]:
     """The pipeline definition, as it is after deployment; each CDK token is its JSON text."""
     (pipeline,) = properties(template, "AWS::SageMaker::Pipeline")
     parts = pipeline["PipelineDefinition"]["PipelineDefinitionBody"]["Fn::Join"][1]
-    document: dict[str, Any] = json.loads("".join(part if isinstance(part, str) else _escaped(part) for part in parts))
+    document: dict[str, Any] = json.loads(
+        "".join(part if isinstance(part, str) else _escaped(part) for part in parts)
+    )
     return document
 
 

@@ -1,4 +1,6 @@
-"""app.py as the CDK CLI starts it, gates on: same bytes every time and everywhere, no network, one line for a user's mistake."""
+"""app.py as the CDK CLI starts it, gates on: same bytes every time and everywhere, no network, one
+line for a user's mistake.
+"""
 
 from __future__ import annotations
 
@@ -18,25 +20,39 @@ from tests.stacks.conftest import ROOT
 SOURCES = ("app.py", "cdk.json", "config", "environments", "pipelines", "stacks", "training_code")
 # Both ends of jsii: the app's Python, and the Node.js that runs the CDK's library.
 NO_SOCKETS = {
-    "sitecustomize.py": """
+    "sitecustomize.py": (
+        """
 import socket
 def refuse(*_):
     raise OSError("this test allows no network")
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
-""",
-    "no_sockets.cjs": """
+"""
+    ),
+    "no_sockets.cjs": (
+        """
 const refuse = () => { throw new Error('this test allows no network') }
 require('node:net').Socket.prototype.connect = refuse
 require('node:dns').lookup = refuse
-""",
+"""
+    ),
 }
 
 
 def _run(checkout: Path, outdir: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run app.py of the checkout with nothing in its environment but PATH and HOME, and what is given."""
+    """Run app.py of the checkout with nothing in its environment but PATH and HOME, and what is
+    given.
+    """
     minimal = {"PATH": os.environ["PATH"], "HOME": str(Path.home()), "CDK_OUTDIR": str(outdir)}
     command = [sys.executable, str(checkout / "app.py")]
-    return subprocess.run(command, cwd=checkout, env=minimal | environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command,
+        cwd=checkout,
+        env=minimal | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 def _checkout(parent: Path) -> Path:
@@ -67,17 +83,23 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "cdk.out"
 
 
-def test_synth_without_network_and_credentials_gives_every_stack_of_every_environment(assembly: Path) -> None:
+def test_synth_without_network_and_credentials_gives_every_stack_of_every_environment(
+    assembly: Path,
+) -> None:
     templates = [path.name for path in assembly.glob("assembly-*/*.template.json")]
     assert len(templates) == 4 * len(list((ROOT / "environments").glob("*.yaml")))
 
 
-def test_another_synth_in_another_folder_gives_the_same_bytes(assembly: Path, tmp_path: Path) -> None:
+def test_another_synth_in_another_folder_gives_the_same_bytes(
+    assembly: Path, tmp_path: Path
+) -> None:
     again = tmp_path / "elsewhere" / "cdk.out"
     process = _run(_checkout(tmp_path / "another-clone"), again)
     assert process.returncode == 0, process.stderr
     assert _files(again) == _files(assembly)
-    assert filecmp.cmpfiles(assembly, again, [str(path) for path in _files(assembly)], shallow=False)[1:] == ([], [])
+    assert filecmp.cmpfiles(
+        assembly, again, [str(path) for path in _files(assembly)], shallow=False
+    )[1:] == ([], [])
 
 
 def test_the_assembly_names_no_path_of_this_machine(assembly: Path) -> None:
@@ -87,15 +109,26 @@ def test_the_assembly_names_no_path_of_this_machine(assembly: Path) -> None:
 
 
 def test_synth_needs_no_lookup(assembly: Path) -> None:
-    assert not [path for path in assembly.rglob("manifest.json") if "missing" in json.loads(path.read_text())]
+    assert not [
+        path
+        for path in assembly.rglob("manifest.json")
+        if "missing" in json.loads(path.read_text())
+    ]
 
 
 def test_every_template_passes_cfn_lint_in_every_region_of_smddp(assembly: Path) -> None:
-    # W3005: the CDK writes a DependsOn for everything below a construct, also where a reference says the same already.
+    # W3005: the CDK writes a DependsOn for everything below a construct, also where a reference
+    # says the same already.
     templates = [str(path) for path in assembly.glob("assembly-*/*.template.json")]
     cfn_lint = Path(sys.executable).with_name("cfn-lint")
     options = ["--regions", *smddp_regions(), "--ignore-checks", "W3005"]
-    process = subprocess.run([cfn_lint, *options, "--", *templates], capture_output=True, text=True, timeout=120, check=False)
+    process = subprocess.run(
+        [cfn_lint, *options, "--", *templates],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert (process.stdout + process.stderr, process.returncode) == ("", 0)
 
 
@@ -114,8 +147,12 @@ def test_a_mistake_in_an_environment_file_is_one_line_without_traceback(tmp_path
     assert "smddp" in line
 
 
-def test_the_environment_of_the_context_key_is_taken_and_an_unknown_one_is_one_line_that_names_the_known_ones(tmp_path: Path) -> None:
-    process = _run(ROOT, tmp_path / "cdk.out", CDK_CONTEXT_JSON=json.dumps({"environment": "production"}))
+def test_the_environment_of_the_context_key_is_taken_and_an_unknown_one_is_one_line_that_names_the_known_ones(  # noqa: E501
+    tmp_path: Path,
+) -> None:
+    process = _run(
+        ROOT, tmp_path / "cdk.out", CDK_CONTEXT_JSON=json.dumps({"environment": "production"})
+    )
     (line,) = process.stderr.splitlines()
     assert process.returncode == 1
     assert all(name in line for name in ("production", "dev", "staging", "prod"))

@@ -44,7 +44,9 @@ def test_times_and_permissions_of_the_files_do_not_matter(source_dir: Path) -> N
 
 def test_members_belong_to_nobody_and_have_no_time(source_dir: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(deterministic_tar(source_dir))) as archive:
-        assert {(member.uid, member.gid, member.uname, member.mtime, member.mode) for member in archive} == {(0, 0, "", 0, 0o644)}
+        assert {
+            (member.uid, member.gid, member.uname, member.mtime, member.mode) for member in archive
+        } == {(0, 0, "", 0, 0o644)}
 
 
 def test_a_changed_file_gives_another_uri(source_dir: Path) -> None:

@@ -19,9 +19,15 @@ LIMITS = {"python_calls": 357_000 * 5 // 4, "jsii_messages": 678 * 5 // 4}
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     command = [sys.executable, "-m", "tests.stacks.counts", str(tmp_path_factory.mktemp("counts"))]
-    return dict(json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout))
+    return dict(
+        json.loads(
+            subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        )
+    )
 
 
 @pytest.mark.parametrize("kind", LIMITS)
-def test_a_synth_of_dev_does_not_do_much_more_than_it_did(counted: dict[str, int], kind: str) -> None:
+def test_a_synth_of_dev_does_not_do_much_more_than_it_did(
+    counted: dict[str, int], kind: str
+) -> None:
     assert LIMITS[kind] // 3 < counted[kind] <= LIMITS[kind]

@@ -1,4 +1,6 @@
-"""Every finding of every pack has an answer that still has a finding, and docs/security.md says what the last synth found."""
+"""Every finding of every pack has an answer that still has a finding, and docs/security.md says
+what the last synth found.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +15,36 @@ def found() -> Review:
 
 
 def test_every_finding_of_the_gate_is_acknowledged(found: Review) -> None:
-    open_findings = [each for each in found.findings if each.pack == GATE and not any(ack.covers(each) for ack in found.acknowledgements)]
+    open_findings = [
+        each
+        for each in found.findings
+        if each.pack == GATE and not any(ack.covers(each) for ack in found.acknowledgements)
+    ]
     assert open_findings == []
 
 
 def test_no_acknowledgement_is_stale(found: Review) -> None:
-    assert [ack for ack in sorted(found.acknowledgements) if not any(ack.covers(each) for each in found.findings)] == []
+    assert [
+        ack
+        for ack in sorted(found.acknowledgements)
+        if not any(ack.covers(each) for each in found.findings)
+    ] == []
 
 
 def test_every_finding_of_the_reported_packs_has_exactly_one_answer(found: Review) -> None:
     reported = [each for each in sorted(found.findings) if each.pack != GATE]
     assert {each.pack for each in reported} == {"NIST.800.53.R5", "Serverless"}
-    assert [each for each in reported if len([answer for answer in answers() if answer.covers(each)]) != 1] == []
+    assert [
+        each
+        for each in reported
+        if len([answer for answer in answers() if answer.covers(each)]) != 1
+    ] == []
 
 
 def test_no_answer_is_stale(found: Review) -> None:
-    assert [answer for answer in answers() if not any(answer.covers(each) for each in found.findings)] == []
+    assert [
+        answer for answer in answers() if not any(answer.covers(each) for each in found.findings)
+    ] == []
 
 
 def test_the_page_shows_what_was_found(found: Review) -> None:

@@ -1,4 +1,7 @@
-"""The gates of every synth are really on: what must not pass does not. That our own stacks pass is in test_app."""
+"""The gates of every synth are really on: what must not pass does not.
+
+That our own stacks pass is in test_app.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +36,20 @@ def _violations(stack: cdk.Stack) -> set[str]:
         root.synth()
     except RuntimeError:
         report = json.loads(Path(root.outdir, "validation-report.json").read_text())
-        return {violation["ruleName"] for plugin in report["pluginReports"] for violation in plugin["violations"]}
+        return {
+            violation["ruleName"]
+            for plugin in report["pluginReports"]
+            for violation in plugin["violations"]
+        }
     return set()
 
 
 @pytest.fixture
 def validator() -> Iterator[Validator]:
     with started() as found:
-        assert found is not None, "the CDK's library is not unpacked: python3 dev/tools/install.py tests"
+        assert found is not None, (
+            "the CDK's library is not unpacked: python3 dev/tools/install.py tests"
+        )
         yield found
 
 
@@ -48,7 +57,9 @@ def _stack(outdir: Path, context: dict[str, Any], validator: Validator | None = 
     """A stack with a role that may read every object of a bucket, in an app with the gates on."""
     app = ShoalApp(outdir=str(outdir), context=context, validator=validator)
     stack = cdk.Stack(app, "Stack", env=cdk.Environment(account="111122223333", region="us-east-1"))
-    role = iam.Role(stack, "Role", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com", conditions=OURS))
+    role = iam.Role(
+        stack, "Role", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com", conditions=OURS)
+    )
     role.add_to_policy(iam.PolicyStatement(actions=["s3:GetObject"], resources=[WILDCARD]))
     return stack
 
@@ -63,7 +74,9 @@ def test_a_wildcard_without_reason_fails_synth(stack: cdk.Stack) -> None:
 
 
 def test_a_wildcard_with_its_reason_passes(stack: cdk.Stack) -> None:
-    acknowledge(stack, {f"AwsSolutions-IAM5[Resource::{WILDCARD}]": "Every object of this one bucket."})
+    acknowledge(
+        stack, {f"AwsSolutions-IAM5[Resource::{WILDCARD}]": "Every object of this one bucket."}
+    )
     assert _violations(stack) == set()
 
 
@@ -73,7 +86,9 @@ def test_a_reason_for_another_wildcard_does_not_count(stack: cdk.Stack) -> None:
 
 
 def test_a_template_that_breaks_a_rule_of_our_own_fails_synth(stack: cdk.Stack) -> None:
-    acknowledge(stack, {f"AwsSolutions-IAM5[Resource::{WILDCARD}]": "Every object of this one bucket."})
+    acknowledge(
+        stack, {f"AwsSolutions-IAM5[Resource::{WILDCARD}]": "Every object of this one bucket."}
+    )
     properties = {
         "PipelineName": "Train-Digits",
         "RoleArn": "arn:aws:iam::111122223333:role/pipeline",
@@ -85,9 +100,17 @@ def test_a_template_that_breaks_a_rule_of_our_own_fails_synth(stack: cdk.Stack) 
 
 def _spoil(stack: cdk.Stack) -> cdk.Stack:
     """With a property that CloudFormation does not know, and nothing else that is wrong."""
-    acknowledge(stack, {f"AwsSolutions-IAM5[Resource::{WILDCARD}]": "Every object of this one bucket."})
+    acknowledge(
+        stack, {f"AwsSolutions-IAM5[Resource::{WILDCARD}]": "Every object of this one bucket."}
+    )
     bucket = s3.CfnBucket(stack, "Bucket")
-    acknowledge(bucket, {"AwsSolutions-S1": "Not the point of this test.", "AwsSolutions-S10": "Not the point of this test."})
+    acknowledge(
+        bucket,
+        {
+            "AwsSolutions-S1": "Not the point of this test.",
+            "AwsSolutions-S10": "Not the point of this test.",
+        },
+    )
     bucket.add_property_override("NoSuchProperty", "value")
     return stack
 
@@ -101,7 +124,9 @@ def test_the_validator_beside_the_synth_reports_what_the_cdks_own_does(
 ) -> None:
     assert _violations(_spoil(_stack(tmp_path / "inside", cdk_context))) == {"F3002"}
     assert _violations(_spoil(_stack(tmp_path / "beside", cdk_context, validator))) == {"F3002"}
-    inside, beside = ((tmp_path / name / "validation-report.json").read_bytes() for name in ("inside", "beside"))
+    inside, beside = (
+        (tmp_path / name / "validation-report.json").read_bytes() for name in ("inside", "beside")
+    )
     assert inside == beside
 
 
@@ -128,14 +153,28 @@ def test_no_validator_is_left() -> None:
     assert process.poll() is not None
 
 
-def test_none_is_started_where_the_cli_is_told_not_to_validate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_none_is_started_where_the_cli_is_told_not_to_validate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("CDK_VALIDATION", "false")
     with started() as validator:
         assert validator is None
 
 
-@pytest.mark.parametrize("read_meanwhile", [app.PLAIN, [f"aws_cdk.{service}" for service in app.SERVICES]])
-def test_what_is_read_while_node_starts_is_what_a_synth_of_dev_needs(read_meanwhile: list[str]) -> None:
-    command = "from stacks.node import use_installed_node; use_installed_node(); import stacks.app, sys; print(*sys.modules)"
-    needed = subprocess.run([sys.executable, "-c", command], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
-    assert {name for name in read_meanwhile if not name.startswith("botocore")} <= {*needed, "config.loader"}
+@pytest.mark.parametrize(
+    "read_meanwhile", [app.PLAIN, [f"aws_cdk.{service}" for service in app.SERVICES]]
+)
+def test_what_is_read_while_node_starts_is_what_a_synth_of_dev_needs(
+    read_meanwhile: list[str],
+) -> None:
+    command = (
+        "from stacks.node import use_installed_node; use_installed_node(); import stacks.app, sys;"
+        " print(*sys.modules)"
+    )
+    needed = subprocess.run(
+        [sys.executable, "-c", command], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert {name for name in read_meanwhile if not name.startswith("botocore")} <= {
+        *needed,
+        "config.loader",
+    }

@@ -1,4 +1,6 @@
-"""The image stack: what the repository refuses, what the build may touch, and that the build's script does what it says."""
+"""The image stack: what the repository refuses, what the build may touch, and that the build's
+script does what it says.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ RECIPE = "pytorch-smddp"
 ROLE = "shoal-mnist-dev-us-east-1-image-build"
 REPOSITORY = "shoal-mnist-dev-pytorch-smddp"
 URI = "111122223333.dkr.ecr.us-east-1.amazonaws.com/shoal-mnist-dev-pytorch-smddp"
-# Stands for docker: writes down what it was asked, and a push puts an image into the registry, as a push does.
+# Stands for docker: writes down what it was asked, and a push puts an image into the registry, as a
+# push does.
 DOCKER = """#!/bin/bash
 echo "docker $*" >> "$CALLS"
 if [ "$1" = login ]; then cat > /dev/null; fi
@@ -38,7 +41,7 @@ if [ "$1" = push ]; then
   manifest='{"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json", "config": {"digest": "'$2'"}}'
   aws ecr put-image --repository-name "${repository%:*}" --image-tag "${2##*:}" --image-manifest "$manifest" > /dev/null
 fi
-"""
+"""  # noqa: E501
 
 
 def _with_image(name: str, protect: bool = False, **changes: Any) -> Environment:
@@ -48,15 +51,24 @@ def _with_image(name: str, protect: bool = False, **changes: Any) -> Environment
 
 
 @pytest.fixture(scope="module")
-def stages(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> dict[str, EnvironmentStage]:
-    """Stages with an image: throw-away, protected, and with the recipe that extends no image of AWS's."""
+def stages(
+    tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]
+) -> dict[str, EnvironmentStage]:
+    """Stages with an image: throw-away, protected, and with the recipe that extends no image of
+    AWS's.
+    """
     environments = {
         "thrown": _with_image(RECIPE),
         "kept": _with_image(RECIPE, protect=True).model_copy(update={"name": "prod"}),
         "own": _with_image("own-container").model_copy(update={"name": "own"}),
     }
-    app = ShoalApp(outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False)
-    return {key: EnvironmentStage(app, environment=each, root=ROOT) for key, each in environments.items()}
+    app = ShoalApp(
+        outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False
+    )
+    return {
+        key: EnvironmentStage(app, environment=each, root=ROOT)
+        for key, each in environments.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -89,15 +101,28 @@ def test_tags_never_move_and_pushed_images_are_scanned(image: Template) -> None:
 def test_images_are_encrypted_with_a_key_of_our_own_that_rotates(image: Template) -> None:
     (repository,) = properties(image, "AWS::ECR::Repository")
     (key,) = properties(image, "AWS::KMS::Key")
-    assert (repository["EncryptionConfiguration"]["EncryptionType"], key["EnableKeyRotation"]) == ("KMS", True)
+    assert (repository["EncryptionConfiguration"]["EncryptionType"], key["EnableKeyRotation"]) == (
+        "KMS",
+        True,
+    )
 
 
 def test_the_key_is_used_by_the_registry_and_the_build_only(image: Template) -> None:
     (key,) = properties(image, "AWS::KMS::Key")
-    used = {entry["Sid"]: entry.get("Condition") for entry in key["KeyPolicy"]["Statement"] if entry["Sid"] != "AdministerKey"}
+    used = {
+        entry["Sid"]: entry.get("Condition")
+        for entry in key["KeyPolicy"]["Statement"]
+        if entry["Sid"] != "AdministerKey"
+    }
     assert used == {
         "LendKeyToRegistry": {"StringEquals": {"kms:ViaService": "ecr.us-east-1.amazonaws.com"}},
-        "UseKeyInBuilds": {"ArnEquals": {"aws:PrincipalArn": "arn:aws:iam::111122223333:role/shoal-mnist-dev-us-east-1-image-build"}},
+        "UseKeyInBuilds": {
+            "ArnEquals": {
+                "aws:PrincipalArn": (
+                    "arn:aws:iam::111122223333:role/shoal-mnist-dev-us-east-1-image-build"
+                )
+            }
+        },
     }
 
 
@@ -108,7 +133,9 @@ def test_old_images_and_failed_pushes_expire(image: Template) -> None:
         ("untagged", "sinceImagePushed"),
         ("any", "imageCountMoreThan"),
     ]
-    assert rules[-1]["selection"]["countNumber"] == 100  # docs/security.md says what that means for the one that is deployed
+    assert (
+        rules[-1]["selection"]["countNumber"] == 100
+    )  # docs/security.md says what that means for the one that is deployed
 
 
 def test_nobody_but_the_build_may_push(image: Template) -> None:
@@ -116,14 +143,26 @@ def test_nobody_but_the_build_may_push(image: Template) -> None:
     (statement,) = repository["RepositoryPolicyText"]["Statement"]
     assert (statement["Effect"], statement["Principal"]) == ("Deny", {"AWS": "*"})
     assert statement["Condition"] == {
-        "ArnNotEquals": {"aws:PrincipalArn": "arn:aws:iam::111122223333:role/shoal-mnist-dev-us-east-1-image-build"}
+        "ArnNotEquals": {
+            "aws:PrincipalArn": (
+                "arn:aws:iam::111122223333:role/shoal-mnist-dev-us-east-1-image-build"
+            )
+        }
     }
 
 
-def test_the_build_may_push_to_its_own_repository_and_pull_the_image_it_extends(image: Template) -> None:
+def test_the_build_may_push_to_its_own_repository_and_pull_the_image_it_extends(
+    image: Template,
+) -> None:
     found = statements(image, ROLE)
-    assert found["PushImage"]["Resource"] == "arn:aws:ecr:us-east-1:111122223333:repository/shoal-mnist-dev-pytorch-smddp"
-    assert found["PullBase"]["Resource"] == "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-training"
+    assert (
+        found["PushImage"]["Resource"]
+        == "arn:aws:ecr:us-east-1:111122223333:repository/shoal-mnist-dev-pytorch-smddp"
+    )
+    assert (
+        found["PullBase"]["Resource"]
+        == "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-training"
+    )
 
 
 def test_the_build_may_write_one_parameter_and_read_one_object(image: Template) -> None:
@@ -137,36 +176,53 @@ def test_a_build_takes_nothing_from_variables_that_its_caller_can_set(image: Tem
     assert set(re.findall(r"\$\{?(\w+)", _script(image))) == {"1", "found", "registry"}
 
 
-def test_a_recipe_that_extends_no_image_of_aws_logs_in_to_its_own_registry_only(stages: dict[str, EnvironmentStage]) -> None:
+def test_a_recipe_that_extends_no_image_of_aws_logs_in_to_its_own_registry_only(
+    stages: dict[str, EnvironmentStage],
+) -> None:
     template = _image_stack(stages["own"])
     assert "for registry in 111122223333.dkr.ecr.us-east-1.amazonaws.com;" in _script(template)
     assert "PullBase" not in statements(template, "shoal-mnist-own-us-east-1-image-build")
 
 
 @pytest.mark.parametrize(("kind", "policy"), [("thrown", "Delete"), ("kept", "Retain")])
-def test_images_stay_where_data_stays(stages: dict[str, EnvironmentStage], kind: str, policy: str) -> None:
+def test_images_stay_where_data_stays(
+    stages: dict[str, EnvironmentStage], kind: str, policy: str
+) -> None:
     (repository,) = resources(_image_stack(stages[kind]), "AWS::ECR::Repository").values()
     assert repository["DeletionPolicy"] == policy
     assert bool(repository["Properties"].get("EmptyOnDelete")) is (kind == "thrown")
 
 
-def test_the_pipeline_trains_with_what_the_build_of_this_recipe_published(pipeline: Template) -> None:
+def test_the_pipeline_trains_with_what_the_build_of_this_recipe_published(
+    pipeline: Template,
+) -> None:
     parameter = pipeline.to_json()["Parameters"]["TrainingImage"]
-    (train, *_) = definition(pipeline)["Steps"]
+    train, *_ = definition(pipeline)["Steps"]
     assert parameter["Type"] == "AWS::SSM::Parameter::Value<String>"
-    assert parameter["Default"] == f"/shoal/shoal-mnist-dev/images/{RECIPE}/{content_tag(RECIPE, 'us-east-1', ROOT)}"
-    assert json.loads(train["Arguments"]["AlgorithmSpecification"]["TrainingImage"]) == {"Ref": "TrainingImage"}
+    assert (
+        parameter["Default"]
+        == f"/shoal/shoal-mnist-dev/images/{RECIPE}/{content_tag(RECIPE, 'us-east-1', ROOT)}"
+    )
+    assert json.loads(train["Arguments"]["AlgorithmSpecification"]["TrainingImage"]) == {
+        "Ref": "TrainingImage"
+    }
 
 
 def test_training_may_pull_its_own_image_and_evaluation_may_not(pipeline: Template) -> None:
     own = "arn:aws:ecr:us-east-1:111122223333:repository/shoal-mnist-dev-pytorch-smddp"
-    assert statements(pipeline, "shoal-mnist-dev-us-east-1-training")["PullImage"]["Resource"] == own
-    assert own not in str(statements(pipeline, "shoal-mnist-dev-us-east-1-evaluation")["PullImage"]["Resource"])
+    assert (
+        statements(pipeline, "shoal-mnist-dev-us-east-1-training")["PullImage"]["Resource"] == own
+    )
+    assert own not in str(
+        statements(pipeline, "shoal-mnist-dev-us-east-1-evaluation")["PullImage"]["Resource"]
+    )
 
 
 @dataclass
 class Build:
-    """The script of the template, run as CodeBuild does, with the role's credentials; the registry is the emulator's, docker is ours."""
+    """The script of the template, run as CodeBuild does, with the role's credentials; the registry
+    is the emulator's, docker is ours.
+    """
 
     account: Account
     folder: Path
@@ -175,21 +231,32 @@ class Build:
 
     @property
     def parameter(self) -> str:
-        return Names(_with_image(RECIPE)).image_parameter(RECIPE, content_tag(RECIPE, "us-east-1", ROOT))
+        return Names(_with_image(RECIPE)).image_parameter(
+            RECIPE, content_tag(RECIPE, "us-east-1", ROOT)
+        )
 
     def run(self) -> subprocess.CompletedProcess[str]:
         docker = self.folder / "docker"
         docker.write_text(DOCKER)
         docker.chmod(0o755)
         environment = {
-            "PATH": os.pathsep.join([str(self.folder), str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "PATH": os.pathsep.join(
+                [str(self.folder), str(Path(sys.executable).parent), os.environ["PATH"]]
+            ),
             "CALLS": str(self.folder / "calls"),
             "HOME": str(self.folder),
             "AWS_ENDPOINT_URL": self.account.endpoint,
             "AWS_DEFAULT_REGION": "us-east-1",
             **self.credentials,
         }
-        return subprocess.run(["bash", "-c", self.script], env=environment, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(
+            ["bash", "-c", self.script],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
 
     def calls(self) -> list[str]:
         return (self.folder / "calls").read_text().splitlines()
@@ -199,24 +266,43 @@ class Build:
 
 
 def _credentials_of_the_role(account: Account, image: Template) -> dict[str, str]:
-    """Temporary ones, of a role with the statements of the template (but the one for the key, whose ARN is not known there)."""
+    """Temporary ones, of a role with the statements of the template (but the one for the key, whose
+    ARN is not known there).
+    """
     allowed = [statement for sid, statement in statements(image, ROLE).items() if sid != "UseKey"]
     root = trust({"AWS": "arn:aws:iam::111122223333:root"})
     role = account.client("iam").create_role(RoleName=ROLE, AssumeRolePolicyDocument=root)["Role"]
     document = json.dumps({"Version": "2012-10-17", "Statement": allowed})
-    account.client("iam").put_role_policy(RoleName=ROLE, PolicyName="build", PolicyDocument=document)
-    made = account.client("sts").assume_role(RoleArn=role["Arn"], RoleSessionName="build")["Credentials"]
-    names = {"AccessKeyId": "AWS_ACCESS_KEY_ID", "SecretAccessKey": "AWS_SECRET_ACCESS_KEY", "SessionToken": "AWS_SESSION_TOKEN"}
+    account.client("iam").put_role_policy(
+        RoleName=ROLE, PolicyName="build", PolicyDocument=document
+    )
+    made = account.client("sts").assume_role(RoleArn=role["Arn"], RoleSessionName="build")[
+        "Credentials"
+    ]
+    names = {
+        "AccessKeyId": "AWS_ACCESS_KEY_ID",
+        "SecretAccessKey": "AWS_SECRET_ACCESS_KEY",
+        "SessionToken": "AWS_SESSION_TOKEN",
+    }
     return {variable: made[key] for key, variable in names.items()}
 
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory, image: Template) -> Iterator[Build]:
-    """A repository as the stack makes it, in which the script has run once, where every call is asked of IAM."""
+    """A repository as the stack makes it, in which the script has run once, where every call is
+    asked of IAM.
+    """
     with running(tmp_path_factory.mktemp("emulator"), None, "--enforce-iam") as account:
         for name in (REPOSITORY, f"{REPOSITORY}-other"):
-            account.client("ecr").create_repository(repositoryName=name, imageTagMutability="IMMUTABLE")
-        made = Build(account, tmp_path_factory.mktemp("build"), _script(image), _credentials_of_the_role(account, image))
+            account.client("ecr").create_repository(
+                repositoryName=name, imageTagMutability="IMMUTABLE"
+            )
+        made = Build(
+            account,
+            tmp_path_factory.mktemp("build"),
+            _script(image),
+            _credentials_of_the_role(account, image),
+        )
         process = made.run()
         assert process.returncode == 0, process.stderr
         yield made
@@ -228,7 +314,9 @@ def test_the_build_publishes_the_digest_that_the_registry_gave(build: Build) -> 
     assert published == f"{URI}@{pushed['imageDigest']}"
 
 
-def test_the_build_logs_in_to_both_registries_before_it_builds_with_the_tables_arguments(build: Build) -> None:
+def test_the_build_logs_in_to_both_registries_before_it_builds_with_the_tables_arguments(
+    build: Build,
+) -> None:
     logins, docker_build = build.calls()[:2], build.calls()[2]
     assert [call.rpartition(" ")[2] for call in logins] == [
         "111122223333.dkr.ecr.us-east-1.amazonaws.com",
@@ -242,11 +330,19 @@ def test_a_second_build_of_the_same_recipe_pushes_nothing_and_publishes_again(bu
     build.client("ssm").delete_parameter(Name=build.parameter)
     assert build.run().returncode == 0
     assert build.calls() == before
-    assert build.client("ssm").get_parameter(Name=build.parameter)["Parameter"]["Value"].startswith(f"{URI}@sha256:")
+    assert (
+        build.client("ssm")
+        .get_parameter(Name=build.parameter)["Parameter"]["Value"]
+        .startswith(f"{URI}@sha256:")
+    )
 
 
-def test_a_build_that_would_push_elsewhere_is_denied_and_publishes_nothing(build: Build, tmp_path: Path) -> None:
-    script = build.script.replace(build.parameter, "/never").replace(REPOSITORY, f"{REPOSITORY}-other")
+def test_a_build_that_would_push_elsewhere_is_denied_and_publishes_nothing(
+    build: Build, tmp_path: Path
+) -> None:
+    script = build.script.replace(build.parameter, "/never").replace(
+        REPOSITORY, f"{REPOSITORY}-other"
+    )
     other = replace(build, folder=tmp_path, script=script).run()
     assert other.returncode != 0
     assert "is not authorized to perform: ecr:BatchGetImage" in other.stderr
@@ -254,6 +350,8 @@ def test_a_build_that_would_push_elsewhere_is_denied_and_publishes_nothing(build
 
 
 def test_a_build_that_would_publish_elsewhere_is_denied(build: Build, tmp_path: Path) -> None:
-    other = replace(build, folder=tmp_path, script=build.script.replace(build.parameter, "/shoal/other")).run()
+    other = replace(
+        build, folder=tmp_path, script=build.script.replace(build.parameter, "/shoal/other")
+    ).run()
     assert other.returncode != 0
     assert "is not authorized to perform: ssm:PutParameter" in other.stderr

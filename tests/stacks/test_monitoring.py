@@ -1,4 +1,6 @@
-"""What looks after an environment: the sweeper, the alarms and who hears them, the budget, the dashboard."""
+"""What looks after an environment: the sweeper, the alarms and who hears them, the budget, the
+dashboard.
+"""
 
 from __future__ import annotations
 
@@ -28,25 +30,37 @@ def monitoring(stages: dict[str, EnvironmentStage]) -> Template:
 @pytest.fixture(scope="module")
 def with_budget(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> Template:
     """A team that is told of alarms and of costs."""
-    observability = Observability(alert_emails=("team@example.com", "boss@example.com"), monthly_budget_usd=500)
+    observability = Observability(
+        alert_emails=("team@example.com", "boss@example.com"), monthly_budget_usd=500
+    )
     environment = load_environment("dev", ROOT).model_copy(update={"observability": observability})
-    app = ShoalApp(outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False)
+    app = ShoalApp(
+        outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False
+    )
     return Template.from_stack(EnvironmentStage(app, environment=environment, root=ROOT).monitoring)
 
 
 def alarm(template: Template, what: str) -> dict[str, Any]:
-    (found,) = [each for each in properties(template, "AWS::CloudWatch::Alarm") if each["AlarmName"] == f"shoal-mnist-dev-{what}"]
+    (found,) = [
+        each
+        for each in properties(template, "AWS::CloudWatch::Alarm")
+        if each["AlarmName"] == f"shoal-mnist-dev-{what}"
+    ]
     return found
 
 
 def dashboard(template: Template) -> dict[str, Any]:
     (found,) = properties(template, "AWS::CloudWatch::Dashboard")
     parts = found["DashboardBody"]["Fn::Join"][1]
-    document: dict[str, Any] = json.loads("".join(part if isinstance(part, str) else part["Fn::GetAtt"][0] for part in parts))
+    document: dict[str, Any] = json.loads(
+        "".join(part if isinstance(part, str) else part["Fn::GetAtt"][0] for part in parts)
+    )
     return document
 
 
-def test_every_alarm_tells_the_topic_when_it_begins_and_when_it_is_over(monitoring: Template) -> None:
+def test_every_alarm_tells_the_topic_when_it_begins_and_when_it_is_over(
+    monitoring: Template,
+) -> None:
     (topic,) = resources(monitoring, "AWS::SNS::Topic")
     alarms = properties(monitoring, "AWS::CloudWatch::Alarm")
     assert len(alarms) == 7
@@ -55,7 +69,10 @@ def test_every_alarm_tells_the_topic_when_it_begins_and_when_it_is_over(monitori
 
 def test_a_failed_execution_rings(monitoring: Template) -> None:
     found = alarm(monitoring, "execution-failed")
-    assert (found["Namespace"], found["MetricName"]) == ("AWS/Sagemaker/ModelBuildingPipeline", "ExecutionFailed")
+    assert (found["Namespace"], found["MetricName"]) == (
+        "AWS/Sagemaker/ModelBuildingPipeline",
+        "ExecutionFailed",
+    )
     assert found["Dimensions"] == [{"Name": "PipelineName", "Value": "shoal-mnist-dev"}]
     assert (found["Threshold"], found["ComparisonOperator"], found["TreatMissingData"]) == (
         1,
@@ -66,43 +83,70 @@ def test_a_failed_execution_rings(monitoring: Template) -> None:
 
 def test_a_dead_letter_rings(monitoring: Template) -> None:
     found = alarm(monitoring, "not-torn-down")
-    assert (found["Namespace"], found["MetricName"]) == ("AWS/SQS", "ApproximateNumberOfMessagesVisible")
+    assert (found["Namespace"], found["MetricName"]) == (
+        "AWS/SQS",
+        "ApproximateNumberOfMessagesVisible",
+    )
     assert "DeadLetters" in json.dumps(found["Dimensions"])
 
 
 def test_an_endpoint_past_its_time_rings_when_two_sweeps_saw_it(monitoring: Template) -> None:
     found = alarm(monitoring, "endpoint-past-ttl")
-    assert (found["Namespace"], found["MetricName"], found["Period"], found["EvaluationPeriods"]) == ("Shoal", "EndpointsPastTtl", 1800, 2)
+    assert (
+        found["Namespace"],
+        found["MetricName"],
+        found["Period"],
+        found["EvaluationPeriods"],
+    ) == ("Shoal", "EndpointsPastTtl", 1800, 2)
 
 
 def test_sweeps_that_do_not_happen_ring(monitoring: Template) -> None:
     found = alarm(monitoring, "sweep-missed")
-    assert (found["MetricName"], found["ComparisonOperator"], found["TreatMissingData"]) == ("Sweeps", "LessThanThreshold", "breaching")
+    assert (found["MetricName"], found["ComparisonOperator"], found["TreatMissingData"]) == (
+        "Sweeps",
+        "LessThanThreshold",
+        "breaching",
+    )
 
 
 def test_the_sweeper_runs_every_quarter_of_an_hour_under_its_own_role(monitoring: Template) -> None:
     (rule,) = properties(monitoring, "AWS::Events::Rule")
     (function,) = properties(monitoring, "AWS::Lambda::Function")
     assert rule["ScheduleExpression"] == "rate(15 minutes)"
-    assert (function["Handler"], function["Environment"]["Variables"]["TTL_MINUTES"]) == ("sweep.handler", "60")
+    assert (function["Handler"], function["Environment"]["Variables"]["TTL_MINUTES"]) == (
+        "sweep.handler",
+        "60",
+    )
 
 
-def test_the_sweeper_may_delete_what_carries_the_pipelines_name_and_nothing_else(monitoring: Template) -> None:
+def test_the_sweeper_may_delete_what_carries_the_pipelines_name_and_nothing_else(
+    monitoring: Template,
+) -> None:
     found = statements(monitoring, "shoal-mnist-dev-us-east-1-sweep")
     deletes = [entry for entry in found.values() if "Delete" in json.dumps(entry["Action"])]
     assert len(deletes) == 3
-    assert all(re.search(r"(shoal-mnist-dev|pipelines)-\*", json.dumps(entry["Resource"])) for entry in deletes)
+    assert all(
+        re.search(r"(shoal-mnist-dev|pipelines)-\*", json.dumps(entry["Resource"]))
+        for entry in deletes
+    )
 
 
-def test_cloudwatch_and_budgets_may_publish_for_this_account_only(monitoring: Template, data: Template) -> None:
+def test_cloudwatch_and_budgets_may_publish_for_this_account_only(
+    monitoring: Template, data: Template
+) -> None:
     (policy,) = properties(monitoring, "AWS::SNS::TopicPolicy")
     (key,) = properties(data, "AWS::KMS::Key")
     for document in (policy["PolicyDocument"], key["KeyPolicy"]):
         services = {
-            entry["Principal"]["Service"]: entry["Condition"] for entry in document["Statement"] if "Service" in entry.get("Principal", "")
+            entry["Principal"]["Service"]: entry["Condition"]
+            for entry in document["Statement"]
+            if "Service" in entry.get("Principal", "")
         }
         here = {"StringEquals": {"aws:SourceAccount": "111122223333"}}
-        assert (services["cloudwatch.amazonaws.com"], services["budgets.amazonaws.com"]) == (here, here)
+        assert (services["cloudwatch.amazonaws.com"], services["budgets.amazonaws.com"]) == (
+            here,
+            here,
+        )
 
 
 def test_nobody_is_mailed_and_no_budget_is_kept_unless_asked_for(monitoring: Template) -> None:
@@ -112,7 +156,10 @@ def test_nobody_is_mailed_and_no_budget_is_kept_unless_asked_for(monitoring: Tem
 
 def test_every_address_is_subscribed(with_budget: Template) -> None:
     found = properties(with_budget, "AWS::SNS::Subscription")
-    assert {(each["Protocol"], each["Endpoint"]) for each in found} == {("email", "team@example.com"), ("email", "boss@example.com")}
+    assert {(each["Protocol"], each["Endpoint"]) for each in found} == {
+        ("email", "team@example.com"),
+        ("email", "boss@example.com"),
+    }
 
 
 def test_the_budget_counts_this_environment_and_warns_three_times(with_budget: Template) -> None:
@@ -120,18 +167,35 @@ def test_the_budget_counts_this_environment_and_warns_three_times(with_budget: T
     assert found["Budget"]["BudgetLimit"] == {"Amount": 500, "Unit": "USD"}
     assert found["Budget"]["CostFilters"] == {"TagKeyValue": ["user:shoal:environment$dev"]}
     notices = [each["Notification"] for each in found["NotificationsWithSubscribers"]]
-    assert [(each["NotificationType"], each["Threshold"]) for each in notices] == [("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100)]
+    assert [(each["NotificationType"], each["Threshold"]) for each in notices] == [
+        ("ACTUAL", 80),
+        ("ACTUAL", 100),
+        ("FORECASTED", 100),
+    ]
 
 
-def test_the_dashboard_shows_every_step_of_the_pipeline(monitoring: Template, pipeline: Template) -> None:
-    (steps,) = [each["properties"]["metrics"] for each in dashboard(monitoring)["widgets"] if "steps" in each["properties"]["title"]]
-    assert {"Train", "CreateEndpoint", "Teardown", "AccuracyTooLow"} <= {series[5] for series in steps}
-    assert [series[5] for series in steps][:2] == [step["Name"] for step in definition(pipeline)["Steps"]][:2]
+def test_the_dashboard_shows_every_step_of_the_pipeline(
+    monitoring: Template, pipeline: Template
+) -> None:
+    (steps,) = [
+        each["properties"]["metrics"]
+        for each in dashboard(monitoring)["widgets"]
+        if "steps" in each["properties"]["title"]
+    ]
+    assert {"Train", "CreateEndpoint", "Teardown", "AccuracyTooLow"} <= {
+        series[5] for series in steps
+    }
+    assert [series[5] for series in steps][:2] == [
+        step["Name"] for step in definition(pipeline)["Steps"]
+    ][:2]
 
 
 def test_the_dashboard_finds_the_metrics_that_training_defines(monitoring: Template) -> None:
     text = json.dumps(dashboard(monitoring))
-    assert all(f'MetricName=\\\\\\"{name}\\\\\\"' in text or f'MetricName=\\"{name}\\"' in text for name in METRICS)
+    assert all(
+        f'MetricName=\\\\\\"{name}\\\\\\"' in text or f'MetricName=\\"{name}\\"' in text
+        for name in METRICS
+    )
 
 
 def test_widgets_fill_the_grid_without_covering_each_other(monitoring: Template) -> None:
@@ -155,9 +219,15 @@ def test_notices_of_alarms_are_encrypted(monitoring: Template) -> None:
     monitoring.has_resource_properties("AWS::SNS::Topic", {"KmsMasterKeyId": Match.any_value()})
 
 
-def test_every_log_group_is_kept_as_long_as_the_settings_say_and_encrypted(stages: dict[str, EnvironmentStage]) -> None:
+def test_every_log_group_is_kept_as_long_as_the_settings_say_and_encrypted(
+    stages: dict[str, EnvironmentStage],
+) -> None:
     stage = stages["dev"]
-    found = [each for stack in stage.node.children for each in properties(Template.from_stack(stack), "AWS::Logs::LogGroup")]  # type: ignore[arg-type]
+    found = [
+        each
+        for stack in stage.node.children
+        for each in properties(Template.from_stack(stack), "AWS::Logs::LogGroup")  # type: ignore[arg-type]
+    ]
     assert len(found) >= 5
     assert {each["RetentionInDays"] for each in found} == {90}
     assert all("Key" in json.dumps(each["KmsKeyId"]) for each in found)

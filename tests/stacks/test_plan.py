@@ -18,7 +18,9 @@ from tests.stacks.variants import ROOT, variant
 
 
 def _stacks(stage: EnvironmentStage) -> dict[str, cdk.Stack]:
-    return {child.stack_name: child for child in stage.node.children if isinstance(child, cdk.Stack)}
+    return {
+        child.stack_name: child for child in stage.node.children if isinstance(child, cdk.Stack)
+    }
 
 
 def _shown(environment: Environment) -> list[str]:
@@ -26,14 +28,25 @@ def _shown(environment: Environment) -> list[str]:
 
 
 def _too_early(stage: EnvironmentStage, shown: list[str]) -> list[tuple[str, str]]:
-    """Each stack that is shown before one it needs, and that one; the assembly's manifest has the dependencies that the CLI follows."""
+    """Each stack that is shown before one it needs, and that one; the assembly's manifest has the
+    dependencies that the CLI follows.
+    """
     artifacts = stage.synth().stacks
     needs = {
-        each.stack_name: [other.stack_name for other in each.dependencies if isinstance(other, CloudFormationStackArtifact)]
+        each.stack_name: [
+            other.stack_name
+            for other in each.dependencies
+            if isinstance(other, CloudFormationStackArtifact)
+        ]
         for each in artifacts
     }
     assert any(needs.values())
-    return [(name, other) for name, others in needs.items() for other in others if shown.index(other) > shown.index(name)]
+    return [
+        (name, other)
+        for name, others in needs.items()
+        for other in others
+        if shown.index(other) > shown.index(name)
+    ]
 
 
 def test_the_plan_names_the_stacks_of_an_environment(stages: dict[str, EnvironmentStage]) -> None:
@@ -42,19 +55,33 @@ def test_the_plan_names_the_stacks_of_an_environment(stages: dict[str, Environme
 
 
 @pytest.fixture(scope="module")
-def full(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> tuple[Environment, EnvironmentStage]:
+def full(
+    tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]
+) -> tuple[Environment, EnvironmentStage]:
     """An environment with the stacks that are there only when asked for."""
     folder, training = tmp_path_factory.mktemp("full"), {"build_image": "pytorch-smddp"}
-    environment = variant(folder, "full", data={"input_mode": "FSx"}, file_system={}, training=training, release=CONTENT, serving={})
+    environment = variant(
+        folder,
+        "full",
+        data={"input_mode": "FSx"},
+        file_system={},
+        training=training,
+        release=CONTENT,
+        serving={},
+    )
     app = ShoalApp(outdir=str(folder), context=cdk_context, checked=False)
     return environment, EnvironmentStage(app, environment=environment, root=ROOT)
 
 
-def test_the_plan_names_stacks_that_are_there_only_when_asked_for(full: tuple[Environment, EnvironmentStage]) -> None:
+def test_the_plan_names_stacks_that_are_there_only_when_asked_for(
+    full: tuple[Environment, EnvironmentStage],
+) -> None:
     environment, stage = full
     assert set(_shown(environment)) == set(_stacks(stage))
 
 
-def test_the_plan_shows_no_stack_before_one_that_it_needs(full: tuple[Environment, EnvironmentStage]) -> None:
+def test_the_plan_shows_no_stack_before_one_that_it_needs(
+    full: tuple[Environment, EnvironmentStage],
+) -> None:
     environment, stage = full
     assert _too_early(stage, _shown(environment)) == []

@@ -1,4 +1,6 @@
-"""Schedules in the template: when they call, whom, under which role, what becomes of a call that fails, and what rings."""
+"""Schedules in the template: when they call, whom, under which role, what becomes of a call that
+fails, and what rings.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PREFIX = "shoal-mnist-dev"
 GROUP = f"arn:aws:scheduler:us-east-1:111122223333:schedule-group/{PREFIX}"
 SCHEDULES = (
-    Schedule(name="nightly", expression="cron(0 3 * * ? *)", time_zone="Europe/Berlin", parameters={"Epochs": 3}, window_minutes=15),
+    Schedule(
+        name="nightly",
+        expression="cron(0 3 * * ? *)",
+        time_zone="Europe/Berlin",
+        parameters={"Epochs": 3},
+        window_minutes=15,
+    ),
     Schedule(name="often", expression="rate(6 hours)", paused=True),
     Schedule(name="monthly", expression="cron(0 3 1 * ? *)"),
     Schedule(name="yearly", expression="cron(0 3 1 JAN ? *)", paused=True),
@@ -29,9 +37,13 @@ SCHEDULES = (
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> EnvironmentStage:
+def stage(
+    tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]
+) -> EnvironmentStage:
     environment = load_environment("dev", ROOT).model_copy(update={"schedules": SCHEDULES})
-    app = ShoalApp(outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False)
+    app = ShoalApp(
+        outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False
+    )
     return EnvironmentStage(app, environment=environment, root=ROOT)
 
 
@@ -46,12 +58,17 @@ def watched(stage: EnvironmentStage) -> Template:
 
 
 def schedule(template: Template, name: str) -> dict[str, Any]:
-    (found,) = [each for each in properties(template, "AWS::Scheduler::Schedule") if each["Name"] == name]
+    (found,) = [
+        each for each in properties(template, "AWS::Scheduler::Schedule") if each["Name"] == name
+    ]
     return found
 
 
 def alarms(template: Template) -> dict[str, dict[str, Any]]:
-    return {each["AlarmName"].removeprefix(f"{PREFIX}-"): each for each in properties(template, "AWS::CloudWatch::Alarm")}
+    return {
+        each["AlarmName"].removeprefix(f"{PREFIX}-"): each
+        for each in properties(template, "AWS::CloudWatch::Alarm")
+    }
 
 
 def test_a_schedule_is_what_the_file_says(scheduled: Template) -> None:
@@ -79,18 +96,28 @@ def test_the_function_is_told_which_schedule_for_when_and_with_what(scheduled: T
 
 
 def test_a_call_is_tried_three_times_within_an_hour_and_then_kept(scheduled: Template) -> None:
-    (dead_letters,) = [key for key in resources(scheduled, "AWS::SQS::Queue") if key.startswith("Schedules")]
+    (dead_letters,) = [
+        key for key in resources(scheduled, "AWS::SQS::Queue") if key.startswith("Schedules")
+    ]
     for each in properties(scheduled, "AWS::Scheduler::Schedule"):
-        assert each["Target"]["RetryPolicy"] == {"MaximumRetryAttempts": 2, "MaximumEventAgeInSeconds": 3600}
+        assert each["Target"]["RetryPolicy"] == {
+            "MaximumRetryAttempts": 2,
+            "MaximumEventAgeInSeconds": 3600,
+        }
         assert each["Target"]["DeadLetterConfig"] == {"Arn": {"Fn::GetAtt": [dead_letters, "Arn"]}}
 
 
-def test_schedulers_role_is_for_this_account_and_group_and_calls_one_function(scheduled: Template) -> None:
+def test_schedulers_role_is_for_this_account_and_group_and_calls_one_function(
+    scheduled: Template,
+) -> None:
     _, found = role(scheduled, f"{PREFIX}-us-east-1-scheduler")
     (trust,) = found["AssumeRolePolicyDocument"]["Statement"]
     assert (trust["Principal"], trust["Condition"]) == (
         {"Service": "scheduler.amazonaws.com"},
-        {"StringEquals": {"aws:SourceAccount": "111122223333"}, "ArnLike": {"aws:SourceArn": GROUP}},
+        {
+            "StringEquals": {"aws:SourceAccount": "111122223333"},
+            "ArnLike": {"aws:SourceArn": GROUP},
+        },
     )
     allowed = statements(scheduled, f"{PREFIX}-us-east-1-scheduler")
     assert {key: entry["Action"] for key, entry in allowed.items()} == {
@@ -101,22 +128,43 @@ def test_schedulers_role_is_for_this_account_and_group_and_calls_one_function(sc
 
 def test_the_function_may_list_and_start_this_pipeline_only(scheduled: Template) -> None:
     entry = statements(scheduled, f"{PREFIX}-us-east-1-start")["StartOneAtATime"]
-    assert entry["Action"] == ["sagemaker:ListPipelineExecutions", "sagemaker:StartPipelineExecution"]
+    assert entry["Action"] == [
+        "sagemaker:ListPipelineExecutions",
+        "sagemaker:StartPipelineExecution",
+    ]
     assert entry["Resource"] == f"arn:aws:sagemaker:us-east-1:111122223333:pipeline/{PREFIX}"
 
 
 def test_nothing_calls_before_the_pipeline_and_the_policies_are_there(scheduled: Template) -> None:
-    waits_for = {kind: resources(scheduled, kind) for kind in ("AWS::SageMaker::Pipeline", "AWS::IAM::Policy")}
+    waits_for = {
+        kind: resources(scheduled, kind)
+        for kind in ("AWS::SageMaker::Pipeline", "AWS::IAM::Policy")
+    }
     for each in resources(scheduled, "AWS::Scheduler::Schedule").values():
         assert set(waits_for["AWS::SageMaker::Pipeline"]) <= set(each["DependsOn"])
-        assert {key for key in waits_for["AWS::IAM::Policy"] if key.startswith("Schedules")} <= set(each["DependsOn"])
+        assert {key for key in waits_for["AWS::IAM::Policy"] if key.startswith("Schedules")} <= set(
+            each["DependsOn"]
+        )
 
 
-def test_a_schedule_that_gives_no_sign_for_longer_than_its_times_are_apart_rings(watched: Template) -> None:
+def test_a_schedule_that_gives_no_sign_for_longer_than_its_times_are_apart_rings(
+    watched: Template,
+) -> None:
     found = alarms(watched)["schedule-nightly-missed"]
-    assert (found["Namespace"], found["MetricName"], found["Statistic"]) == ("Shoal", "ScheduledStarts", "SampleCount")
-    assert found["Dimensions"] == [{"Name": "Pipeline", "Value": PREFIX}, {"Name": "Schedule", "Value": "nightly"}]
-    assert (found["Period"] * found["EvaluationPeriods"], found["ComparisonOperator"], found["TreatMissingData"]) == (
+    assert (found["Namespace"], found["MetricName"], found["Statistic"]) == (
+        "Shoal",
+        "ScheduledStarts",
+        "SampleCount",
+    )
+    assert found["Dimensions"] == [
+        {"Name": "Pipeline", "Value": PREFIX},
+        {"Name": "Schedule", "Value": "nightly"},
+    ]
+    assert (
+        found["Period"] * found["EvaluationPeriods"],
+        found["ComparisonOperator"],
+        found["TreatMissingData"],
+    ) == (
         28 * 3600,
         "LessThanThreshold",
         "breaching",
@@ -127,28 +175,56 @@ def test_an_alarm_tells_the_topic_and_a_paused_schedules_tells_nobody(watched: T
     (topic,) = resources(watched, "AWS::SNS::Topic")
     found = alarms(watched)
     assert found["schedule-nightly-missed"]["AlarmActions"] == [{"Ref": topic}]
-    assert [found[f"schedule-{name}-missed"]["ActionsEnabled"] for name in ("nightly", "often")] == [True, False]
+    assert [
+        found[f"schedule-{name}-missed"]["ActionsEnabled"] for name in ("nightly", "often")
+    ] == [True, False]
 
 
-def test_of_a_schedule_that_is_rarer_than_an_alarm_looks_back_a_function_says_whether_it_is_overdue(watched: Template) -> None:
+def test_of_a_schedule_that_is_rarer_than_an_alarm_looks_back_a_function_says_whether_it_is_overdue(
+    watched: Template,
+) -> None:
     found = alarms(watched)["schedule-monthly-missed"]
-    assert (found["Namespace"], found["MetricName"], found["Statistic"]) == ("Shoal", "ScheduleOverdue", "Maximum")
-    assert found["Dimensions"] == [{"Name": "Pipeline", "Value": PREFIX}, {"Name": "Schedule", "Value": "monthly"}]
+    assert (found["Namespace"], found["MetricName"], found["Statistic"]) == (
+        "Shoal",
+        "ScheduleOverdue",
+        "Maximum",
+    )
+    assert found["Dimensions"] == [
+        {"Name": "Pipeline", "Value": PREFIX},
+        {"Name": "Schedule", "Value": "monthly"},
+    ]
     assert (found["Threshold"], found["ComparisonOperator"]) == (1, "GreaterThanOrEqualToThreshold")
 
 
-def test_such_an_alarm_rings_as_well_when_nothing_has_been_said_for_three_looks(watched: Template) -> None:
+def test_such_an_alarm_rings_as_well_when_nothing_has_been_said_for_three_looks(
+    watched: Template,
+) -> None:
     found = alarms(watched)["schedule-monthly-missed"]
-    assert (found["Period"], found["EvaluationPeriods"], found["TreatMissingData"]) == (3 * 3600, 1, "breaching")
-    assert [each["ScheduleExpression"] for each in properties(watched, "AWS::Events::Rule") if "overdue" in each["Description"]] == [
-        "rate(1 hour)"
-    ]
+    assert (found["Period"], found["EvaluationPeriods"], found["TreatMissingData"]) == (
+        3 * 3600,
+        1,
+        "breaching",
+    )
+    assert [
+        each["ScheduleExpression"]
+        for each in properties(watched, "AWS::Events::Rule")
+        if "overdue" in each["Description"]
+    ] == ["rate(1 hour)"]
     assert alarms(watched)["overdue-errors"]["MetricName"] == "Errors"
 
 
-def test_the_function_knows_the_rare_schedules_and_may_look_at_them_and_at_metrics_only(watched: Template) -> None:
-    (function,) = [each for each in properties(watched, "AWS::Lambda::Function") if each["FunctionName"] == f"{PREFIX}-overdue"]
-    assert json.loads(function["Environment"]["Variables"]["SILENT_HOURS"]) == {"monthly": 31 * 24 + 2, "yearly": 366 * 24 + 2}
+def test_the_function_knows_the_rare_schedules_and_may_look_at_them_and_at_metrics_only(
+    watched: Template,
+) -> None:
+    (function,) = [
+        each
+        for each in properties(watched, "AWS::Lambda::Function")
+        if each["FunctionName"] == f"{PREFIX}-overdue"
+    ]
+    assert json.loads(function["Environment"]["Variables"]["SILENT_HOURS"]) == {
+        "monthly": 31 * 24 + 2,
+        "yearly": 366 * 24 + 2,
+    }
     found = statements(watched, f"{PREFIX}-us-east-1-overdue")
     assert {key: entry["Action"] for key, entry in found.items() if key != "WriteOwnLog"} == {
         "SeeSchedules": "scheduler:GetSchedule",
@@ -156,26 +232,37 @@ def test_the_function_knows_the_rare_schedules_and_may_look_at_them_and_at_metri
         "Measure": "cloudwatch:PutMetricData",
     }
     assert found["SeeSchedules"]["Resource"] == [
-        f"arn:aws:scheduler:us-east-1:111122223333:schedule/{PREFIX}/{name}" for name in ("monthly", "yearly")
+        f"arn:aws:scheduler:us-east-1:111122223333:schedule/{PREFIX}/{name}"
+        for name in ("monthly", "yearly")
     ]
 
 
-def test_a_paused_rare_schedule_tells_nobody_and_one_that_ends_has_no_alarm(watched: Template) -> None:
+def test_a_paused_rare_schedule_tells_nobody_and_one_that_ends_has_no_alarm(
+    watched: Template,
+) -> None:
     assert alarms(watched)["schedule-yearly-missed"]["ActionsEnabled"] is False
     assert "schedule-ending-missed" not in alarms(watched)
 
 
-def test_a_call_that_was_given_up_rings_and_so_does_a_function_that_fails(watched: Template) -> None:
+def test_a_call_that_was_given_up_rings_and_so_does_a_function_that_fails(
+    watched: Template,
+) -> None:
     found = alarms(watched)
     assert "SchedulesDeadLetters" in json.dumps(found["schedule-undelivered"]["Dimensions"])
-    assert (found["schedule-undelivered"]["Threshold"], found["schedule-undelivered"]["Statistic"]) == (1, "Maximum")
+    assert (
+        found["schedule-undelivered"]["Threshold"],
+        found["schedule-undelivered"]["Statistic"],
+    ) == (1, "Maximum")
     assert found["start-errors"]["MetricName"] == "Errors"
 
 
 def test_the_function_measures_what_the_alarm_watches() -> None:
     source = (ROOT / "stacks" / "functions" / "start" / "start.py").read_text()
     assert 'Namespace="Shoal"' in source
-    assert all(f'"{name}"' in source for name in ("ScheduledStarts", "SkippedOverlap", "Pipeline", "Schedule"))
+    assert all(
+        f'"{name}"' in source
+        for name in ("ScheduledStarts", "SkippedOverlap", "Pipeline", "Schedule")
+    )
 
 
 def test_without_a_rare_schedule_nothing_looks(told: EnvironmentStage) -> None:
@@ -185,23 +272,39 @@ def test_without_a_rare_schedule_nothing_looks(told: EnvironmentStage) -> None:
 
 def test_an_environment_without_schedules_has_nothing_of_them(pipeline: Template) -> None:
     pipeline.resource_count_is("AWS::Scheduler::ScheduleGroup", 0)
-    assert not pipeline.find_resources("AWS::Lambda::Function", {"Properties": {"FunctionName": Match.string_like_regexp(".*-start")}})
+    assert not pipeline.find_resources(
+        "AWS::Lambda::Function",
+        {"Properties": {"FunctionName": Match.string_like_regexp(".*-start")}},
+    )
 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) -> EnvironmentStage:
     """An environment without schedules, whose pipeline starts when a manifest arrives."""
     dev = load_environment("dev", ROOT)
-    data = dev.data.model_copy(update={"on_manifest": OnManifest(file="ready.json", parameters={"Epochs": 3})})
-    app = ShoalApp(outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False)
+    data = dev.data.model_copy(
+        update={"on_manifest": OnManifest(file="ready.json", parameters={"Epochs": 3})}
+    )
+    app = ShoalApp(
+        outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False
+    )
     return EnvironmentStage(app, environment=dev.model_copy(update={"data": data}), root=ROOT)
 
 
-def test_a_manifest_in_the_data_bucket_calls_the_function_within_an_hour_or_leaves_a_dead_letter(told: EnvironmentStage) -> None:
+def test_a_manifest_in_the_data_bucket_calls_the_function_within_an_hour_or_leaves_a_dead_letter(
+    told: EnvironmentStage,
+) -> None:
     template = Template.from_stack(told.pipeline)
-    (rule,) = [each for each in properties(template, "AWS::Events::Rule") if each["EventPattern"]["source"] == ["aws.s3"]]
+    (rule,) = [
+        each
+        for each in properties(template, "AWS::Events::Rule")
+        if each["EventPattern"]["source"] == ["aws.s3"]
+    ]
     bucket = f"{PREFIX}-data-111122223333-us-east-1"
-    assert rule["EventPattern"]["detail"] == {"bucket": {"name": [bucket]}, "object": {"key": [{"suffix": "/ready.json"}]}}
+    assert rule["EventPattern"]["detail"] == {
+        "bucket": {"name": [bucket]},
+        "object": {"key": [{"suffix": "/ready.json"}]},
+    }
     (target,) = rule["Targets"]
     assert target["RetryPolicy"] == {"MaximumEventAgeInSeconds": 3600, "MaximumRetryAttempts": 2}
     assert "SchedulesDeadLetters" in json.dumps(target["DeadLetterConfig"])
@@ -225,7 +328,13 @@ def test_the_dataset_beside_the_manifest_is_what_is_trained_on(told: Environment
     }
 
 
-def test_without_schedules_there_is_no_group_and_nothing_that_scheduler_may_take(told: EnvironmentStage) -> None:
+def test_without_schedules_there_is_no_group_and_nothing_that_scheduler_may_take(
+    told: EnvironmentStage,
+) -> None:
     template = Template.from_stack(told.pipeline)
     assert properties(template, "AWS::Scheduler::ScheduleGroup") == []
-    assert not [each for each in properties(template, "AWS::IAM::Role") if each["RoleName"].endswith("-scheduler")]
+    assert not [
+        each
+        for each in properties(template, "AWS::IAM::Role")
+        if each["RoleName"].endswith("-scheduler")
+    ]

@@ -1,4 +1,6 @@
-"""The serving stack: what is made of a pinned release, what a new one changes, and what a deployment waits for and rolls back on."""
+"""The serving stack: what is made of a pinned release, what a new one changes, and what a
+deployment waits for and rolls back on.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ NEXT = RELEASE | {
     "model_data_sha256": "6" * 64,
     "weights_sha256": "7" * 64,
 }
-ELSEWHERE = RELEASE | {"model_package_arn": RELEASE["model_package_arn"].replace("111122223333", "999988887777")}
+ELSEWHERE = RELEASE | {
+    "model_package_arn": RELEASE["model_package_arn"].replace("111122223333", "999988887777")
+}
 MOVED = NEXT | {"model_data_url": RELEASE["model_data_url"].replace("abc", "def")}
 OWN_BUCKET = "shoal-mnist-live-artifacts-111122223333-us-east-1"
 COPIED = RELEASE | {
@@ -33,14 +37,19 @@ COPIED = RELEASE | {
     "copied_from": RELEASE["model_package_arn"],
 }
 SCALING = {"min": 2, "max": 4, "invocations_per_instance": 600}
-SERVERLESS = {"serverless": {"memory_mb": 3072, "max_concurrency": 7}, "traffic": {"type": "all_at_once"}}
+SERVERLESS = {
+    "serverless": {"memory_mb": 3072, "max_concurrency": 7},
+    "traffic": {"type": "all_at_once"},
+}
 ENDPOINT = "shoal-mnist-live"
 PREFIX = f"{ENDPOINT}-us-east-1-"
 VARIANT = "AllTraffic"
 
 
 def stage(folder: Path, **sections: Any) -> EnvironmentStage:
-    environment: Environment = variant(folder, "live", **{"release": RELEASE, "serving": {}, **sections})
+    environment: Environment = variant(
+        folder, "live", **{"release": RELEASE, "serving": {}, **sections}
+    )
     context = json.loads((ROOT / "cdk.json").read_text())["context"]
     app = ShoalApp(outdir=str(folder / "out"), context=context, checked=False)
     return EnvironmentStage(app, environment=environment, root=ROOT)
@@ -52,9 +61,20 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Template]:
     kinds: dict[str, dict[str, Any]] = {
         "plain": {},
         "next": {"release": NEXT},
-        "scaled": {"serving": {"autoscaling": SCALING, "data_capture": {"percent": 20}, "instance_type": "ml.g5.xlarge"}},
+        "scaled": {
+            "serving": {
+                "autoscaling": SCALING,
+                "data_capture": {"percent": 20},
+                "instance_type": "ml.g5.xlarge",
+            }
+        },
         "serverless": {"serving": SERVERLESS},
-        "linear": {"serving": {"traffic": {"type": "linear", "percent": 25, "wait_s": 60}, "timeout_s": 4000}},
+        "linear": {
+            "serving": {
+                "traffic": {"type": "linear", "percent": 25, "wait_s": 60},
+                "timeout_s": 4000,
+            }
+        },
         "elsewhere": {"release": ELSEWHERE},
         "moved": {"release": MOVED},
         "copied": {"release": COPIED},
@@ -79,7 +99,11 @@ def only(template: Template, resource_type: str) -> dict[str, Any]:
 
 def serving_role(template: Template) -> str:
     """Name of the role of the containers."""
-    (name,) = [role["RoleName"] for role in properties(template, "AWS::IAM::Role") if "serving-proof" not in role["RoleName"]]
+    (name,) = [
+        role["RoleName"]
+        for role in properties(template, "AWS::IAM::Role")
+        if "serving-proof" not in role["RoleName"]
+    ]
     assert re.fullmatch(rf"{PREFIX}serving-[0-9a-f]{{6}}", name)
     return str(name)
 
@@ -95,19 +119,32 @@ def logical_id(template: Template, resource_type: str) -> str:
 
 
 @pytest.mark.parametrize("left_out", ["release", "serving"])
-def test_nothing_is_served_without_a_release_or_without_the_section(tmp_path: Path, left_out: str) -> None:
+def test_nothing_is_served_without_a_release_or_without_the_section(
+    tmp_path: Path, left_out: str
+) -> None:
     assert stage(tmp_path, **{left_out: None}).serving is None
 
 
-def test_what_the_other_stacks_export_stays_when_the_release_is_taken_back(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_what_the_other_stacks_export_stays_when_the_release_is_taken_back(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     """CloudFormation would refuse to take away what a serving stack that is still there imports."""
-    pinned, reverted = (stage(tmp_path_factory.mktemp("exports"), release=release).synth().stacks for release in (RELEASE, None))
-    exported = {stack.stack_name: stack.template.get("Outputs", {}) for stack in pinned if not stack.stack_name.endswith("-serving")}
+    pinned, reverted = (
+        stage(tmp_path_factory.mktemp("exports"), release=release).synth().stacks
+        for release in (RELEASE, None)
+    )
+    exported = {
+        stack.stack_name: stack.template.get("Outputs", {})
+        for stack in pinned
+        if not stack.stack_name.endswith("-serving")
+    }
     assert exported == {stack.stack_name: stack.template.get("Outputs", {}) for stack in reverted}
 
 
 def test_the_model_is_made_of_the_pinned_package(plain: Template) -> None:
-    assert only(plain, "AWS::SageMaker::Model")["Containers"] == [{"ModelPackageName": RELEASE["model_package_arn"]}]
+    assert only(plain, "AWS::SageMaker::Model")["Containers"] == [
+        {"ModelPackageName": RELEASE["model_package_arn"]}
+    ]
 
 
 def test_model_and_configuration_have_no_names_and_the_endpoint_has_one(plain: Template) -> None:
@@ -117,12 +154,17 @@ def test_model_and_configuration_have_no_names_and_the_endpoint_has_one(plain: T
 
 
 def test_configuration_endpoint_and_proof_follow_a_model_that_is_replaced(plain: Template) -> None:
-    model, config = (logical_id(plain, f"AWS::SageMaker::{kind}") for kind in ("Model", "EndpointConfig"))
+    model, config = (
+        logical_id(plain, f"AWS::SageMaker::{kind}") for kind in ("Model", "EndpointConfig")
+    )
     (served,) = only(plain, "AWS::SageMaker::EndpointConfig")["ProductionVariants"]
     assert served["ModelName"] == {"Fn::GetAtt": [model, "ModelName"]}
     named = {"Fn::GetAtt": [config, "EndpointConfigName"]}
     proof = only(plain, "Custom::ServingProof")
-    assert (only(plain, "AWS::SageMaker::Endpoint")["EndpointConfigName"], proof["EndpointConfigName"]) == (named, named)
+    assert (
+        only(plain, "AWS::SageMaker::Endpoint")["EndpointConfigName"],
+        proof["EndpointConfigName"],
+    ) == (named, named)
     assert proof["ModelName"] == served["ModelName"]
 
 
@@ -133,7 +175,9 @@ def test_a_new_release_changes_model_and_proof_in_place(made: dict[str, Template
     assert changed == {"AWS::SageMaker::Model", "Custom::ServingProof"}
 
 
-def test_another_archive_has_a_role_of_its_own_so_that_the_old_fleet_keeps_its(made: dict[str, Template]) -> None:
+def test_another_archive_has_a_role_of_its_own_so_that_the_old_fleet_keeps_its(
+    made: dict[str, Template],
+) -> None:
     roles = {kind: serving_role(made[kind]) for kind in ("plain", "next", "moved", "elsewhere")}
     assert roles["plain"] == roles["next"]
     assert len(set(roles.values())) == 3
@@ -142,7 +186,12 @@ def test_another_archive_has_a_role_of_its_own_so_that_the_old_fleet_keeps_its(m
 
 
 def _untagged(resource: dict[str, Any]) -> dict[str, Any]:
-    return {**resource, "Properties": {key: value for key, value in resource.get("Properties", {}).items() if key != "Tags"}}
+    return {
+        **resource,
+        "Properties": {
+            key: value for key, value in resource.get("Properties", {}).items() if key != "Tags"
+        },
+    }
 
 
 def test_the_proof_has_the_whole_release_and_comes_after_the_endpoint(plain: Template) -> None:
@@ -161,9 +210,21 @@ def test_the_proof_has_the_whole_release_and_comes_after_the_endpoint(plain: Tem
 
 def test_the_alarms_that_roll_back_exist_before_the_endpoint(plain: Template) -> None:
     (endpoint,) = resources(plain, "AWS::SageMaker::Endpoint").values()
-    named = [alarm["AlarmName"] for alarm in endpoint["Properties"]["DeploymentConfig"]["AutoRollbackConfiguration"]["Alarms"]]
-    alarms = {alarm["Properties"]["AlarmName"]: key for key, alarm in resources(plain, "AWS::CloudWatch::Alarm").items()}
-    assert sorted(named) == sorted(alarms) == [f"{ENDPOINT}-serving-{what}" for what in ("errors", "latency", "model-errors")]
+    named = [
+        alarm["AlarmName"]
+        for alarm in endpoint["Properties"]["DeploymentConfig"]["AutoRollbackConfiguration"][
+            "Alarms"
+        ]
+    ]
+    alarms = {
+        alarm["Properties"]["AlarmName"]: key
+        for key, alarm in resources(plain, "AWS::CloudWatch::Alarm").items()
+    }
+    assert (
+        sorted(named)
+        == sorted(alarms)
+        == [f"{ENDPOINT}-serving-{what}" for what in ("errors", "latency", "model-errors")]
+    )
     assert set(alarms.values()) <= set(endpoint["DependsOn"])
 
 
@@ -175,20 +236,37 @@ def test_the_alarms_that_roll_back_exist_before_the_endpoint(plain: Template) ->
         ("model-errors", "InvocationModelErrors", "Average", 0.05),
     ],
 )
-def test_an_alarm_watches_the_new_fleet_alone(plain: Template, what: str, metric: str, statistic: str, threshold: float) -> None:
-    (alarm,) = [alarm for alarm in properties(plain, "AWS::CloudWatch::Alarm") if alarm["AlarmName"] == f"{ENDPOINT}-serving-{what}"]
-    assert (alarm["Namespace"], alarm["MetricName"], alarm.get("Statistic", alarm.get("ExtendedStatistic"))) == (
+def test_an_alarm_watches_the_new_fleet_alone(
+    plain: Template, what: str, metric: str, statistic: str, threshold: float
+) -> None:
+    (alarm,) = [
+        alarm
+        for alarm in properties(plain, "AWS::CloudWatch::Alarm")
+        if alarm["AlarmName"] == f"{ENDPOINT}-serving-{what}"
+    ]
+    assert (
+        alarm["Namespace"],
+        alarm["MetricName"],
+        alarm.get("Statistic", alarm.get("ExtendedStatistic")),
+    ) == (
         "AWS/SageMaker",
         metric,
         statistic,
     )
-    assert (alarm["Threshold"], alarm["Period"], alarm["EvaluationPeriods"], alarm["TreatMissingData"]) == (
+    assert (
+        alarm["Threshold"],
+        alarm["Period"],
+        alarm["EvaluationPeriods"],
+        alarm["TreatMissingData"],
+    ) == (
         threshold,
         60,
         2,
         "notBreaching",
     )
-    config = {"Fn::GetAtt": [logical_id(plain, "AWS::SageMaker::EndpointConfig"), "EndpointConfigName"]}
+    config = {
+        "Fn::GetAtt": [logical_id(plain, "AWS::SageMaker::EndpointConfig"), "EndpointConfigName"]
+    }
     where = {dimension["Name"]: dimension["Value"] for dimension in alarm["Dimensions"]}
     assert where == {"EndpointName": ENDPOINT, "VariantName": VARIANT, "EndpointConfigName": config}
 
@@ -204,19 +282,31 @@ def test_somebody_hears_of_every_alarm(plain: Template) -> None:
     [
         (
             "plain",
-            {"Type": "CANARY", "WaitIntervalInSeconds": 300, "CanarySize": {"Type": "CAPACITY_PERCENT", "Value": 10}},
+            {
+                "Type": "CANARY",
+                "WaitIntervalInSeconds": 300,
+                "CanarySize": {"Type": "CAPACITY_PERCENT", "Value": 10},
+            },
             2700,
         ),
         (
             "linear",
-            {"Type": "LINEAR", "WaitIntervalInSeconds": 60, "LinearStepSize": {"Type": "CAPACITY_PERCENT", "Value": 25}},
+            {
+                "Type": "LINEAR",
+                "WaitIntervalInSeconds": 60,
+                "LinearStepSize": {"Type": "CAPACITY_PERCENT", "Value": 25},
+            },
             4000,
         ),
         ("serverless", {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 0}, 2400),
     ],
 )
-def test_traffic_moves_as_the_settings_say(made: dict[str, Template], kind: str, routing: dict[str, Any], timeout_s: int) -> None:
-    policy = only(made[kind], "AWS::SageMaker::Endpoint")["DeploymentConfig"]["BlueGreenUpdatePolicy"]
+def test_traffic_moves_as_the_settings_say(
+    made: dict[str, Template], kind: str, routing: dict[str, Any], timeout_s: int
+) -> None:
+    policy = only(made[kind], "AWS::SageMaker::Endpoint")["DeploymentConfig"][
+        "BlueGreenUpdatePolicy"
+    ]
     assert policy == {
         "TrafficRoutingConfiguration": routing,
         "TerminationWaitInSeconds": 600,
@@ -226,14 +316,23 @@ def test_traffic_moves_as_the_settings_say(made: dict[str, Template], kind: str,
 
 def test_instances_are_two_in_two_hosting_subnets_with_encrypted_volumes(plain: Template) -> None:
     (served,) = only(plain, "AWS::SageMaker::EndpointConfig")["ProductionVariants"]
-    assert (served["InstanceType"], served["InitialInstanceCount"], served["VariantName"]) == ("ml.m5.xlarge", 2, VARIANT)
+    assert (served["InstanceType"], served["InitialInstanceCount"], served["VariantName"]) == (
+        "ml.m5.xlarge",
+        2,
+        VARIANT,
+    )
     assert "StorageKey" in json.dumps(only(plain, "AWS::SageMaker::EndpointConfig")["KmsKeyId"])
     place = only(plain, "AWS::SageMaker::Model")["VpcConfig"]
-    assert [f"Hosting{number}Subnet" in json.dumps(subnet) for number, subnet in enumerate(place["Subnets"], start=1)] == [True, True]
+    assert [
+        f"Hosting{number}Subnet" in json.dumps(subnet)
+        for number, subnet in enumerate(place["Subnets"], start=1)
+    ] == [True, True]
     assert "SecurityGroupsHosting" in json.dumps(place["SecurityGroupIds"])
 
 
-def test_autoscaling_keeps_the_number_of_instances_through_a_deployment_and_nothing_else(made: dict[str, Template]) -> None:
+def test_autoscaling_keeps_the_number_of_instances_through_a_deployment_and_nothing_else(
+    made: dict[str, Template],
+) -> None:
     endpoint = only(made["scaled"], "AWS::SageMaker::Endpoint")
     assert endpoint["RetainAllVariantProperties"] is True
     assert endpoint["ExcludeRetainedVariantProperties"] == [
@@ -245,30 +344,50 @@ def test_autoscaling_keeps_the_number_of_instances_through_a_deployment_and_noth
 
 def test_autoscaling_follows_the_endpoint(made: dict[str, Template]) -> None:
     (target,) = resources(made["scaled"], "AWS::ApplicationAutoScaling::ScalableTarget").values()
-    wanted = {"ResourceId": f"endpoint/{ENDPOINT}/variant/{VARIANT}", "MinCapacity": 2, "MaxCapacity": 4}
+    wanted = {
+        "ResourceId": f"endpoint/{ENDPOINT}/variant/{VARIANT}",
+        "MinCapacity": 2,
+        "MaxCapacity": 4,
+    }
     assert {key: target["Properties"][key] for key in wanted} == wanted
     assert target["DependsOn"] == [logical_id(made["scaled"], "AWS::SageMaker::Endpoint")]
-    policy = only(made["scaled"], "AWS::ApplicationAutoScaling::ScalingPolicy")["TargetTrackingScalingPolicyConfiguration"]
+    policy = only(made["scaled"], "AWS::ApplicationAutoScaling::ScalingPolicy")[
+        "TargetTrackingScalingPolicyConfiguration"
+    ]
     assert policy["TargetValue"] == 600
-    assert policy["PredefinedMetricSpecification"] == {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}
+    assert policy["PredefinedMetricSpecification"] == {
+        "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
+    }
 
 
-def test_what_is_captured_lies_encrypted_in_the_artifact_bucket_where_the_role_may_write(made: dict[str, Template]) -> None:
+def test_what_is_captured_lies_encrypted_in_the_artifact_bucket_where_the_role_may_write(
+    made: dict[str, Template],
+) -> None:
     captured = only(made["scaled"], "AWS::SageMaker::EndpointConfig")["DataCaptureConfig"]
     bucket = f"{ENDPOINT}-artifacts-111122223333-us-east-1"
-    assert (captured["DestinationS3Uri"], captured["InitialSamplingPercentage"]) == (f"s3://{bucket}/captured", 20)
+    assert (captured["DestinationS3Uri"], captured["InitialSamplingPercentage"]) == (
+        f"s3://{bucket}/captured",
+        20,
+    )
     assert "StorageKey" in json.dumps(captured["KmsKeyId"])
     statement = allowed_to_serve(made["scaled"])["KeepCaptured"]
-    assert (statement["Action"], statement["Resource"]) == ("s3:PutObject", f"arn:aws:s3:::{bucket}/captured/*")
+    assert (statement["Action"], statement["Resource"]) == (
+        "s3:PutObject",
+        f"arn:aws:s3:::{bucket}/captured/*",
+    )
     assert "KeepCaptured" not in allowed_to_serve(made["plain"])
 
 
-def test_instances_with_local_storage_get_no_key_and_the_role_lends_none(made: dict[str, Template]) -> None:
+def test_instances_with_local_storage_get_no_key_and_the_role_lends_none(
+    made: dict[str, Template],
+) -> None:
     assert "KmsKeyId" not in only(made["scaled"], "AWS::SageMaker::EndpointConfig")
     assert "LendKeyToVolumes" not in allowed_to_serve(made["scaled"])
 
 
-def test_serverless_inference_has_no_vpc_no_volumes_and_no_instances(made: dict[str, Template]) -> None:
+def test_serverless_inference_has_no_vpc_no_volumes_and_no_instances(
+    made: dict[str, Template],
+) -> None:
     template = made["serverless"]
     assert "VpcConfig" not in only(template, "AWS::SageMaker::Model")
     config = only(template, "AWS::SageMaker::EndpointConfig")
@@ -279,56 +398,99 @@ def test_serverless_inference_has_no_vpc_no_volumes_and_no_instances(made: dict[
     assert {"AttachToVpc", "UseInterfaces", "SeeVpc"} & allowed_to_serve(template).keys() == set()
 
 
-@pytest.mark.parametrize(("kind", "account"), [("plain", "111122223333"), ("elsewhere", "999988887777")])
-def test_the_role_reads_the_one_archive_under_a_key_of_whoever_trained_it(made: dict[str, Template], kind: str, account: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "account"), [("plain", "111122223333"), ("elsewhere", "999988887777")]
+)
+def test_the_role_reads_the_one_archive_under_a_key_of_whoever_trained_it(
+    made: dict[str, Template], kind: str, account: str
+) -> None:
     allowed = allowed_to_serve(made[kind])
-    bucket, archive = "arn:aws:s3:::shoal-mnist-dev-artifacts", "arn:aws:s3:::shoal-mnist-dev-artifacts/training/abc/output/model.tar.gz"
-    assert (allowed["ReadArchive"]["Action"], allowed["ReadArchive"]["Resource"]) == ("s3:GetObject", archive)
+    bucket, archive = (
+        "arn:aws:s3:::shoal-mnist-dev-artifacts",
+        "arn:aws:s3:::shoal-mnist-dev-artifacts/training/abc/output/model.tar.gz",
+    )
+    assert (allowed["ReadArchive"]["Action"], allowed["ReadArchive"]["Resource"]) == (
+        "s3:GetObject",
+        archive,
+    )
     decrypt = allowed["DecryptArchive"]
-    assert (decrypt["Action"], decrypt["Resource"]) == ("kms:Decrypt", f"arn:aws:kms:us-east-1:{account}:key/*")
+    assert (decrypt["Action"], decrypt["Resource"]) == (
+        "kms:Decrypt",
+        f"arn:aws:kms:us-east-1:{account}:key/*",
+    )
     assert decrypt["Condition"]["StringEquals"] == {
         "kms:ViaService": "s3.us-east-1.amazonaws.com",
         "kms:EncryptionContext:aws:s3:arn": [bucket, archive],
     }
 
 
-def test_of_a_copied_release_it_reads_the_environments_own_bucket_under_its_own_key(made: dict[str, Template]) -> None:
+def test_of_a_copied_release_it_reads_the_environments_own_bucket_under_its_own_key(
+    made: dict[str, Template],
+) -> None:
     allowed = allowed_to_serve(made["copied"])
     archive = f"arn:aws:s3:::{COPIED['model_data_url'].removeprefix('s3://')}"
     assert allowed["ReadArchive"]["Resource"] == archive
     assert "StorageKey" in allowed["DecryptArchive"]["Resource"]["Fn::ImportValue"]
-    context = allowed["DecryptArchive"]["Condition"]["StringEquals"]["kms:EncryptionContext:aws:s3:arn"]
+    context = allowed["DecryptArchive"]["Condition"]["StringEquals"][
+        "kms:EncryptionContext:aws:s3:arn"
+    ]
     assert context == [f"arn:aws:s3:::{OWN_BUCKET}", archive]
 
 
 def test_the_role_pulls_the_one_image_and_looks_at_the_three_alarms(plain: Template) -> None:
     allowed = allowed_to_serve(plain)
-    assert allowed["PullImage"]["Resource"] == "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-inference"
+    assert (
+        allowed["PullImage"]["Resource"]
+        == "arn:aws:ecr:us-east-1:763104351884:repository/pytorch-inference"
+    )
     watched = allowed["WatchAlarms"]
     assert watched["Action"] == "cloudwatch:DescribeAlarms"
     assert all(
-        arn.startswith(f"arn:aws:cloudwatch:us-east-1:111122223333:alarm:{ENDPOINT}-serving-") for arn in as_list(watched["Resource"])
+        arn.startswith(f"arn:aws:cloudwatch:us-east-1:111122223333:alarm:{ENDPOINT}-serving-")
+        for arn in as_list(watched["Resource"])
     )
 
 
-def test_the_proof_may_ask_this_endpoint_and_look_at_what_is_tagged_as_this_environments(plain: Template) -> None:
+def test_the_proof_may_ask_this_endpoint_and_look_at_what_is_tagged_as_this_environments(
+    plain: Template,
+) -> None:
     allowed = statements(plain, f"{PREFIX}serving-proof")
-    assert allowed.keys() == {"WriteOwnLog", "AskEndpoint", "SeeWhatIsServed", "SeeWhetherItRollsBack", "ReadArchive", "DecryptArchive"}
-    assert allowed["AskEndpoint"]["Resource"] == f"arn:aws:sagemaker:us-east-1:111122223333:endpoint/{ENDPOINT}"
+    assert allowed.keys() == {
+        "WriteOwnLog",
+        "AskEndpoint",
+        "SeeWhatIsServed",
+        "SeeWhetherItRollsBack",
+        "ReadArchive",
+        "DecryptArchive",
+    }
+    assert (
+        allowed["AskEndpoint"]["Resource"]
+        == f"arn:aws:sagemaker:us-east-1:111122223333:endpoint/{ENDPOINT}"
+    )
     tags = {"aws:ResourceTag/shoal:project": "mnist", "aws:ResourceTag/shoal:environment": "live"}
     assert allowed["SeeWhatIsServed"]["Condition"] == {"StringEquals": tags}
 
 
 @pytest.mark.parametrize("kind", ["plain", "elsewhere", "copied"])
-def test_the_proof_may_read_the_archive_that_the_container_may_read_and_nothing_else_of_s3(made: dict[str, Template], kind: str) -> None:
-    proof, container = statements(made[kind], f"{PREFIX}serving-proof"), allowed_to_serve(made[kind])
-    assert [proof[sid] for sid in ("ReadArchive", "DecryptArchive")] == [container[sid] for sid in ("ReadArchive", "DecryptArchive")]
+def test_the_proof_may_read_the_archive_that_the_container_may_read_and_nothing_else_of_s3(
+    made: dict[str, Template], kind: str
+) -> None:
+    proof, container = (
+        statements(made[kind], f"{PREFIX}serving-proof"),
+        allowed_to_serve(made[kind]),
+    )
+    assert [proof[sid] for sid in ("ReadArchive", "DecryptArchive")] == [
+        container[sid] for sid in ("ReadArchive", "DecryptArchive")
+    ]
 
 
 def test_what_is_served_says_which_release_it_is(plain: Template) -> None:
     for kind in ("Model", "EndpointConfig", "Endpoint"):
         tags = {tag["Key"]: tag["Value"] for tag in only(plain, f"AWS::SageMaker::{kind}")["Tags"]}
-        assert (tags["shoal:release"], tags["shoal:environment"]) == ("shoal-mnist-dev/3", "live"), kind
+        assert (tags["shoal:release"], tags["shoal:environment"]) == (
+            "shoal-mnist-dev/3",
+            "live",
+        ), kind
         # What teardown and sweeper may delete carries the pipeline's tag.
         assert "shoal:pipeline" not in tags
 

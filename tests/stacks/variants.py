@@ -1,4 +1,6 @@
-"""The dev environment with other sections in, its environment, or one of its stacks' templates, out. No gate is on."""
+"""The dev environment with other sections in, its environment, or one of its stacks' templates,
+out. No gate is on.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ from stacks.app import ShoalApp  # noqa: E402
 from stacks.network_stack import NetworkStack  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
-TRAINING_SUBNET, HOSTING_SUBNETS = "subnet-0123456789abcdef0", ("subnet-0123456789abcdef1", "subnet-0123456789abcdef2")
+TRAINING_SUBNET, HOSTING_SUBNETS = (
+    "subnet-0123456789abcdef0",
+    ("subnet-0123456789abcdef1", "subnet-0123456789abcdef2"),
+)
 EXISTING: dict[str, Any] = {
     "vpc_id": "vpc-0123456789abcdef0",
     "training_subnet_id": TRAINING_SUBNET,

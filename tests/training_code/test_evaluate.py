@@ -1,4 +1,6 @@
-"""The processing job's script measures what is in model.tar.gz, and refuses archives that are not a model."""
+"""The processing job's script measures what is in model.tar.gz, and refuses archives that are not a
+model.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,14 @@ from tests.training_code.training import CODE, accuracies
 @pytest.fixture
 def evaluate(runtime: Runtime, dataset: Path, tmp_path: Path) -> Callable[[], Outcome]:
     """Run evaluate.py on `tmp_path/model.tar.gz`."""
-    options = ("--model-dir", tmp_path, "--test-dir", dataset / "test", "--output-dir", tmp_path / "out")
+    options = (
+        "--model-dir",
+        tmp_path,
+        "--test-dir",
+        dataset / "test",
+        "--output-dir",
+        tmp_path / "out",
+    )
     return lambda: runtime.run(runtime.alone(CODE / "evaluate.py", *options), tmp_path)
 
 
@@ -31,31 +40,51 @@ def pack(source: Path, archive: Path) -> None:
             tar.add(entry, entry.name)
 
 
-def test_the_report_holds_the_accuracy_that_training_measured(evaluate: Callable[[], Outcome], trained: Trained, tmp_path: Path) -> None:
+def test_the_report_holds_the_accuracy_that_training_measured(
+    evaluate: Callable[[], Outcome], trained: Trained, tmp_path: Path
+) -> None:
     pack(trained.job.model_dir, tmp_path / "model.tar.gz")
     assert evaluate().returncode == 0
     report: dict[str, Any] = json.loads((tmp_path / "out" / "evaluation.json").read_text())
-    assert report["metrics"]["accuracy"]["value"] == pytest.approx(accuracies(trained.outcome.output)[-1])
+    assert report["metrics"]["accuracy"]["value"] == pytest.approx(
+        accuracies(trained.outcome.output)[-1]
+    )
     assert report["metrics"]["images"]["value"] == 1000
-    assert (report["model"]["training_job_name"], len(report["predictions_sample"])) == ("job-of-the-test", 10)
+    assert (report["model"]["training_job_name"], len(report["predictions_sample"])) == (
+        "job-of-the-test",
+        10,
+    )
 
 
-def test_an_archive_that_reaches_outside_its_folder_is_refused(evaluate: Callable[[], Outcome], tmp_path: Path) -> None:
+def test_an_archive_that_reaches_outside_its_folder_is_refused(
+    evaluate: Callable[[], Outcome], tmp_path: Path
+) -> None:
     with tarfile.open(tmp_path / "model.tar.gz", "w:gz") as tar:
         tar.addfile(tarfile.TarInfo("../escaped"), io.BytesIO())
     outcome = evaluate()
-    assert "model.tar.gz cannot be unpacked: '../escaped' would be extracted to" in outcome.output.splitlines()[-1]
+    assert (
+        "model.tar.gz cannot be unpacked: '../escaped' would be extracted to"
+        in outcome.output.splitlines()[-1]
+    )
     assert not (tmp_path / "out").exists()
 
 
-def test_pythons_without_extraction_filters_are_as_careful(runtime: Runtime, tmp_path: Path) -> None:
-    archives = {"good": tarfile.TarInfo("model.json"), "escapes": tarfile.TarInfo("../escaped"), "links": tarfile.TarInfo("link")}
+def test_pythons_without_extraction_filters_are_as_careful(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    archives = {
+        "good": tarfile.TarInfo("model.json"),
+        "escapes": tarfile.TarInfo("../escaped"),
+        "links": tarfile.TarInfo("link"),
+    }
     archives["links"].type, archives["links"].linkname = tarfile.SYMTYPE, "/etc/passwd"
     for name, member in archives.items():
         with tarfile.open(tmp_path / f"{name}.tar.gz", "w:gz") as tar:
             tar.addfile(member, io.BytesIO())
     script = Path(__file__).parent / "scripts" / "unpack_on_old_python.py"
-    outcome = runtime.run(runtime.alone(script, CODE, *(tmp_path / f"{name}.tar.gz" for name in archives)), tmp_path)
+    outcome = runtime.run(
+        runtime.alone(script, CODE, *(tmp_path / f"{name}.tar.gz" for name in archives)), tmp_path
+    )
     assert outcome.output.splitlines() == [
         "good.tar.gz: unpacked ['model.json']",
         "escapes.tar.gz: '../escaped' would be extracted to outside the folder",
@@ -77,26 +106,37 @@ def test_a_missing_or_damaged_archive_is_named(
     assert message in outcome.output.splitlines()[-1]
 
 
-def test_damaged_weights_are_refused(evaluate: Callable[[], Outcome], trained: Trained, tmp_path: Path) -> None:
+def test_damaged_weights_are_refused(
+    evaluate: Callable[[], Outcome], trained: Trained, tmp_path: Path
+) -> None:
     (tmp_path / "model").mkdir()
     shutil.copyfile(trained.job.model_dir / "model.json", tmp_path / "model" / "model.json")
-    (tmp_path / "model" / "model.pt").write_bytes((trained.job.model_dir / "model.pt").read_bytes()[:5000])
+    (tmp_path / "model" / "model.pt").write_bytes(
+        (trained.job.model_dir / "model.pt").read_bytes()[:5000]
+    )
     pack(tmp_path / "model", tmp_path / "model.tar.gz")
     outcome = evaluate()
     assert outcome.returncode == 1
     assert "holds a damaged model" in outcome.output
 
 
-def test_weights_of_another_version_of_the_network_are_refused(evaluate: Callable[[], Outcome], trained: Trained, tmp_path: Path) -> None:
+def test_weights_of_another_version_of_the_network_are_refused(
+    evaluate: Callable[[], Outcome], trained: Trained, tmp_path: Path
+) -> None:
     shutil.copytree(trained.job.model_dir, tmp_path / "model")
     metadata = json.loads((tmp_path / "model" / "model.json").read_text())
     assert metadata.pop("network_version") == 2
     (tmp_path / "model" / "model.json").write_text(json.dumps(metadata))
     pack(tmp_path / "model", tmp_path / "model.tar.gz")
-    assert "holds a model for version 1 of the network, this code has version 2" in evaluate().output.splitlines()[-1]
+    assert (
+        "holds a model for version 1 of the network, this code has version 2"
+        in evaluate().output.splitlines()[-1]
+    )
 
 
-def test_an_archive_without_a_model_is_refused(evaluate: Callable[[], Outcome], tmp_path: Path) -> None:
+def test_an_archive_without_a_model_is_refused(
+    evaluate: Callable[[], Outcome], tmp_path: Path
+) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "model.bin").write_bytes(b"0")
     pack(tmp_path / "other", tmp_path / "model.tar.gz")

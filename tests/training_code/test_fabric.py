@@ -1,4 +1,7 @@
-"""The network is read from NCCL's log. The samples are lines that people have posted; their sources are beside them."""
+"""The network is read from NCCL's log.
+
+The samples are lines that people have posted; their sources are beside them.
+"""
 
 from __future__ import annotations
 
@@ -43,15 +46,16 @@ EFA_DIRECT = """
 ip-10-0-0-7:101:202 [7] NCCL INFO NET/OFI Selected provider is efa, fabric is efa-direct (found 15 nics)
 ip-10-0-0-7:101:202 [7] NCCL INFO Assigned NET plugin Libfabric to comm
 ip-10-0-0-7:101:202 [7] NCCL INFO Using network Libfabric
-"""
-# aws/aws-ofi-nccl issue 889: p4d, EFA is selected, then the plugin fails; NCCL goes on with what it has.
+"""  # noqa: E501
+# aws/aws-ofi-nccl issue 889: p4d, EFA is selected, then the plugin fails; NCCL goes on with what it
+# has.
 FALLS_BACK = """
 ip-10-36-29-253:79:2547 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 4 nics)
 ip-10-36-29-253:79:2547 [0] nccl_net_ofi_create_plugin:335 NCCL WARN NET/OFI aws-ofi-nccl initialization failed
 ip-10-36-29-253:79:2547 [0] NCCL INFO NET/IB : No device found.
 ip-10-36-29-253:79:2547 [0] NCCL INFO NET/Socket : Using [0]eth0:10.36.29.253<0>
 ip-10-36-29-253:79:2547 [0] NCCL INFO Using network Socket
-"""
+"""  # noqa: E501
 # NVIDIA/nccl issue 229: no EFA device in the container.
 NO_PROVIDER = """
 ip-192-168-22-101:6:6 [0] get_ofi_provider:312 NCCL WARN NET/OFI Could not find any optimal provider
@@ -68,7 +72,9 @@ OFI_TCP = """
 ip-10-0-0-7:101:202 [0] NCCL INFO NET/OFI Selected Provider is tcp;ofi_rxm (found 1 nics)
 ip-10-0-0-7:101:202 [0] NCCL INFO Using network AWS Libfabric
 """
-SELECTED_ONLY = "ip-10-0-0-7:1:2 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 4 nics)\n"
+SELECTED_ONLY = (
+    "ip-10-0-0-7:1:2 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 4 nics)\n"
+)
 FAILED_ONLY = "ip-10-0-0-7:1:2 [0] NCCL WARN NET/OFI aws-ofi-nccl initialization failed\n"
 
 
@@ -94,7 +100,9 @@ def test_efa_stays_proven_when_a_second_communicator_selects_it_again() -> None:
 
 
 @pytest.mark.parametrize("written_as", ["algo-1", "algo-1.example.internal"])
-def test_the_log_is_found_under_the_host_s_short_and_its_full_name(tmp_path: Path, written_as: str) -> None:
+def test_the_log_is_found_under_the_host_s_short_and_its_full_name(
+    tmp_path: Path, written_as: str
+) -> None:
     (tmp_path / f"nccl.{written_as}.7.log").write_text(EFA_2020, encoding="utf-8")
     assert nccl_log.read(f"{tmp_path}/nccl.%h.%p.log", "algo-1.example.internal", 7) == EFA_2020
 
@@ -107,17 +115,35 @@ def test_a_fall_back_shows_the_line_that_says_so() -> None:
     assert nccl_log.parse(FALLS_BACK).evidence.endswith("Using network Socket")
 
 
-def test_ranks_on_one_host_report_loopback_and_a_speed(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:
-    outcome = Job(runtime, dataset, tmp_path, ranks=2, launcher="torchrun", environment={"SHOAL_REQUIRE_EFA": "1"}).run()
-    line = re.search(r"fabric=(\w+) efa=(\d) hosts=1 ranks=2 allreduce_gigabytes_per_second=([0-9.]+) ", outcome.output)
+def test_ranks_on_one_host_report_loopback_and_a_speed(
+    runtime: Runtime, dataset: Path, tmp_path: Path
+) -> None:
+    outcome = Job(
+        runtime,
+        dataset,
+        tmp_path,
+        ranks=2,
+        launcher="torchrun",
+        environment={"SHOAL_REQUIRE_EFA": "1"},
+    ).run()
+    line = re.search(
+        r"fabric=(\w+) efa=(\d) hosts=1 ranks=2 allreduce_gigabytes_per_second=([0-9.]+) ",
+        outcome.output,
+    )
     assert line, outcome.output
     assert (line[1], line[2], float(line[3]) > 0) == ("loopback", "0", True)
 
 
-def test_a_job_that_requires_efa_fails_on_tcp_before_it_trains(runtime: Runtime, dataset: Path, tmp_path: Path) -> None:
+def test_a_job_that_requires_efa_fails_on_tcp_before_it_trains(
+    runtime: Runtime, dataset: Path, tmp_path: Path
+) -> None:
     two_hosts = {"SM_HOSTS": '["algo-1", "algo-2"]', "SHOAL_REQUIRE_EFA": "1"}
-    outcome = Job(runtime, dataset, tmp_path, ranks=2, launcher="torchrun", environment=two_hosts).run()
+    outcome = Job(
+        runtime, dataset, tmp_path, ranks=2, launcher="torchrun", environment=two_hosts
+    ).run()
     assert outcome.returncode != 0
     assert "require_efa: 2 of 2 ranks do not use EFA; rank 0 uses tcp" in outcome.output
-    assert len(re.findall(r"^.*fabric=tcp efa=0 hosts=2 ranks=2 ", outcome.output, re.MULTILINE)) == 1
+    assert (
+        len(re.findall(r"^.*fabric=tcp efa=0 hosts=2 ranks=2 ", outcome.output, re.MULTILINE)) == 1
+    )
     assert "epoch=" not in outcome.output

@@ -19,10 +19,14 @@ OPTIONS = ("--epochs", "12", "--log-every", "1", "--checkpoint-every", "3")
 
 @dataclass(frozen=True)
 class HorovodRuntime(Runtime):
-    """The same environment, whose mpirun starts the ranks as the toolkit does for Horovod: without smddprun."""
+    """The same environment, whose mpirun starts the ranks as the toolkit does for Horovod: without
+    smddprun.
+    """
 
     def mpirun(self, ranks: int, *arguments: str | Path) -> list[str]:
-        return [argument for argument in super().mpirun(ranks, *arguments) if argument != "smddprun"]
+        return [
+            argument for argument in super().mpirun(ranks, *arguments) if argument != "smddprun"
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +34,18 @@ def horovod(runtime: Runtime) -> Runtime:
     return HorovodRuntime(runtime.python)
 
 
-def new_job(runtime: Runtime, dataset: Path, folder: Path, options: Sequence[str] = Job.options) -> Job:
-    return Job(runtime, dataset, folder, launcher="mpirun", ranks=2, options=options, script="train_horovod.py")
+def new_job(
+    runtime: Runtime, dataset: Path, folder: Path, options: Sequence[str] = Job.options
+) -> Job:
+    return Job(
+        runtime,
+        dataset,
+        folder,
+        launcher="mpirun",
+        ranks=2,
+        options=options,
+        script="train_horovod.py",
+    )
 
 
 def test_two_horovod_ranks_give_the_loss_curve_and_the_accuracy_of_one(
@@ -69,7 +83,11 @@ def test_sigterm_ends_a_horovod_job_with_a_checkpoint_from_which_it_resumes_to_t
     job = new_job(horovod, dataset, tmp_path, OPTIONS)
     process = job.start()
     stopped = stop_at(process, f"epoch=2 step=4/{STEPS}", lambda: children(process))
-    assert (stopped.returncode, job.model_dir.exists()) == (128 + signal.SIGTERM, False), stopped.output
+    assert (stopped.returncode, job.model_dir.exists()) == (128 + signal.SIGTERM, False), (
+        stopped.output
+    )
     assert "stopped on SIGTERM at epoch=" in stopped.output
-    assert (2, 4) <= position_of(job.run().output) < (12, STEPS)  # killed, it would have continued at step 3
+    assert (
+        (2, 4) <= position_of(job.run().output) < (12, STEPS)
+    )  # killed, it would have continued at step 3
     assert (job.model_dir / "model.pt").read_bytes() == undisturbed

@@ -1,4 +1,6 @@
-"""The endpoint's four functions answer JSON and npy requests and refuse the rest with the reason."""
+"""The endpoint's four functions answer JSON and npy requests and refuse the rest with the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,14 @@ SCRIPT = Path(__file__).with_name("scripts") / "send_requests.py"
 
 
 @pytest.fixture(scope="module")
-def answers(runtime: Runtime, trained: Trained, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def answers(
+    runtime: Runtime, trained: Trained, dataset: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("requests")
     images = dataset / "test" / "t10k-images-idx3-ubyte"
-    outcome = runtime.run(runtime.alone(SCRIPT, trained.job.model_dir, images, folder / "answer.json"), folder)
+    outcome = runtime.run(
+        runtime.alone(SCRIPT, trained.job.model_dir, images, folder / "answer.json"), folder
+    )
     assert outcome.returncode == 0, outcome.output
     found: dict[str, Any] = json.loads((folder / "answer.json").read_text())
     return found
@@ -28,17 +34,27 @@ def answers(runtime: Runtime, trained: Trained, dataset: Path, tmp_path_factory:
 
 def test_real_digits_are_recognised(answers: dict[str, Any]) -> None:
     labels = list((DATA / "t10k-labels-idx1-ubyte").read_bytes()[8:18])
-    right = [item["digit"] == label for item, label in zip(answers["json"]["predictions"], labels, strict=True)]
+    right = [
+        item["digit"] == label
+        for item, label in zip(answers["json"]["predictions"], labels, strict=True)
+    ]
     assert sum(right) >= 8
 
 
 def test_probabilities_of_an_answer_sum_to_one(answers: dict[str, Any]) -> None:
-    assert [sum(item["probabilities"]) for item in answers["json"]["predictions"]] == pytest.approx([1.0] * 10)
+    assert [sum(item["probabilities"]) for item in answers["json"]["predictions"]] == pytest.approx(
+        [1.0] * 10
+    )
 
 
-def test_an_answer_names_the_job_and_the_weights_it_comes_from(answers: dict[str, Any], trained: Trained) -> None:
+def test_an_answer_names_the_job_and_the_weights_it_comes_from(
+    answers: dict[str, Any], trained: Trained
+) -> None:
     digest = hashlib.sha256((trained.job.model_dir / "model.pt").read_bytes()).hexdigest()
-    assert answers["json"]["model"] == {"training_job_name": "job-of-the-test", "weights_sha256": digest}
+    assert answers["json"]["model"] == {
+        "training_job_name": "job-of-the-test",
+        "weights_sha256": digest,
+    }
 
 
 def test_npy_and_json_give_the_same_probabilities(answers: dict[str, Any]) -> None:
@@ -49,7 +65,10 @@ def test_npy_and_json_give_the_same_probabilities(answers: dict[str, Any]) -> No
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ("content type", "content type 'text/csv' is not supported; send application/json or application/x-npy"),
+        (
+            "content type",
+            "content type 'text/csv' is not supported; send application/json or application/x-npy",
+        ),
         ("accept", "accept 'image/png' is not supported"),
         ("not json", "the request is not JSON"),
         ("no instances", 'the request has no "instances"'),
@@ -63,5 +82,7 @@ def test_npy_and_json_give_the_same_probabilities(answers: dict[str, Any]) -> No
         ("range", "pixels must be 0..255"),
     ],
 )
-def test_a_bad_request_is_refused_with_the_reason(answers: dict[str, Any], request_: str, message: str) -> None:
+def test_a_bad_request_is_refused_with_the_reason(
+    answers: dict[str, Any], request_: str, message: str
+) -> None:
     assert message in answers[request_]

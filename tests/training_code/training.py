@@ -1,4 +1,6 @@
-"""Runs training_code/pytorch as a training job would: a dataset and options come in, metrics and a model folder go out."""
+"""Runs training_code/pytorch as a training job would: a dataset and options come in, metrics and a
+model folder go out.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ PROGRESS = re.compile(
     re.MULTILINE,
 )
 RESUMED = re.compile(r"resumed at epoch=(\d+) step=(\d+)")
-EPOCH = re.compile(r"epoch=(\d+) test_loss=(\d+\.\d+) test_accuracy=(\d\.\d+) elapsed_s=(\d+\.\d+)$", re.MULTILINE)
+EPOCH = re.compile(
+    r"epoch=(\d+) test_loss=(\d+\.\d+) test_accuracy=(\d\.\d+) elapsed_s=(\d+\.\d+)$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,18 @@ class Job:
     folder: Path
     launcher: str = "alone"
     ranks: int = 1
-    # float32: in bf16 each rank rounds its own share of a gradient, so that curves of different numbers of ranks part.
-    options: Sequence[str] = ("--epochs", "2", "--log-every", "1", "--checkpoint-every", "3", "--precision", "fp32")
+    # float32: in bf16 each rank rounds its own share of a gradient, so that curves of different
+    # numbers of ranks part.
+    options: Sequence[str] = (
+        "--epochs",
+        "2",
+        "--log-every",
+        "1",
+        "--checkpoint-every",
+        "3",
+        "--precision",
+        "fp32",
+    )
     environment: dict[str, str] = field(default_factory=dict)
     script: str = "train.py"
 
@@ -47,10 +61,16 @@ class Job:
         return self.folder / "checkpoints"
 
     def start(self) -> subprocess.Popen[str]:
-        """Start it, as the toolkit does: folders by SM_* variables, hyperparameters on the command line."""
+        """Start it, as the toolkit does: folders by SM_* variables, hyperparameters on the command
+        line.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         arguments = [str(CODE / self.script), *self.options]
-        command = self.runtime.alone(*arguments) if self.ranks == 1 else getattr(self.runtime, self.launcher)(self.ranks, *arguments)
+        command = (
+            self.runtime.alone(*arguments)
+            if self.ranks == 1
+            else getattr(self.runtime, self.launcher)(self.ranks, *arguments)
+        )
         variables = {
             "SM_CHANNEL_TRAIN": str(self.dataset / "train"),
             "SM_CHANNEL_TEST": str(self.dataset / "test"),
@@ -64,12 +84,18 @@ class Job:
         return finish(self.start())
 
     def run_until(self, text: str, sent: signal.Signals) -> Outcome:
-        """Start it, send its whole process group a signal when it prints a line with `text`, wait for its end."""
+        """Start it, send its whole process group a signal when it prints a line with `text`, wait
+        for its end.
+        """
         return finish_after(self.start(), text, sent)
 
 
-def stop_at(process: subprocess.Popen[str], text: str, targets: Callable[[], Sequence[int]]) -> Outcome:
-    """Send SIGTERM to the `targets`, which are process ids, when the process prints a line with `text`; how the process ended."""
+def stop_at(
+    process: subprocess.Popen[str], text: str, targets: Callable[[], Sequence[int]]
+) -> Outcome:
+    """Send SIGTERM to the `targets`, which are process ids, when the process prints a line with
+    `text`; how the process ended.
+    """
     assert process.stdout
     next(line for line in process.stdout if text in line)
     for target in targets():
@@ -79,7 +105,12 @@ def stop_at(process: subprocess.Popen[str], text: str, targets: Callable[[], Seq
 
 def children(process: subprocess.Popen[str]) -> list[int]:
     """Ids of what a launcher started."""
-    return [int(each) for each in subprocess.run(["pgrep", "--parent", str(process.pid)], capture_output=True, text=True).stdout.split()]
+    return [
+        int(each)
+        for each in subprocess.run(
+            ["pgrep", "--parent", str(process.pid)], capture_output=True, text=True
+        ).stdout.split()
+    ]
 
 
 def losses(output: str) -> dict[tuple[int, int], float]:

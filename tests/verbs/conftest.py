@@ -34,15 +34,33 @@ def bucket(target: Target) -> str:
     return name
 
 
-def make_pipeline(target: Target, steps: list[dict[str, Any]], parameters: list[dict[str, Any]] | None = None, name: str = "") -> Pipeline:
+def make_pipeline(
+    target: Target,
+    steps: list[dict[str, Any]],
+    parameters: list[dict[str, Any]] | None = None,
+    name: str = "",
+) -> Pipeline:
     """A pipeline whose steps run no containers, under a role that SageMaker may assume."""
     name = name or f"test-{uuid.uuid4().hex[:8]}"
-    trust = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    trust = {
+        "Effect": "Allow",
+        "Principal": {"Service": "sagemaker.amazonaws.com"},
+        "Action": "sts:AssumeRole",
+    }
     role = target.client("iam").create_role(
-        RoleName=f"{name}-role", AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+        RoleName=f"{name}-role",
+        AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]}),
     )["Role"]["Arn"]
-    definition = {"Version": "2020-12-01", "Metadata": {}, "Parameters": parameters or [], "Steps": steps}
+    definition = {
+        "Version": "2020-12-01",
+        "Metadata": {},
+        "Parameters": parameters or [],
+        "Steps": steps,
+    }
     target.client("sagemaker").create_pipeline(
-        PipelineName=name, PipelineDefinition=json.dumps(definition), RoleArn=role, ClientRequestToken=uuid.uuid4().hex
+        PipelineName=name,
+        PipelineDefinition=json.dumps(definition),
+        RoleArn=role,
+        ClientRequestToken=uuid.uuid4().hex,
     )
     return Pipeline(target, name)

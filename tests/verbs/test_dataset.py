@@ -25,12 +25,17 @@ def test_a_changed_file_is_named_with_both_sums(tmp_path: Path) -> None:
     shutil.copy(FOLDER / dataset.TEST_LABELS.name, tmp_path)
     with (tmp_path / dataset.TEST_LABELS.name).open("ab") as file:
         file.write(b"x")
-    with pytest.raises(DatasetError, match=f"t10k-labels-idx1-ubyte is not the published.*not {dataset.TEST_LABELS.md5}"):
+    with pytest.raises(
+        DatasetError,
+        match=f"t10k-labels-idx1-ubyte is not the published.*not {dataset.TEST_LABELS.md5}",
+    ):
         dataset.verify(tmp_path, (dataset.TEST_LABELS,))
 
 
 def test_a_missing_file_says_what_brings_it(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"train-images-idx3-ubyte is missing; run `make install`"):
+    with pytest.raises(
+        DatasetError, match=r"train-images-idx3-ubyte is missing; run `make install`"
+    ):
         dataset.verify(tmp_path)
 
 
@@ -53,7 +58,9 @@ def test_an_upload_puts_each_file_in_its_channel_once(target: Target, bucket: st
     keys = {item["Key"] for item in target.client("s3").list_objects_v2(Bucket=bucket)["Contents"]}
     assert (sent, again) == (4, 0)
     assert keys == {f"datasets/mnist/{file.channel}/{file.name}" for file in dataset.MNIST}
-    assert max(event.done_bytes for event in events if isinstance(event, Transferred)) == TOTAL_BYTES
+    assert (
+        max(event.done_bytes for event in events if isinstance(event, Transferred)) == TOTAL_BYTES
+    )
     assert isinstance(events[-1], Note)
 
 
@@ -66,5 +73,8 @@ def test_an_object_that_is_not_the_published_file_is_replaced(target: Target, bu
 
 
 def test_another_dataset_than_mnist_is_refused_with_where_its_files_go() -> None:
-    with pytest.raises(DatasetError, match=r'data.dataset = "cifar10": only mnist .* s3://bucket/datasets/cifar10/train/'):
+    with pytest.raises(
+        DatasetError,
+        match=r'data.dataset = "cifar10": only mnist .* s3://bucket/datasets/cifar10/train/',
+    ):
         dataset.require_known("cifar10", "s3://bucket/datasets/cifar10")

@@ -1,4 +1,6 @@
-"""The doctor against an emulator: every question has an answer, and what would fail is said before anything is spent."""
+"""The doctor against an emulator: every question has an answer, and what would fail is said before
+anything is spent.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,20 @@ from tests.verbs.conftest import ROOT
 def changed(**sections: dict[str, Any]) -> Environment:
     """The environment dev with keys of its sections changed."""
     given = load_environment("dev", ROOT)
-    return given.model_copy(update={name: getattr(given, name).model_copy(update=keys) for name, keys in sections.items()})
+    return given.model_copy(
+        update={
+            name: getattr(given, name).model_copy(update=keys) for name, keys in sections.items()
+        }
+    )
 
 
-def examined(target: Target, environment: Environment, needs: Needs | None = None) -> dict[str, Finding]:
-    return {each.question: each for each in Doctor(target, environment, needs or needs_of(environment)).findings()}
+def examined(
+    target: Target, environment: Environment, needs: Needs | None = None
+) -> dict[str, Finding]:
+    return {
+        each.question: each
+        for each in Doctor(target, environment, needs or needs_of(environment)).findings()
+    }
 
 
 @contextmanager
@@ -55,11 +66,16 @@ def test_credentials_of_another_account_end_the_examination(target: Target) -> N
     assert (only.state, "belong to account 111122223333" in only.says) == (State.FAILED, True)
 
 
-def test_a_quota_that_is_too_small_is_said_with_the_command_that_asks_for_more(target: Target) -> None:
+def test_a_quota_that_is_too_small_is_said_with_the_command_that_asks_for_more(
+    target: Target,
+) -> None:
     name = "ml.p4d.24xlarge for training job usage"
     with quota(target, name, 0):
         found = examined(target, changed())[f"quota: {name}"]
-    assert (found.state, found.says) == (State.FAILED, "0, and 1 needed; an increase takes hours to days")
+    assert (found.state, found.says) == (
+        State.FAILED,
+        "0, and 1 needed; an increase takes hours to days",
+    )
     assert "request-service-quota-increase --service-code sagemaker --quota-code L-" in found.advice
 
 
@@ -68,30 +84,57 @@ def test_spot_capacity_has_a_quota_of_its_own(target: Target) -> None:
     assert "quota: ml.p4d.24xlarge for spot training job usage" in examined(target, environment)
 
 
-def test_an_instance_type_that_the_zone_does_not_have_is_said_with_those_that_have_it(target: Target) -> None:
-    found = examined(target, changed(network={"training_az_id": "use1-az5"}))["ml.p4d.24xlarge in use1-az5"]
+def test_an_instance_type_that_the_zone_does_not_have_is_said_with_those_that_have_it(
+    target: Target,
+) -> None:
+    found = examined(target, changed(network={"training_az_id": "use1-az5"}))[
+        "ml.p4d.24xlarge in use1-az5"
+    ]
     assert (found.state, "EC2 offers it in use1-az" in found.says) == (State.FAILED, True)
 
 
 def test_what_only_some_executions_choose_is_a_warning(target: Target) -> None:
-    environment = changed(training={"other_instance_types": ("ml.p3dn.24xlarge",), "instance_count": 2})
+    environment = changed(
+        training={"other_instance_types": ("ml.p3dn.24xlarge",), "instance_count": 2}
+    )
     with quota(target, "ml.p3dn.24xlarge for training job usage", 1):
         found = examined(target, environment)
     assert found["quota: ml.p3dn.24xlarge for training job usage"].state is State.WARNING
-    assert "only executions that choose it" in found["quota: ml.p3dn.24xlarge for training job usage"].says
+    assert (
+        "only executions that choose it"
+        in found["quota: ml.p3dn.24xlarge for training job usage"].says
+    )
     assert "ml.p3dn.24xlarge in use1-az4" in found
 
 
 def test_the_evaluations_type_is_looked_for_in_the_training_zone(target: Target) -> None:
-    found = examined(target, changed(evaluation={"instance_type": "ml.p4d.24xlarge"}, network={"training_az_id": "use1-az5"}))
+    found = examined(
+        target,
+        changed(
+            evaluation={"instance_type": "ml.p4d.24xlarge"}, network={"training_az_id": "use1-az5"}
+        ),
+    )
     assert found["ml.p4d.24xlarge in use1-az5"].state is State.FAILED
 
 
 def test_a_file_system_that_fsx_does_not_have_fails(target: Target) -> None:
-    wrong = FileSystem(deployment_type=DeploymentType.PERSISTENT_2, storage_capacity_gib=3600, throughput_mbps_per_tib=300)
-    environment = changed(data={"input_mode": InputMode.FSX}).model_copy(update={"file_system": wrong})
-    said = [each for each in Doctor(target, environment, needs_of(environment)).findings() if each.question == "file system"]
-    assert [(each.state, each.advice) for each in said] == [(State.FAILED, "use 2400 or 4800"), (State.FAILED, "use 250")]
+    wrong = FileSystem(
+        deployment_type=DeploymentType.PERSISTENT_2,
+        storage_capacity_gib=3600,
+        throughput_mbps_per_tib=300,
+    )
+    environment = changed(data={"input_mode": InputMode.FSX}).model_copy(
+        update={"file_system": wrong}
+    )
+    said = [
+        each
+        for each in Doctor(target, environment, needs_of(environment)).findings()
+        if each.question == "file system"
+    ]
+    assert [(each.state, each.advice) for each in said] == [
+        (State.FAILED, "use 2400 or 4800"),
+        (State.FAILED, "use 250"),
+    ]
 
 
 def test_a_way_of_reading_without_its_file_system_fails(target: Target) -> None:
@@ -100,15 +143,22 @@ def test_a_way_of_reading_without_its_file_system_fails(target: Target) -> None:
 
 
 def test_a_file_system_that_fsx_has_is_fine(target: Target) -> None:
-    environment = changed(data={"input_mode": InputMode.FSX}).model_copy(update={"file_system": FileSystem()})
+    environment = changed(data={"input_mode": InputMode.FSX}).model_copy(
+        update={"file_system": FileSystem()}
+    )
     assert examined(target, environment)["file system"].state is State.OK
 
 
 class _RegionThatIsOff(BaseHTTPRequestHandler):
-    """Answers as STS does where the account has not enabled the region: it knows no such credentials."""
+    """Answers as STS does where the account has not enabled the region: it knows no such
+    credentials.
+    """
 
     def do_POST(self) -> None:
-        body = b"<ErrorResponse><Error><Code>InvalidClientTokenId</Code><Message>invalid token</Message></Error></ErrorResponse>"
+        body = (
+            b"<ErrorResponse><Error><Code>InvalidClientTokenId</Code><Message>invalid"
+            b" token</Message></Error></ErrorResponse>"
+        )
         self.send_response(403)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -118,9 +168,15 @@ class _RegionThatIsOff(BaseHTTPRequestHandler):
 def test_credentials_that_a_region_does_not_know_may_be_good_elsewhere() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), _RegionThatIsOff) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        (only,) = examined(Target("111122223333", "us-east-1", f"http://127.0.0.1:{server.server_port}"), changed()).values()
+        (only,) = examined(
+            Target("111122223333", "us-east-1", f"http://127.0.0.1:{server.server_port}"), changed()
+        ).values()
         server.shutdown()
-    assert (only.question, only.state, "InvalidClientTokenId" in only.says) == ("credentials", State.FAILED, True)
+    assert (only.question, only.state, "InvalidClientTokenId" in only.says) == (
+        "credentials",
+        State.FAILED,
+        True,
+    )
     assert "us-east-1 may not be enabled for the account" in only.advice
 
 
@@ -132,7 +188,14 @@ def test_a_zone_that_the_account_does_not_have_fails(target: Target) -> None:
 def test_an_image_that_is_not_in_its_registry_fails(target: Target) -> None:
     needs = needs_of(changed())
     wrong = Needs(
-        {"training": needs.images["training"].replace(":2.3.0", ":2.3.0-none").replace("-sagemaker", "-nothing")}, needs.addresses
+        {
+            "training": (
+                needs.images["training"]
+                .replace(":2.3.0", ":2.3.0-none")
+                .replace("-sagemaker", "-nothing")
+            )
+        },
+        needs.addresses,
     )
     assert examined(target, changed(), wrong)["image for training"].state is State.FAILED
 
@@ -143,17 +206,28 @@ def test_an_image_of_ones_own_is_found_by_its_tag(target: Target) -> None:
     uri = f"{target.account}.dkr.ecr.{target.region}.amazonaws.com/{repository}:v1"
     needs = Needs({"training": uri}, needs_of(changed()).addresses)
     assert examined(target, changed(), needs)["image for training"].state is State.FAILED
-    manifest = '{"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json", "layers": []}'
+    manifest = (
+        '{"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json",'
+        ' "layers": []}'
+    )
     ecr.put_image(repositoryName=repository, imageManifest=manifest, imageTag="v1")
     assert examined(target, changed(), needs)["image for training"].state is State.OK
 
 
-def test_an_image_that_the_account_should_have_built_is_looked_for_in_its_registry(target: Target) -> None:
+def test_an_image_that_the_account_should_have_built_is_looked_for_in_its_registry(
+    target: Target,
+) -> None:
     name = f"built-{uuid.uuid4().hex[:8]}"
     built = Image(target, "pytorch-smddp", f"/shoal/{name}/images/pytorch-smddp/0a", "project")
     needs = Needs({}, needs_of(changed()).addresses, built)
-    assert examined(target, changed(), needs)["image for training"].advice == "run `shoal image build dev`"
-    ecr, uri = target.client("ecr"), f"{target.account}.dkr.ecr.{target.region}.amazonaws.com/{name}@sha256:{'0' * 64}"
+    assert (
+        examined(target, changed(), needs)["image for training"].advice
+        == "run `shoal image build dev`"
+    )
+    ecr, uri = (
+        target.client("ecr"),
+        f"{target.account}.dkr.ecr.{target.region}.amazonaws.com/{name}@sha256:{'0' * 64}",
+    )
     ecr.create_repository(repositoryName=name)
     target.client("ssm").put_parameter(Name=built.parameter, Type="String", Value=uri)
     assert "is not in its registry" in examined(target, changed(), needs)["image for training"].says
@@ -174,7 +248,9 @@ def test_the_bootstrap_must_be_new_enough(target: Target, version: str, state: S
 
 
 def test_a_permissions_boundary_must_exist(target: Target) -> None:
-    environment = changed().model_copy(update={"permissions_boundary": f"boundary-{uuid.uuid4().hex[:6]}"})
+    environment = changed().model_copy(
+        update={"permissions_boundary": f"boundary-{uuid.uuid4().hex[:6]}"}
+    )
     assert examined(target, environment)["permissions boundary"].state is State.FAILED
 
 

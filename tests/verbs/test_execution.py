@@ -13,7 +13,11 @@ from shoal.verbs.execution import Execution, Pipeline, Step, check_parameters
 from shoal.verbs.target import Target
 from tests.verbs.conftest import make_pipeline
 
-REFUSE: dict[str, Any] = {"Name": "Refuse", "Type": "Fail", "Arguments": {"ErrorMessage": "not today"}}
+REFUSE: dict[str, Any] = {
+    "Name": "Refuse",
+    "Type": "Fail",
+    "Arguments": {"ErrorMessage": "not today"},
+}
 PARAMETERS: list[dict[str, Any]] = [
     {"Name": "Epochs", "Type": "Integer", "DefaultValue": 2},
     {"Name": "LearningRate", "Type": "Float", "DefaultValue": 0.1},
@@ -24,7 +28,11 @@ PARAMETERS: list[dict[str, Any]] = [
 def gate(met: bool) -> dict[str, Any]:
     """A condition that is met or not; if not, the execution fails."""
     condition = {"Type": "GreaterThanOrEqualTo", "LeftValue": 1 if met else 0, "RightValue": 1}
-    return {"Name": "Gate", "Type": "Condition", "Arguments": {"Conditions": [condition], "IfSteps": [], "ElseSteps": [REFUSE]}}
+    return {
+        "Name": "Gate",
+        "Type": "Condition",
+        "Arguments": {"Conditions": [condition], "IfSteps": [], "ElseSteps": [REFUSE]},
+    }
 
 
 def ended(pipeline: Pipeline, arn: str) -> Execution:
@@ -43,7 +51,9 @@ def ended(pipeline: Pipeline, arn: str) -> Execution:
         ({"Mode": "medium"}, "'medium' is not one of fast, slow"),
     ],
 )
-def test_a_parameter_that_the_pipeline_would_not_take_is_refused(given: dict[str, str], message: str) -> None:
+def test_a_parameter_that_the_pipeline_would_not_take_is_refused(
+    given: dict[str, str], message: str
+) -> None:
     with pytest.raises(ParameterError, match=message):
         check_parameters(PARAMETERS, given)
 
@@ -62,7 +72,10 @@ def test_nothing_is_started_with_a_wrong_parameter(target: Target) -> None:
 def test_an_execution_whose_condition_is_met_succeeds(target: Target) -> None:
     pipeline = make_pipeline(target, [gate(met=True)])
     execution = ended(pipeline, pipeline.start({}))
-    assert (execution.status, [(step.name, step.type) for step in execution.steps]) == ("Succeeded", [("Gate", "Condition")])
+    assert (execution.status, [(step.name, step.type) for step in execution.steps]) == (
+        "Succeeded",
+        [("Gate", "Condition")],
+    )
 
 
 def test_a_fail_step_is_the_failed_step_and_gives_the_reason(target: Target) -> None:
@@ -70,7 +83,10 @@ def test_a_fail_step_is_the_failed_step_and_gives_the_reason(target: Target) -> 
     execution = ended(pipeline, pipeline.start({}))
     assert execution.status == "Failed"
     assert execution.failed_step is not None
-    assert (execution.failed_step.name, "not today" in execution.failed_step.failure_reason) == ("Refuse", True)
+    assert (execution.failed_step.name, "not today" in execution.failed_step.failure_reason) == (
+        "Refuse",
+        True,
+    )
 
 
 def test_the_same_token_starts_one_execution(target: Target) -> None:
@@ -81,7 +97,12 @@ def test_the_same_token_starts_one_execution(target: Target) -> None:
 def test_an_execution_is_found_by_arn_by_id_and_as_the_latest(target: Target) -> None:
     pipeline = make_pipeline(target, [gate(met=True)])
     arn = pipeline.start({})
-    assert pipeline.find(arn) == pipeline.find(arn.rpartition("/")[2]) == pipeline.find("latest") == arn
+    assert (
+        pipeline.find(arn)
+        == pipeline.find(arn.rpartition("/")[2])
+        == pipeline.find("latest")
+        == arn
+    )
 
 
 def test_an_unknown_execution_is_an_error_that_names_the_newest(target: Target) -> None:
@@ -111,9 +132,24 @@ def test_a_pipeline_that_is_not_deployed_has_no_executions(target: Target) -> No
 def test_the_planned_steps_are_those_on_the_way_to_success(target: Target) -> None:
     plan = gate(met=True)
     plan["Arguments"]["IfSteps"] = [{**REFUSE, "Name": "Then"}]
-    assert make_pipeline(target, [plan]).planned_steps() == (("Gate", "Condition"), ("Then", "Fail"))
+    assert make_pipeline(target, [plan]).planned_steps() == (
+        ("Gate", "Condition"),
+        ("Then", "Fail"),
+    )
 
 
 def test_a_step_knows_its_outputs_and_what_it_made() -> None:
-    step = Step("S", "Lambda", "Succeeded", metadata={"Lambda": {"Arn": "a:b", "OutputParameters": [{"Name": "status", "Value": "ok"}]}})
-    assert (step.output("status"), step.output("other"), step.resource("Lambda"), step.resource("Model")) == ("ok", None, "a:b", None)
+    step = Step(
+        "S",
+        "Lambda",
+        "Succeeded",
+        metadata={
+            "Lambda": {"Arn": "a:b", "OutputParameters": [{"Name": "status", "Value": "ok"}]}
+        },
+    )
+    assert (
+        step.output("status"),
+        step.output("other"),
+        step.resource("Lambda"),
+        step.resource("Model"),
+    ) == ("ok", None, "a:b", None)

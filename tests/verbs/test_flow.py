@@ -34,7 +34,9 @@ def test_phases_run_in_order_and_are_undone_in_reverse() -> None:
 
 def test_after_a_failure_nothing_more_is_run_and_everything_begun_is_undone() -> None:
     log: Log = []
-    outcome = run_phases([note("a"), fail(LifecycleError("no")), note("c")], log, ignore, lambda: None)
+    outcome = run_phases(
+        [note("a"), fail(LifecycleError("no")), note("c")], log, ignore, lambda: None
+    )
     assert log == ["a", "undo bad", "undo a"]
     assert [failure.phase for failure in outcome.failures] == ["bad"]
 
@@ -72,5 +74,14 @@ def test_only_phases_that_ended_well_have_seconds() -> None:
 
 def test_each_end_says_whether_it_failed() -> None:
     events: list[Event] = []
-    run_phases([Phase[Log]("a", lambda _: None), fail(LifecycleError("no"))], [], events.append, lambda: None)
-    assert [event.failed for event in events if isinstance(event, PhaseEnded)] == [False, True, False]
+    run_phases(
+        [Phase[Log]("a", lambda _: None), fail(LifecycleError("no"))],
+        [],
+        events.append,
+        lambda: None,
+    )
+    assert [event.failed for event in events if isinstance(event, PhaseEnded)] == [
+        False,
+        True,
+        False,
+    ]

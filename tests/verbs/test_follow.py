@@ -27,7 +27,9 @@ def test_every_change_is_told_until_the_execution_has_ended(target: Target, tmp_
     execution = follower.follow()
     told = [event.execution for event in events if isinstance(event, ExecutionChanged)]
     assert told[-1].status == execution.status == "Succeeded"
-    assert len(told) == len({(now.status, tuple((step.name, step.status) for step in now.steps)) for now in told})
+    assert len(told) == len(
+        {(now.status, tuple((step.name, step.status) for step in now.steps)) for now in told}
+    )
 
 
 def test_success_raises_nothing(target: Target, tmp_path: Path) -> None:
@@ -37,16 +39,27 @@ def test_success_raises_nothing(target: Target, tmp_path: Path) -> None:
 
 def test_a_failure_names_the_step_and_the_reason(target: Target, tmp_path: Path) -> None:
     follower, _ = follow(target, False, tmp_path)
-    with pytest.raises(ExecutionError, match=r"step Refuse failed, .* ended as Failed: .*not today") as caught:
+    with pytest.raises(
+        ExecutionError, match=r"step Refuse failed, .* ended as Failed: .*not today"
+    ) as caught:
         follower.raise_unless_succeeded(follower.follow())
     assert caught.value.step == "Refuse"
 
 
 def test_a_failure_names_the_command_that_prints_the_log(target: Target) -> None:
     pipeline = make_pipeline(target, [gate(False)])
-    execution = Execution("arn:aws:x/abc", "Failed", "", None, (Step("Train", "Training", "Failed"),))
-    follower = Follower(pipeline, execution.arn, lambda _: None, 0.05, logs_command="shoal logs dev --local")
-    follower._tails["Train"] = LogTail(target.client("logs"), LogLocation("/aws/sagemaker/TrainingJobs", "job/"))
-    told = r"whole log: `shoal logs dev --local abc Train` \(CloudWatch Logs, group /aws/sagemaker/TrainingJobs, streams job/\*\)$"
+    execution = Execution(
+        "arn:aws:x/abc", "Failed", "", None, (Step("Train", "Training", "Failed"),)
+    )
+    follower = Follower(
+        pipeline, execution.arn, lambda _: None, 0.05, logs_command="shoal logs dev --local"
+    )
+    follower._tails["Train"] = LogTail(
+        target.client("logs"), LogLocation("/aws/sagemaker/TrainingJobs", "job/")
+    )
+    told = (
+        r"whole log: `shoal logs dev --local abc Train` \(CloudWatch Logs, group"
+        r" /aws/sagemaker/TrainingJobs, streams job/\*\)$"
+    )
     with pytest.raises(ExecutionError, match=told):
         follower.raise_unless_succeeded(execution)

@@ -1,4 +1,6 @@
-"""An environment's own image: whether it is built is asked of the account, and a build that failed says why."""
+"""An environment's own image: whether it is built is asked of the account, and a build that failed
+says why.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ URI = "111122223333.dkr.ecr.us-east-1.amazonaws.com/shoal@sha256:00"
 
 @pytest.fixture
 def image(target: Target) -> Image:
-    return Image(target, "pytorch-smddp", f"/shoal/{uuid.uuid4().hex}/images/pytorch-smddp/0a", "shoal-image-build")
+    return Image(
+        target,
+        "pytorch-smddp",
+        f"/shoal/{uuid.uuid4().hex}/images/pytorch-smddp/0a",
+        "shoal-image-build",
+    )
 
 
 def publish(image: Image) -> None:
@@ -32,8 +39,15 @@ def test_an_image_that_was_published_is_there(image: Image) -> None:
     assert image.uri() == URI
 
 
-def test_an_image_that_was_not_built_is_refused_with_the_command_that_builds_it(image: Image) -> None:
-    with pytest.raises(NotFoundError, match=r"has not been built .*nothing was deployed; run `shoal image build dev --local` first"):
+def test_an_image_that_was_not_built_is_refused_with_the_command_that_builds_it(
+    image: Image,
+) -> None:
+    with pytest.raises(
+        NotFoundError,
+        match=(
+            r"has not been built .*nothing was deployed; run `shoal image build dev --local` first"
+        ),
+    ):
         image.require("dev --local")
 
 
@@ -50,7 +64,11 @@ def test_the_emulator_refuses_to_build_by_name(image: Image) -> None:
         name=image.project,
         source={"type": "NO_SOURCE", "buildspec": "version: 0.2"},
         artifacts={"type": "NO_ARTIFACTS"},
-        environment={"type": "LINUX_CONTAINER", "image": "aws/codebuild/standard:7.0", "computeType": "BUILD_GENERAL1_LARGE"},
+        environment={
+            "type": "LINUX_CONTAINER",
+            "image": "aws/codebuild/standard:7.0",
+            "computeType": "BUILD_GENERAL1_LARGE",
+        },
         serviceRole="arn:aws:iam::111122223333:role/build",
     )
     with pytest.raises(ClientError, match="emulator builds no container images"):
@@ -58,11 +76,18 @@ def test_the_emulator_refuses_to_build_by_name(image: Image) -> None:
 
 
 class Builds:
-    """Stands for CodeBuild, which exists nowhere here: a build that is asked for twice before it has ended."""
+    """Stands for CodeBuild, which exists nowhere here: a build that is asked for twice before it
+    has ended.
+    """
 
     def __init__(self, status: str, group: str) -> None:
         running = {"buildStatus": "IN_PROGRESS", "buildComplete": False, "logs": {}}
-        ended = {"buildStatus": status, "buildComplete": True, "currentPhase": "COMPLETED", "logs": {"groupName": group, "streamName": "s"}}
+        ended = {
+            "buildStatus": status,
+            "buildComplete": True,
+            "currentPhase": "COMPLETED",
+            "logs": {"groupName": group, "streamName": "s"},
+        }
         self._answers = [running, ended]
 
     def batch_get_builds(self, ids: list[str]) -> dict[str, Any]:

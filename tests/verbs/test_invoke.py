@@ -48,17 +48,28 @@ def test_the_image_is_sent_and_the_answer_is_returned() -> None:
 
     def answer(body: Any) -> Any:
         requests.append(body)
-        return {"predictions": [{"digit": 7, "probabilities": [0.0] * 7 + [1.0, 0.0, 0.0]}], "model": {"training_job_name": "job"}}
+        return {
+            "predictions": [{"digit": 7, "probabilities": [0.0] * 7 + [1.0, 0.0, 0.0]}],
+            "model": {"training_job_name": "job"},
+        }
 
     with endpoint(answer) as target:
         said = ask(target, "e", SEVEN)
     assert requests == [{"instances": [[[0, 255], [255, 0]]]}]
-    assert (said.digit, said.label, said.probabilities[7], said.model) == (7, 7, 1.0, {"training_job_name": "job"})
+    assert (said.digit, said.label, said.probabilities[7], said.model) == (
+        7,
+        7,
+        1.0,
+        {"training_job_name": "job"},
+    )
 
 
 @pytest.mark.parametrize("body", [{}, {"predictions": []}, {"predictions": [{"digit": 7}]}, [1, 2]])
 def test_an_answer_of_another_shape_is_an_error_that_shows_it(body: Any) -> None:
-    with endpoint(lambda _: body) as target, pytest.raises(LifecycleError, match="answer of another shape"):
+    with (
+        endpoint(lambda _: body) as target,
+        pytest.raises(LifecycleError, match="answer of another shape"),
+    ):
         ask(target, "e", SEVEN)
 
 
@@ -69,7 +80,12 @@ def test_without_an_endpoint_in_service_there_is_nothing_to_ask(target: Target) 
 
 def _in_service(*names: str) -> dict[str, Any]:
     """What ListEndpoints answers."""
-    common = {"EndpointArn": "arn", "CreationTime": 0, "LastModifiedTime": 0, "EndpointStatus": "InService"}
+    common = {
+        "EndpointArn": "arn",
+        "CreationTime": 0,
+        "LastModifiedTime": 0,
+        "EndpointStatus": "InService",
+    }
     return {"Endpoints": [{"EndpointName": name, **common} for name in names]}
 
 
@@ -80,11 +96,18 @@ def _in_service(*names: str) -> dict[str, Any]:
         (("another-shoal-mnist-prod", "shoal-mnist-prod"), "shoal-mnist-prod"),
     ],
 )
-def test_the_serving_endpoint_is_asked_where_no_execution_has_one(there: tuple[str, ...], asked: str) -> None:
+def test_the_serving_endpoint_is_asked_where_no_execution_has_one(
+    there: tuple[str, ...], asked: str
+) -> None:
     with endpoint(lambda _: _in_service(*there)) as target:
         assert find_endpoint(target, "shoal-mnist-prod-", "shoal-mnist-prod") == asked
 
 
 def test_where_nothing_is_served_the_error_names_both(target: Target) -> None:
-    with pytest.raises(NotFoundError, match=r"no endpoint shoal-none-dev-\* is in service .*, nor shoal-none-dev, which would serve"):
+    with pytest.raises(
+        NotFoundError,
+        match=(
+            r"no endpoint shoal-none-dev-\* is in service .*, nor shoal-none-dev, which would serve"
+        ),
+    ):
         find_endpoint(target, "shoal-none-dev-", "shoal-none-dev")

@@ -20,7 +20,9 @@ def emulator(tmp_path: Path) -> EmulatorProcess:
     return EmulatorProcess(ROOT, tmp_path / "state", tmp_path / "emulator.log", os.environ)
 
 
-def test_it_answers_as_the_account_when_start_returns_and_is_gone_when_shut_down(emulator: EmulatorProcess) -> None:
+def test_it_answers_as_the_account_when_start_returns_and_is_gone_when_shut_down(
+    emulator: EmulatorProcess,
+) -> None:
     running = emulator.start(ACCOUNT, REGION)
     running.target.check_account()
     assert emulator.find() == running
@@ -38,7 +40,9 @@ def test_where_one_rank_is_all_there_can_be_it_says_so(emulator: EmulatorProcess
     finally:
         os.sched_setaffinity(0, allowed)
     emulator.shut_down()
-    assert "this machine has one core: each host shows one GPU, so one rank trains" in (running.notice or "")
+    assert "this machine has one core: each host shows one GPU, so one rank trains" in (
+        running.notice or ""
+    )
 
 
 def test_it_is_told_the_users_own_images(emulator: EmulatorProcess) -> None:
@@ -55,9 +59,17 @@ def test_what_a_killed_one_left_is_removed_by_the_next(emulator: EmulatorProcess
     assert mentioning(str(emulator.state)) == ()
 
 
-def test_a_state_file_of_a_dead_process_is_not_taken_for_an_emulator(emulator: EmulatorProcess) -> None:
+def test_a_state_file_of_a_dead_process_is_not_taken_for_an_emulator(
+    emulator: EmulatorProcess,
+) -> None:
     emulator.state.mkdir()
-    told = {"endpoint": "http://localhost:9", "pid": 2**22 - 1, "account": ACCOUNT, "region": REGION, "cores": 2}
+    told = {
+        "endpoint": "http://localhost:9",
+        "pid": 2**22 - 1,
+        "account": ACCOUNT,
+        "region": REGION,
+        "cores": 2,
+    }
     (emulator.state / "emulator.json").write_text(json.dumps(told))
     assert emulator.find() is None
     with pytest.raises(NotFoundError, match="shoal local up"):

@@ -20,7 +20,9 @@ FUNCTION = "arn:aws:lambda:us-east-1:111122223333:function:shoal-mnist-dev-smoke
 def write(target: Target, group: str, stream: str, *lines: str) -> None:
     now_ms = int(time.time() * 1000)
     target.client("logs").put_log_events(
-        logGroupName=group, logStreamName=stream, logEvents=[{"timestamp": now_ms, "message": line} for line in lines]
+        logGroupName=group,
+        logStreamName=stream,
+        logEvents=[{"timestamp": now_ms, "message": line} for line in lines],
     )
 
 
@@ -38,7 +40,11 @@ def test_a_tail_returns_each_line_once_as_it_comes(target: Target) -> None:
     write(target, group, "job/algo-1", "one", "two")
     first = list(tail.new_lines())
     write(target, group, "job/algo-1", "three")
-    assert (first, list(tail.new_lines()), list(tail.new_lines())) == (["one", "two"], ["three"], [])
+    assert (first, list(tail.new_lines()), list(tail.new_lines())) == (
+        ["one", "two"],
+        ["three"],
+        [],
+    )
 
 
 def test_only_the_streams_of_the_job_are_read(target: Target) -> None:
@@ -60,16 +66,30 @@ def test_lines_from_before_the_step_are_left_out(target: Target) -> None:
 
 def test_a_job_that_does_not_exist_has_no_log(target: Target) -> None:
     with pytest.raises(NotFoundError, match=f"there is no job {JOB}"):
-        location_of(target, Step("Train", "Training", "Executing", metadata={"TrainingJob": {"Arn": JOB}}))
+        location_of(
+            target, Step("Train", "Training", "Executing", metadata={"TrainingJob": {"Arn": JOB}})
+        )
 
 
 def test_a_lambda_step_logs_in_its_functions_group_during_the_step(target: Target) -> None:
     began = datetime(2026, 1, 1, tzinfo=UTC)
-    location = location_of(target, Step("S", "Lambda", "Succeeded", began, began, metadata={"Lambda": {"Arn": FUNCTION}}))
+    location = location_of(
+        target,
+        Step("S", "Lambda", "Succeeded", began, began, metadata={"Lambda": {"Arn": FUNCTION}}),
+    )
     assert location is not None
     assert location.group == "/aws/lambda/shoal-mnist-dev-smoke-test"
-    assert (location.since, location.until) == (began - timedelta(seconds=2), began + timedelta(seconds=2))
+    assert (location.since, location.until) == (
+        began - timedelta(seconds=2),
+        began + timedelta(seconds=2),
+    )
 
 
 def test_a_condition_logs_nowhere(target: Target) -> None:
-    assert location_of(target, Step("Gate", "Condition", "Succeeded", metadata={"Condition": {"Outcome": "True"}})) is None
+    assert (
+        location_of(
+            target,
+            Step("Gate", "Condition", "Succeeded", metadata={"Condition": {"Outcome": "True"}}),
+        )
+        is None
+    )

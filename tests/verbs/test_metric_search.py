@@ -1,4 +1,6 @@
-"""What SEARCH finds, by the examples of CloudWatch's user guide and by the names that our jobs and endpoints have."""
+"""What SEARCH finds, by the examples of CloudWatch's user guide and by the names that our jobs and
+endpoints have.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,10 @@ import pytest
 
 from shoal.verbs.metrics import Epoch, Parts, Progress, parse, parse_all
 
-PROGRESS = "epoch=1 step=120/470 train_loss=0.1234 learning_rate=0.003 images_per_second=3456.7 elapsed_s=4.1 world_size=2"
+PROGRESS = (
+    "epoch=1 step=120/470 train_loss=0.1234 learning_rate=0.003 images_per_second=3456.7"
+    " elapsed_s=4.1 world_size=2"
+)
 EPOCH = "epoch=1 test_loss=0.0345 test_accuracy=0.9876 elapsed_s=8.2"
 
 
@@ -39,7 +42,10 @@ def test_a_small_learning_rate_and_a_diverged_loss_are_numbers() -> None:
         ("processes=1 replicas=2", "2 replicas in one process"),
         ("processes=2 workers=2", "2 workers"),
         ("processes=2 workers=2 replicas=16", "2 workers, 16 replicas in 2 processes"),
-        ("[1,mpirank:0,algo-1]<stdout>:processes=6 chiefs=1 parameter_servers=3 workers=2", "1 chief, 3 parameter servers, 2 workers"),
+        (
+            "[1,mpirank:0,algo-1]<stdout>:processes=6 chiefs=1 parameter_servers=3 workers=2",
+            "1 chief, 3 parameter servers, 2 workers",
+        ),
     ],
 )
 def test_who_trains_is_said_in_words(line: str, said: str) -> None:
@@ -49,7 +55,10 @@ def test_who_trains_is_said_in_words(line: str, said: str) -> None:
 
 
 def test_other_lines_have_no_metrics() -> None:
-    assert parse_all(["Downloading code", "", PROGRESS[:40], "subprocesses=2", "processes=2 of 4"]) == ()
+    assert (
+        parse_all(["Downloading code", "", PROGRESS[:40], "subprocesses=2", "processes=2 of 4"])
+        == ()
+    )
 
 
 def test_steps_count_on_over_epochs() -> None:

@@ -22,7 +22,9 @@ DEV = load_environment("dev", ROOT)
         ("BatchSize", "-1", "is not a whole number of 1 or more"),
     ],
 )
-def test_a_value_that_would_only_fail_in_the_job_is_refused(name: str, value: str, mistake: str) -> None:
+def test_a_value_that_would_only_fail_in_the_job_is_refused(
+    name: str, value: str, mistake: str
+) -> None:
     with pytest.raises(ParameterError, match=f"^parameter '{name}': '{value}' {mistake}$"):
         check_values(DEV, {name: value}, ROOT)
 
@@ -39,5 +41,8 @@ def test_values_that_can_run_are_taken() -> None:
 
 
 def test_what_the_pipeline_would_not_declare_is_refused() -> None:
-    with pytest.raises(ParameterError, match="'Foo': the pipeline declares no such parameter; it declares: BatchSize, "):
+    with pytest.raises(
+        ParameterError,
+        match="'Foo': the pipeline declares no such parameter; it declares: BatchSize, ",
+    ):
         check_declared(DEV, {"Foo": "1"}, ROOT)

@@ -12,16 +12,37 @@ from pathlib import Path
 import pytest
 
 from shoal.verbs.errors import AnswerError, CommandError, ToolMissingError
-from shoal.verbs.processes import Command, descendants, is_alive, mentioning, output_of, run, start_detached, stop, tail_of
+from shoal.verbs.processes import (
+    Command,
+    descendants,
+    is_alive,
+    mentioning,
+    output_of,
+    run,
+    start_detached,
+    stop,
+    tail_of,
+)
 
 
 def command(tmp_path: Path, program: str, timeout_s: float = 20.0) -> Command:
-    return Command("the program", (sys.executable, "-c", program), tmp_path, {"MARK": str(tmp_path)}, tmp_path / "log", timeout_s)
+    return Command(
+        "the program",
+        (sys.executable, "-c", program),
+        tmp_path,
+        {"MARK": str(tmp_path)},
+        tmp_path / "log",
+        timeout_s,
+    )
 
 
 def forking(tmp_path: Path) -> Command:
     """A program with a child, both of which would run for a minute."""
-    return command(tmp_path, "import subprocess, time; subprocess.Popen(['sleep', '60']); print('up', flush=True); time.sleep(60)")
+    return command(
+        tmp_path,
+        "import subprocess, time; subprocess.Popen(['sleep', '60']); print('up', flush=True);"
+        " time.sleep(60)",
+    )
 
 
 def gone(text: str) -> bool:
@@ -38,7 +59,11 @@ def test_output_goes_to_the_log_and_line_by_line_to_the_caller(tmp_path: Path) -
 
 
 def test_a_child_gets_only_the_environment_it_is_given(tmp_path: Path) -> None:
-    run(command(tmp_path, "import os; print(sorted(name for name in os.environ if name != 'LC_CTYPE'))"))
+    run(
+        command(
+            tmp_path, "import os; print(sorted(name for name in os.environ if name != 'LC_CTYPE'))"
+        )
+    )
     assert (tmp_path / "log").read_text().strip() == "['MARK']"
 
 
@@ -82,7 +107,10 @@ def test_descendants_are_children_and_their_children(tmp_path: Path) -> None:
 
 
 def test_a_child_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
-    program = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
+    program = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf',"
+        " flush=True); time.sleep(60)"
+    )
     process = start_detached(command(tmp_path, program))
     while "deaf" not in (tmp_path / "log").read_text():
         time.sleep(0.02)
@@ -104,7 +132,10 @@ def test_the_tail_of_a_log_that_was_never_written_is_empty(tmp_path: Path) -> No
 
 
 def test_a_program_that_answers_is_quoted_and_one_that_complains_is_too(tmp_path: Path) -> None:
-    assert output_of(("sh", "-c", "echo yes; echo but >&2"), tmp_path, {"PATH": os.defpath}, 10) == "yes\n"
+    assert (
+        output_of(("sh", "-c", "echo yes; echo but >&2"), tmp_path, {"PATH": os.defpath}, 10)
+        == "yes\n"
+    )
     with pytest.raises(AnswerError, match="sh -c failed with exit code 3: no"):
         output_of(("sh", "-c", "echo no >&2; exit 3"), tmp_path, {"PATH": os.defpath}, 10)
 

@@ -7,13 +7,25 @@ from datetime import UTC, datetime, timedelta
 from shoal.verbs.execution import Execution, Step
 from shoal.verbs.inventory import Resource
 from shoal.verbs.metrics import Epoch, Parts, Progress
-from shoal.verbs.report import EndpointAnswer, answers_of, curve, made_by_steps, step_rows, throughput_of
+from shoal.verbs.report import (
+    EndpointAnswer,
+    answers_of,
+    curve,
+    made_by_steps,
+    step_rows,
+    throughput_of,
+)
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 ARN = "arn:aws:sagemaker:us-east-1:111122223333:"
 ANSWERS = '[{"label": 7, "digit": 1, "probability": 0.6}]'
 TRAIN = Step(
-    "Train", "Training", "Succeeded", BEGAN, BEGAN + timedelta(seconds=9.5), metadata={"TrainingJob": {"Arn": f"{ARN}training-job/t"}}
+    "Train",
+    "Training",
+    "Succeeded",
+    BEGAN,
+    BEGAN + timedelta(seconds=9.5),
+    metadata={"TrainingJob": {"Arn": f"{ARN}training-job/t"}},
 )
 SMOKE = Step(
     "SmokeTest",
@@ -22,7 +34,9 @@ SMOKE = Step(
     BEGAN,
     BEGAN + timedelta(seconds=1),
     "no",
-    metadata={"Lambda": {"Arn": f"{ARN}x", "OutputParameters": [{"Name": "answers", "Value": ANSWERS}]}},
+    metadata={
+        "Lambda": {"Arn": f"{ARN}x", "OutputParameters": [{"Name": "answers", "Value": ANSWERS}]}
+    },
 )
 METRICS = (
     Parts(1, (("replicas", 2),)),
@@ -39,7 +53,13 @@ def execution(*steps: Step) -> Execution:
 def test_rows_have_name_type_status_and_seconds_and_the_reason_of_a_failure() -> None:
     assert step_rows(execution(TRAIN, SMOKE)) == [
         {"name": "Train", "type": "Training", "status": "Succeeded", "seconds": 9.5},
-        {"name": "SmokeTest", "type": "Lambda", "status": "Failed", "seconds": 1.0, "failure_reason": "no"},
+        {
+            "name": "SmokeTest",
+            "type": "Lambda",
+            "status": "Failed",
+            "seconds": 1.0,
+            "failure_reason": "no",
+        },
     ]
 
 

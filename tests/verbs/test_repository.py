@@ -15,14 +15,20 @@ FILE = "environments/dev.yaml"
 
 
 def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", *arguments], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def made(root: Path, checkout: str = ".", *options: str) -> Repository:
     """A repository at `root`, with a checkout of ours at a folder in it, and one commit."""
     root.mkdir(exist_ok=True)
     git(root, "init", "--quiet", "--initial-branch=main", *options)
-    for key, value in {"user.name": "Ada", "user.email": "ada@example.com", "commit.gpgsign": "false"}.items():
+    for key, value in {
+        "user.name": "Ada",
+        "user.email": "ada@example.com",
+        "commit.gpgsign": "false",
+    }.items():
         git(root, "config", key, value)
     for name in (FILE, "code/train.py", "code/sub/data.py"):
         (root / checkout / name).parent.mkdir(parents=True, exist_ok=True)
@@ -38,11 +44,15 @@ def repository(tmp_path: Path) -> Repository:
 
 
 @pytest.mark.parametrize("checkout", [".", "deploy/shoal"])
-def test_a_commit_changes_the_file_of_the_checkout_wherever_it_lies(tmp_path: Path, checkout: str) -> None:
+def test_a_commit_changes_the_file_of_the_checkout_wherever_it_lies(
+    tmp_path: Path, checkout: str
+) -> None:
     repository = made(tmp_path / "repository", checkout)
     commit = repository.commit("promote/dev", FILE, "name: dev\n", "Promote")
     assert repository.text(commit, FILE) == "name: dev\n"
-    assert git(repository.root, "show", "--name-only", "--format=", commit) == str(Path(checkout, FILE))
+    assert git(repository.root, "show", "--name-only", "--format=", commit) == str(
+        Path(checkout, FILE)
+    )
 
 
 @pytest.mark.parametrize("options", [(), ("--object-format=sha256",)])
@@ -68,25 +78,35 @@ def test_a_folder_that_was_not_there_yet_has_no_files(repository: Repository) ->
 def test_a_file_that_git_does_not_know_makes_the_tree_dirty(repository: Repository) -> None:
     repository.require_clean()
     (repository.root / "new.txt").write_text("new\n")
-    with pytest.raises(PromotionError, match=r"changes that are in no commit: new\.txt; commit them"):
+    with pytest.raises(
+        PromotionError, match=r"changes that are in no commit: new\.txt; commit them"
+    ):
         repository.require_clean()
 
 
-def test_a_file_that_git_does_not_know_is_seen_although_the_users_git_shows_none(repository: Repository) -> None:
+def test_a_file_that_git_does_not_know_is_seen_although_the_users_git_shows_none(
+    repository: Repository,
+) -> None:
     git(repository.root, "config", "status.showUntrackedFiles", "no")
     (repository.root / "code/new.py").write_text("new\n")
-    with pytest.raises(PromotionError, match=r"changes that are in no commit: code/new\.py; commit them"):
+    with pytest.raises(
+        PromotionError, match=r"changes that are in no commit: code/new\.py; commit them"
+    ):
         repository.require_clean()
 
 
-def test_a_commit_that_fails_leaves_a_branch_that_was_there_as_it_was(repository: Repository) -> None:
+def test_a_commit_that_fails_leaves_a_branch_that_was_there_as_it_was(
+    repository: Repository,
+) -> None:
     before = repository.commit("promote/dev", FILE, "name: dev\n", "Promote")
     with pytest.raises(FileNotFoundError):
         repository.commit("promote/dev", "nowhere/dev.yaml", "name: dev\n", "Promote")
     assert repository.commit_of("promote/dev") == before
 
 
-def test_a_branch_is_merged_once_all_of_it_is_in_the_commit_checked_out(repository: Repository) -> None:
+def test_a_branch_is_merged_once_all_of_it_is_in_the_commit_checked_out(
+    repository: Repository,
+) -> None:
     repository.commit("promote/dev", FILE, "name: dev\n", "Promote")
     assert not repository.has_merged("promote/dev")
     git(repository.root, "merge", "--quiet", "--no-ff", "promote/dev")
@@ -106,7 +126,9 @@ def test_a_remote_that_is_not_there_is_gits_own_message(repository: Repository) 
         repository.push("nowhere", "promote/dev")
 
 
-def test_what_a_hook_sets_does_not_lead_to_another_repository(tmp_path: Path, repository: Repository) -> None:
+def test_what_a_hook_sets_does_not_lead_to_another_repository(
+    tmp_path: Path, repository: Repository
+) -> None:
     other = made(tmp_path / "other")
     (other.root / FILE).write_text("other\n")
     git(other.root, "commit", "--quiet", "--all", "--message", "Other")

@@ -1,4 +1,6 @@
-"""Live schedules: listed beside what the file says, paused with their alarm, and resumed as they were."""
+"""Live schedules: listed beside what the file says, paused with their alarm, and resumed as they
+were.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from shoal.verbs.teardown import Teardown
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEDULE = Schedule(name="nightly", expression="cron(0 3 * * ? *)", time_zone="Europe/Berlin")
-NAMES = Names(load_environment("dev", ROOT).model_copy(update={"project": "timed", "schedules": (SCHEDULE,)}))
+NAMES = Names(
+    load_environment("dev", ROOT).model_copy(update={"project": "timed", "schedules": (SCHEDULE,)})
+)
 ALARM = NAMES.alarm(NAMES.missed_schedule("nightly"))
 
 
@@ -36,10 +40,20 @@ def schedules(target: Target) -> Iterator[Schedules]:
         ScheduleExpression=SCHEDULE.expression,
         ScheduleExpressionTimezone=SCHEDULE.time_zone,
         FlexibleTimeWindow={"Mode": "FLEXIBLE", "MaximumWindowInMinutes": 15},
-        Target={"Arn": NAMES.arn("lambda", "function:any"), "RoleArn": role(target), "Input": '{"schedule": "nightly"}'},
+        Target={
+            "Arn": NAMES.arn("lambda", "function:any"),
+            "RoleArn": role(target),
+            "Input": '{"schedule": "nightly"}',
+        },
     )
     target.client("cloudwatch").put_metric_alarm(
-        AlarmName=ALARM, ComparisonOperator="LessThanThreshold", EvaluationPeriods=1, MetricName="m", Namespace="n", Period=60, Threshold=1
+        AlarmName=ALARM,
+        ComparisonOperator="LessThanThreshold",
+        EvaluationPeriods=1,
+        MetricName="m",
+        Namespace="n",
+        Period=60,
+        Threshold=1,
     )
     yield Schedules(target, NAMES)
     scheduler.delete_schedule_group(Name=group)
@@ -47,20 +61,42 @@ def schedules(target: Target) -> Iterator[Schedules]:
 
 
 def role(target: Target) -> str:
-    trust = {"Effect": "Allow", "Principal": {"Service": "scheduler.amazonaws.com"}, "Action": "sts:AssumeRole"}
-    document, iam = json.dumps({"Version": "2012-10-17", "Statement": [trust]}), target.client("iam")
+    trust = {
+        "Effect": "Allow",
+        "Principal": {"Service": "scheduler.amazonaws.com"},
+        "Action": "sts:AssumeRole",
+    }
+    document, iam = (
+        json.dumps({"Version": "2012-10-17", "Statement": [trust]}),
+        target.client("iam"),
+    )
     if "timed" not in {each["RoleName"] for each in iam.list_roles()["Roles"]}:
         iam.create_role(RoleName="timed", AssumeRolePolicyDocument=document)
     return str(iam.get_role(RoleName="timed")["Role"]["Arn"])
 
 
 def live(target: Target) -> dict[str, Any]:
-    found: dict[str, Any] = target.client("scheduler").get_schedule(GroupName=NAMES.schedule_group, Name="nightly")
-    return {key: value for key, value in found.items() if key not in ("ResponseMetadata", "LastModificationDate")}
+    found: dict[str, Any] = target.client("scheduler").get_schedule(
+        GroupName=NAMES.schedule_group, Name="nightly"
+    )
+    return {
+        key: value
+        for key, value in found.items()
+        if key not in ("ResponseMetadata", "LastModificationDate")
+    }
 
 
 def test_a_deployed_schedule_is_as_the_file_says(schedules: Schedules) -> None:
-    assert schedules.all() == [Live("nightly", "cron(0 3 * * ? *)", "Europe/Berlin", paused=False, paused_in_file=False, rings=True)]
+    assert schedules.all() == [
+        Live(
+            "nightly",
+            "cron(0 3 * * ? *)",
+            "Europe/Berlin",
+            paused=False,
+            paused_in_file=False,
+            rings=True,
+        )
+    ]
     assert not schedules.all()[0].differs
 
 
@@ -70,7 +106,9 @@ def test_pausing_changes_the_state_and_nothing_else(schedules: Schedules, target
     assert live(target) == {**before, "State": "DISABLED"}
 
 
-def test_a_paused_schedule_does_not_ring_and_a_resumed_one_does(schedules: Schedules, target: Target) -> None:
+def test_a_paused_schedule_does_not_ring_and_a_resumed_one_does(
+    schedules: Schedules, target: Target
+) -> None:
     def rings() -> bool:
         (alarm,) = target.client("cloudwatch").describe_alarms(AlarmNames=[ALARM])["MetricAlarms"]
         return bool(alarm["ActionsEnabled"])
@@ -81,7 +119,9 @@ def test_a_paused_schedule_does_not_ring_and_a_resumed_one_does(schedules: Sched
     assert (while_paused, rings()) == (False, True)
 
 
-def test_a_schedule_that_runs_while_its_alarm_tells_nobody_is_known(schedules: Schedules, target: Target) -> None:
+def test_a_schedule_that_runs_while_its_alarm_tells_nobody_is_known(
+    schedules: Schedules, target: Target
+) -> None:
     target.client("cloudwatch").disable_alarm_actions(AlarmNames=[ALARM])
     assert schedules.all()[0].is_silent
     assert not schedules.set_paused("nightly", False).is_silent
@@ -92,7 +132,9 @@ def test_an_unknown_schedule_is_refused_with_those_there_are(schedules: Schedule
         schedules.set_paused("weekly", True)
 
 
-def test_a_teardown_pauses_what_would_start_executions_meanwhile(schedules: Schedules, target: Target) -> None:
+def test_a_teardown_pauses_what_would_start_executions_meanwhile(
+    schedules: Schedules, target: Target
+) -> None:
     said: list[Event] = []
     for _ in range(2):
         Teardown(target, NAMES, said.append, poll_s=0.05).pause_schedules()
@@ -104,5 +146,9 @@ def test_an_environment_without_schedules_has_none(target: Target) -> None:
     assert Schedules(target, NAMES).all() == []
 
 
-def test_a_schedule_group_is_found_by_its_environments_name(schedules: Schedules, target: Target) -> None:
-    assert of_environment(target, Owner(NAMES.prefix), ["schedule group"]) == (Resource("schedule group", NAMES.prefix),)
+def test_a_schedule_group_is_found_by_its_environments_name(
+    schedules: Schedules, target: Target
+) -> None:
+    assert of_environment(target, Owner(NAMES.prefix), ["schedule group"]) == (
+        Resource("schedule group", NAMES.prefix),
+    )

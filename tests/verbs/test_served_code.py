@@ -1,4 +1,6 @@
-"""The code in a model archive, compared with that of a commit: archives as train.py leaves them, and as somebody's hand does."""
+"""The code in a model archive, compared with that of a commit: archives as train.py leaves them,
+and as somebody's hand does.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,19 @@ from shoal.verbs.served_code import Committed, elsewhere
 from tests.cli.trained import archive
 
 FILES = {"inference.py": b"serve", "model.py": b"network", "train.py": b"train"}
-GOOD = {"model.pt": b"weights", "model.json": b"{}", "code/inference.py": b"serve", "code/model.py": b"network"}
+GOOD = {
+    "model.pt": b"weights",
+    "model.json": b"{}",
+    "code/inference.py": b"serve",
+    "code/model.py": b"network",
+}
 
 
 def committed(**changes: bytes) -> Committed:
-    known = {path: hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest() for path, content in {**FILES, **changes}.items()}
+    known = {
+        path: hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+        for path, content in {**FILES, **changes}.items()
+    }
     return Committed("training_code/pytorch", "abc", known)
 
 
@@ -37,8 +47,12 @@ def linked(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> bytes:
 
 def with_more_behind(gap: bytes) -> bytes:
     """A good archive, then `gap`, then an archive with a file that is in no commit."""
-    good, more = (gzip.decompress(archive(files)) for files in (GOOD, {"code/sitecustomize.py": b"other"}))
-    return gzip.compress(good.rstrip(b"\0") + bytes(-len(good.rstrip(b"\0")) % tarfile.BLOCKSIZE) + gap + more)
+    good, more = (
+        gzip.decompress(archive(files)) for files in (GOOD, {"code/sitecustomize.py": b"other"})
+    )
+    return gzip.compress(
+        good.rstrip(b"\0") + bytes(-len(good.rstrip(b"\0")) % tarfile.BLOCKSIZE) + gap + more
+    )
 
 
 def difference(content: bytes) -> str | None:
@@ -47,7 +61,9 @@ def difference(content: bytes) -> str | None:
 
 @pytest.mark.parametrize("prefix", ["", "./"])
 def test_code_that_was_copied_from_the_commit_is_no_difference(prefix: str) -> None:
-    assert difference(archive({f"{prefix}{name}": content for name, content in GOOD.items()})) is None
+    assert (
+        difference(archive({f"{prefix}{name}": content for name, content in GOOD.items()})) is None
+    )
 
 
 def test_a_commit_in_a_repository_of_sha256_is_compared_by_it() -> None:
@@ -60,12 +76,30 @@ def test_a_commit_in_a_repository_of_sha256_is_compared_by_it() -> None:
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"code/model.py": b"other"}, "code/model.py is not training_code/pytorch/model.py of the commit abc"),
-        ({"./code/model.py": b"other"}, "code/model.py is not training_code/pytorch/model.py of the commit abc"),
-        ({"code/extra/more.py": b""}, "code/extra/more.py is not in the commit abc, which has no training_code/pytorch/extra/more.py"),
+        (
+            {"code/model.py": b"other"},
+            "code/model.py is not training_code/pytorch/model.py of the commit abc",
+        ),
+        (
+            {"./code/model.py": b"other"},
+            "code/model.py is not training_code/pytorch/model.py of the commit abc",
+        ),
+        (
+            {"code/extra/more.py": b""},
+            (
+                "code/extra/more.py is not in the commit abc, which has no"
+                " training_code/pytorch/extra/more.py"
+            ),
+        ),
         ({"x/../code/model.py": b"other"}, "code/model.py is not"),
-        ({"../model/code/model.py": b"other"}, "../model/code/model.py is a link, a device or a way out of the archive"),
-        ({"/opt/ml/model/code/model.py": b"other"}, "/opt/ml/model/code/model.py is a link, a device or a way out"),
+        (
+            {"../model/code/model.py": b"other"},
+            "../model/code/model.py is a link, a device or a way out of the archive",
+        ),
+        (
+            {"/opt/ml/model/code/model.py": b"other"},
+            "/opt/ml/model/code/model.py is a link, a device or a way out",
+        ),
     ],
 )
 def test_the_file_that_differs_is_named(changed: dict[str, bytes], says: str) -> None:
@@ -75,20 +109,29 @@ def test_the_file_that_differs_is_named(changed: dict[str, bytes], says: str) ->
 
 
 def test_an_archive_without_the_code_that_serving_begins_with_is_a_difference() -> None:
-    assert difference(archive({"model.pt": b"weights"})) == (
-        "code/inference.py is missing, which the commit abc has in training_code/pytorch"
+    assert (
+        difference(archive({"model.pt": b"weights"}))
+        == "code/inference.py is missing, which the commit abc has in training_code/pytorch"
     )
 
 
 @pytest.mark.parametrize(
     ("name", "target", "kind"),
-    [("code/model.py", "../other.py", tarfile.SYMTYPE), ("other", "code", tarfile.SYMTYPE), ("hard.py", "code/model.py", tarfile.LNKTYPE)],
+    [
+        ("code/model.py", "../other.py", tarfile.SYMTYPE),
+        ("other", "code", tarfile.SYMTYPE),
+        ("hard.py", "code/model.py", tarfile.LNKTYPE),
+    ],
 )
 def test_a_link_is_a_difference_wherever_it_lies(name: str, target: str, kind: bytes) -> None:
     assert str(difference(linked(name, target, kind))).startswith(f"{name} is a link")
 
 
-@pytest.mark.parametrize("gap", [b"damaged!" * 64, bytes(1024), bytes(10240)], ids=["a damaged header", "an end", "a padded end"])
+@pytest.mark.parametrize(
+    "gap",
+    [b"damaged!" * 64, bytes(1024), bytes(10240)],
+    ids=["a damaged header", "an end", "a padded end"],
+)
 def test_what_lies_behind_a_damaged_header_or_an_end_is_compared_too(gap: bytes) -> None:
     found = difference(with_more_behind(gap))
     assert str(found).startswith("code/sitecustomize.py is not in the commit abc")
@@ -103,14 +146,28 @@ def test_what_cannot_be_unpacked_is_a_difference(content: bytes) -> None:
     ("environment", "found"),
     [
         ({}, None),
-        ({"SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code", "SAGEMAKER_PROGRAM": "inference.py"}, None),
-        ({"SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model"}, "SAGEMAKER_SUBMIT_DIRECTORY=/opt/ml/model"),
-        ({"SAGEMAKER_SUBMIT_DIRECTORY": "s3://bucket/code.tar.gz"}, "SAGEMAKER_SUBMIT_DIRECTORY=s3://bucket/code.tar.gz"),
+        (
+            {
+                "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
+                "SAGEMAKER_PROGRAM": "inference.py",
+            },
+            None,
+        ),
+        (
+            {"SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model"},
+            "SAGEMAKER_SUBMIT_DIRECTORY=/opt/ml/model",
+        ),
+        (
+            {"SAGEMAKER_SUBMIT_DIRECTORY": "s3://bucket/code.tar.gz"},
+            "SAGEMAKER_SUBMIT_DIRECTORY=s3://bucket/code.tar.gz",
+        ),
         ({"SAGEMAKER_PROGRAM": "../other.py"}, "SAGEMAKER_PROGRAM=../other.py"),
         ({"PYTHONUNBUFFERED": "1", "BATCH_SIZE": "8"}, None),
         ({"PYTHONPATH": "/opt/ml/model/extra"}, "PYTHONPATH=/opt/ml/model/extra"),
         ({"LD_PRELOAD": "/opt/ml/model/hook.so"}, "LD_PRELOAD=/opt/ml/model/hook.so"),
     ],
 )
-def test_a_container_that_takes_its_code_from_elsewhere_is_found(environment: dict[str, str], found: str | None) -> None:
+def test_a_container_that_takes_its_code_from_elsewhere_is_found(
+    environment: dict[str, str], found: str | None
+) -> None:
     assert elsewhere(environment) == found

@@ -1,4 +1,6 @@
-"""The end of a serving stack, wherever it is interrupted, and whatever is being done to it when it begins."""
+"""The end of a serving stack, wherever it is interrupted, and whatever is being done to it when it
+begins.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,26 @@ PARAMETER = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Va
 class Place:
     """A protected environment with a protected serving stack, or another that is not."""
 
-    def __init__(self, target: Target, resource: dict[str, Any] = PARAMETER, part: str = "serving", **sections: object) -> None:
-        protected = Environment(name="prod", project=f"r{time.monotonic_ns() % 10**9}", account=ACCOUNT, protect=True)
-        self.names, self.target, self.notes = Names(protected.model_copy(update=sections)), target, list[str]()
+    def __init__(
+        self,
+        target: Target,
+        resource: dict[str, Any] = PARAMETER,
+        part: str = "serving",
+        **sections: object,
+    ) -> None:
+        protected = Environment(
+            name="prod", project=f"r{time.monotonic_ns() % 10**9}", account=ACCOUNT, protect=True
+        )
+        self.names, self.target, self.notes = (
+            Names(protected.model_copy(update=sections)),
+            target,
+            list[str](),
+        )
         self.stack, self._cloudformation = self.names.stack(part), target.client("cloudformation")
         self._cloudformation.create_stack(
-            StackName=self.stack, TemplateBody=json.dumps({"Resources": {"One": resource}}), EnableTerminationProtection=part == "serving"
+            StackName=self.stack,
+            TemplateBody=json.dumps({"Resources": {"One": resource}}),
+            EnableTerminationProtection=part == "serving",
         )
 
     def removal(self, then: Callable[[str], None] = lambda _: None) -> ServingRemoval:
@@ -54,16 +70,29 @@ class Place:
             time.sleep(0.05)
 
 
-def test_it_is_refused_while_the_file_of_a_protected_environment_pins_a_release(target: Target) -> None:
+def test_it_is_refused_while_the_file_of_a_protected_environment_pins_a_release(
+    target: Target,
+) -> None:
     place = Place(target, release=RELEASE, serving=Serving())
-    with pytest.raises(ProtectedError, match=r"environment prod is protected .* take the release out with `git revert` of its promotion"):
+    with pytest.raises(
+        ProtectedError,
+        match=(
+            r"environment prod is protected .* take the release out with `git revert` of its"
+            r" promotion"
+        ),
+    ):
         place.removal().remove()
     place.settle()
     assert (place.status, place.notes) == ("CREATE_COMPLETE", [])
 
 
-def test_a_stack_that_failed_when_it_was_made_may_go_so_that_it_can_be_made_again(target: Target) -> None:
-    broken = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "of no known type", "Value": "x"}}
+def test_a_stack_that_failed_when_it_was_made_may_go_so_that_it_can_be_made_again(
+    target: Target,
+) -> None:
+    broken = {
+        "Type": "AWS::SSM::Parameter",
+        "Properties": {"Type": "of no known type", "Value": "x"},
+    }
     place = Place(target, broken, release=RELEASE, serving=Serving())
     place.settle()
     assert place.status == "ROLLBACK_COMPLETE"
@@ -72,12 +101,19 @@ def test_a_stack_that_failed_when_it_was_made_may_go_so_that_it_can_be_made_agai
 
 
 @pytest.mark.parametrize("left_out", ["release", "serving"])
-def test_a_stack_that_the_file_asks_for_no_more_is_deleted_whole(target: Target, left_out: str) -> None:
-    place = Place(target, PARAMETER, "serving", **{"release": RELEASE, "serving": Serving(), left_out: None})
+def test_a_stack_that_the_file_asks_for_no_more_is_deleted_whole(
+    target: Target, left_out: str
+) -> None:
+    place = Place(
+        target, PARAMETER, "serving", **{"release": RELEASE, "serving": Serving(), left_out: None}
+    )
     place.settle()
     assert place.removal().remove() == ()
     assert place.status is None
-    assert place.notes == [f"taking off the termination protection of stack {place.stack}", f"deleting stack {place.stack}"]
+    assert place.notes == [
+        f"taking off the termination protection of stack {place.stack}",
+        f"deleting stack {place.stack}",
+    ]
     assert place.removal().remove() is None
 
 
@@ -97,8 +133,13 @@ def test_it_goes_on_where_it_was_interrupted(target: Target, at: str) -> None:
     assert place.status is None
 
 
-def test_what_is_being_done_to_a_stack_is_waited_for_before_its_environment_is_destroyed(target: Target) -> None:
+def test_what_is_being_done_to_a_stack_is_waited_for_before_its_environment_is_destroyed(
+    target: Target,
+) -> None:
     place = Place(target, slow(target), part="pipeline", protect=False)
     destroyed = Teardown(target, place.names, place.removal().report, poll_s=0.05).destroy(Cdk())
     assert (place.status, destroyed.left) == (None, ())
-    assert place.notes == [f"waiting for stack {place.stack}, which is CREATE_IN_PROGRESS", f"deleting stack {place.stack}"]
+    assert place.notes == [
+        f"waiting for stack {place.stack}, which is CREATE_IN_PROGRESS",
+        f"deleting stack {place.stack}",
+    ]

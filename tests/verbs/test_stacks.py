@@ -1,4 +1,6 @@
-"""The end of an environment's stacks, against the emulator: what stays, what holds them back, and what `cdk destroy` does not know."""
+"""The end of an environment's stacks, against the emulator: what stays, what holds them back, and
+what `cdk destroy` does not know.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ from tests.verbs.conftest import ACCOUNT, ROOT
 
 NETWORK = {
     "Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.44.0.0/16"}},
-    "Subnet": {"Type": "AWS::EC2::Subnet", "Properties": {"VpcId": {"Ref": "Vpc"}, "CidrBlock": "10.44.1.0/24"}},
+    "Subnet": {
+        "Type": "AWS::EC2::Subnet",
+        "Properties": {"VpcId": {"Ref": "Vpc"}, "CidrBlock": "10.44.1.0/24"},
+    },
 }
 
 
@@ -74,7 +79,14 @@ class Place:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.names = Names(Environment(name="dev", project=f"s{time.monotonic_ns() % 10**9}", account=ACCOUNT, protect=False))
+        self.names = Names(
+            Environment(
+                name="dev",
+                project=f"s{time.monotonic_ns() % 10**9}",
+                account=ACCOUNT,
+                protect=False,
+            )
+        )
         self.events: list[Event] = []
         self.stacks = Stacks(target, self.names, self.events.append, poll_s=0.05)
         self.cloudformation = target.client("cloudformation")
@@ -84,9 +96,15 @@ class Place:
         name = self.names.stack(part)
         outputs = more.pop("Outputs", {})
         self.cloudformation.create_stack(
-            StackName=name, TemplateBody=json.dumps({"Resources": resources, **({"Outputs": outputs} if outputs else {})}), **more
+            StackName=name,
+            TemplateBody=json.dumps(
+                {"Resources": resources, **({"Outputs": outputs} if outputs else {})}
+            ),
+            **more,
         )
-        self.cloudformation.get_waiter("stack_create_complete").wait(StackName=name, WaiterConfig={"Delay": 1})
+        self.cloudformation.get_waiter("stack_create_complete").wait(
+            StackName=name, WaiterConfig={"Delay": 1}
+        )
         return name
 
     def teardown(self) -> Teardown:
@@ -97,7 +115,9 @@ class Place:
         return [event.text for event in self.events if isinstance(event, Note)]
 
     def id_of(self, part: str, logical: str) -> str:
-        found = self.cloudformation.describe_stack_resource(StackName=self.names.stack(part), LogicalResourceId=logical)
+        found = self.cloudformation.describe_stack_resource(
+            StackName=self.names.stack(part), LogicalResourceId=logical
+        )
         return str(found["StackResourceDetail"]["PhysicalResourceId"])
 
 
@@ -106,7 +126,9 @@ def place(target: Target) -> Iterator[Place]:
     found = Place(target)
     yield found
     for name in found.stacks.left():
-        found.cloudformation.update_termination_protection(StackName=name, EnableTerminationProtection=False)
+        found.cloudformation.update_termination_protection(
+            StackName=name, EnableTerminationProtection=False
+        )
     found.stacks.delete_rest()
 
 
@@ -116,8 +138,15 @@ def queue(name: str) -> dict[str, Any]:
 
 def test_stacks_that_the_checkout_does_not_describe_are_deleted_users_first(place: Place) -> None:
     export = f"{place.names.prefix}-vpc"
-    place.create("network", NETWORK, Outputs={"Id": {"Value": {"Ref": "Vpc"}, "Export": {"Name": export}}})
-    user = {"Queue": {"Type": "AWS::SQS::Queue", "Properties": {"Tags": [{"Key": "vpc", "Value": {"Fn::ImportValue": export}}]}}}
+    place.create(
+        "network", NETWORK, Outputs={"Id": {"Value": {"Ref": "Vpc"}, "Export": {"Name": export}}}
+    )
+    user = {
+        "Queue": {
+            "Type": "AWS::SQS::Queue",
+            "Properties": {"Tags": [{"Key": "vpc", "Value": {"Fn::ImportValue": export}}]},
+        }
+    }
     place.create("pipeline", user)
     place.create("of-an-earlier-version", queue(f"{place.names.prefix}-old"))
     destroyed = place.teardown().destroy(Cdk())
@@ -127,35 +156,63 @@ def test_stacks_that_the_checkout_does_not_describe_are_deleted_users_first(plac
 
 
 def test_what_could_not_be_deleted_is_named_and_the_rest_goes_all_the_same(place: Place) -> None:
-    held = place.create("data", queue(f"{place.names.prefix}-held"), EnableTerminationProtection=True)
+    held = place.create(
+        "data", queue(f"{place.names.prefix}-held"), EnableTerminationProtection=True
+    )
     place.create("pipeline", queue(f"{place.names.prefix}-free"))
     destroyed = place.teardown().destroy(Cdk(fails=True))
-    assert destroyed.left == (Resource("queue", f"{place.names.prefix}-held"), Resource("stack", held))
-    with pytest.raises(LeftBehindError, match=f"could not be deleted: queue .*, stack {held}; run it again"):
+    assert destroyed.left == (
+        Resource("queue", f"{place.names.prefix}-held"),
+        Resource("stack", held),
+    )
+    with pytest.raises(
+        LeftBehindError, match=f"could not be deleted: queue .*, stack {held}; run it again"
+    ):
         destroyed.raise_if_left()
     assert any(held in note and "could not be deleted" in note for note in place.notes)
 
 
 def test_it_goes_on_where_it_was_when_it_is_run_again(place: Place) -> None:
-    held = place.create("data", queue(f"{place.names.prefix}-held"), EnableTerminationProtection=True)
+    held = place.create(
+        "data", queue(f"{place.names.prefix}-held"), EnableTerminationProtection=True
+    )
     assert place.teardown().destroy(Cdk(fails=True)).left
-    place.cloudformation.update_termination_protection(StackName=held, EnableTerminationProtection=False)
+    place.cloudformation.update_termination_protection(
+        StackName=held, EnableTerminationProtection=False
+    )
     again = place.teardown().destroy(Cdk(fails=True))
     assert (again.left, again.failure) == ((), None)
 
 
 def destroy_in_a_process(place: Place, until: str = "") -> tuple[int, list[str]]:
-    """Exit code and lines of a destruction in a process of its own, which gets Ctrl-C at the first line that begins with `until`.
+    """Exit code and lines of a destruction in a process of its own, which gets Ctrl-C at the first
+    line that begins with `until`.
 
-    It sends itself the signal, so that it comes at that point and at no other, on however busy a machine.
+    It sends itself the signal, so that it comes at that point and at no other, on however busy a
+    machine.
     """
-    given = (str(place.target.endpoint_url), place.names.environment.project, ACCOUNT, place.target.region, until)
-    done = subprocess.run([sys.executable, "-c", PROGRAM, *given], cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=120, check=False)
+    given = (
+        str(place.target.endpoint_url),
+        place.names.environment.project,
+        ACCOUNT,
+        place.target.region,
+        until,
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *given],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     return done.returncode, done.stdout.splitlines()
 
 
 def test_ctrl_c_at_several_points_loses_nothing_and_the_last_run_ends_it(place: Place) -> None:
-    """Each time before the stack of that line is deleted, so that the next run has it still to do."""
+    """Each time before the stack of that line is deleted, so that the next run has it still to
+    do.
+    """
     parts = ("pipeline", "network", "data")
     for part in parts:
         place.create(part, queue(f"{place.names.prefix}-of-{part}"))
@@ -170,20 +227,38 @@ def test_ctrl_c_at_several_points_loses_nothing_and_the_last_run_ends_it(place: 
 
 def test_what_a_template_keeps_is_said_to_be_kept_on_purpose(place: Place) -> None:
     bucket = f"{place.names.prefix}-kept"
-    kept = {"Kept": {"Type": "AWS::S3::Bucket", "DeletionPolicy": "Retain", "Properties": {"BucketName": bucket}}}
-    stack = place.create("data", {**kept, **queue(f"{place.names.prefix}-gone"), "Key": {"Type": "AWS::KMS::Key", "Properties": {}}})
+    kept = {
+        "Kept": {
+            "Type": "AWS::S3::Bucket",
+            "DeletionPolicy": "Retain",
+            "Properties": {"BucketName": bucket},
+        }
+    }
+    stack = place.create(
+        "data",
+        {
+            **kept,
+            **queue(f"{place.names.prefix}-gone"),
+            "Key": {"Type": "AWS::KMS::Key", "Properties": {}},
+        },
+    )
     key = place.id_of("data", "Key")
     destroyed = place.teardown().destroy(Cdk())
     place.target.client("s3").delete_bucket(Bucket=bucket)
     assert f"AWS::S3::Bucket {bucket} of stack {stack} (DeletionPolicy Retain)" in destroyed.kept
-    assert f"key {key}: KMS deletes it after its waiting period, and until then it can be had back" in destroyed.kept
+    assert (
+        f"key {key}: KMS deletes it after its waiting period, and until then it can be had back"
+        in destroyed.kept
+    )
     assert any(line.startswith("stack CDKToolkit, with its bucket") for line in destroyed.kept)
 
 
 def test_the_network_waits_for_the_interfaces_of_jobs(place: Place) -> None:
     place.create("network", NETWORK)
     ec2 = place.target.client("ec2")
-    interface = ec2.create_network_interface(SubnetId=place.id_of("network", "Subnet"))["NetworkInterface"]["NetworkInterfaceId"]
+    interface = ec2.create_network_interface(SubnetId=place.id_of("network", "Subnet"))[
+        "NetworkInterface"
+    ]["NetworkInterfaceId"]
     threading.Timer(0.5, lambda: ec2.delete_network_interface(NetworkInterfaceId=interface)).start()
     begun = time.monotonic()
     place.stacks.wait_for_interfaces(timeout_s=60)
@@ -194,10 +269,15 @@ def test_the_network_waits_for_the_interfaces_of_jobs(place: Place) -> None:
 def test_interfaces_that_do_not_go_are_named(place: Place) -> None:
     place.create("network", NETWORK)
     ec2 = place.target.client("ec2")
-    interface = ec2.create_network_interface(SubnetId=place.id_of("network", "Subnet"))["NetworkInterface"]["NetworkInterfaceId"]
+    interface = ec2.create_network_interface(SubnetId=place.id_of("network", "Subnet"))[
+        "NetworkInterface"
+    ]["NetworkInterfaceId"]
     place.stacks.wait_for_interfaces(timeout_s=0.2)
     ec2.delete_network_interface(NetworkInterfaceId=interface)
-    assert place.notes[-1] == f"still there after 0 s: network interfaces {interface}; the network's deletion may fail"
+    assert (
+        place.notes[-1]
+        == f"still there after 0 s: network interfaces {interface}; the network's deletion may fail"
+    )
 
 
 def test_an_environment_without_a_network_waits_for_none(place: Place) -> None:

@@ -11,7 +11,12 @@ from shoal.verbs.target import Target, loopback_variables, offline_environment
 
 AWS = Target("111122223333", "eu-west-1")
 LOCAL = Target("111122223333", "eu-west-1", "http://localhost:4566")
-USER = {"AWS_PROFILE": "work", "AWS_SESSION_TOKEN": "t", "AWS_ENDPOINT_URL_SQS": "https://elsewhere", "HOME": "/home/me"}
+USER = {
+    "AWS_PROFILE": "work",
+    "AWS_SESSION_TOKEN": "t",
+    "AWS_ENDPOINT_URL_SQS": "https://elsewhere",
+    "HOME": "/home/me",
+}
 
 
 def test_children_for_aws_get_everything_the_user_has() -> None:
@@ -26,12 +31,18 @@ def test_children_for_loopback_get_no_aws_setting_of_the_user() -> None:
 
 def test_children_for_loopback_are_pointed_at_the_endpoint_for_s3_too() -> None:
     environment = LOCAL.child_environment({})
-    assert environment["AWS_ENDPOINT_URL"] == environment["AWS_ENDPOINT_URL_S3"] == "http://localhost:4566"
+    assert (
+        environment["AWS_ENDPOINT_URL"]
+        == environment["AWS_ENDPOINT_URL_S3"]
+        == "http://localhost:4566"
+    )
 
 
 def test_children_for_loopback_find_no_settings_in_files_or_on_the_instance() -> None:
     environment = loopback_variables("http://localhost:1", "111122223333")
-    assert environment["AWS_CONFIG_FILE"] == environment["AWS_SHARED_CREDENTIALS_FILE"] == os.devnull
+    assert (
+        environment["AWS_CONFIG_FILE"] == environment["AWS_SHARED_CREDENTIALS_FILE"] == os.devnull
+    )
     assert environment["AWS_EC2_METADATA_DISABLED"] == "true"
 
 
@@ -40,7 +51,9 @@ def test_children_for_loopback_are_the_root_of_the_targets_account() -> None:
 
 
 def test_an_offline_child_gets_no_endpoint_and_no_credentials() -> None:
-    assert not {"AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_PROFILE"} & set(offline_environment({**USER, "AWS_ENDPOINT_URL": "x"}))
+    assert not {"AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_PROFILE"} & set(
+        offline_environment({**USER, "AWS_ENDPOINT_URL": "x"})
+    )
 
 
 def test_a_local_target_elsewhere_is_refused() -> None:
@@ -48,7 +61,9 @@ def test_a_local_target_elsewhere_is_refused() -> None:
         Target("111122223333", "eu-west-1", "https://sqs.example.com")
 
 
-def test_a_local_client_ignores_a_profile_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_client_ignores_a_profile_that_does_not_exist(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
     client = Target("111122223333", "eu-west-1", "http://localhost:4566").client("s3")
     assert client.meta.endpoint_url == "http://localhost:4566"

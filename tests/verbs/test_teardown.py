@@ -1,4 +1,6 @@
-"""Taking things down, against the emulator; whole environments are torn down in tests/end_to_end."""
+"""Taking things down, against the emulator; whole environments are torn down in
+tests/end_to_end.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from tests.verbs.test_execution import gate
 
 
 def environment(name: str = "dev", protect: bool = False) -> Environment:
-    return Environment(name=name, project=f"t{time.monotonic_ns() % 10**9}", account=ACCOUNT, protect=protect)
+    return Environment(
+        name=name, project=f"t{time.monotonic_ns() % 10**9}", account=ACCOUNT, protect=protect
+    )
 
 
 def teardown(target: Target, settings: Environment, events: list[Event]) -> Teardown:
@@ -57,7 +61,10 @@ def test_executions_that_have_ended_are_not_stopped(target: Target) -> None:
 
 def test_log_groups_of_the_environment_are_removed_and_others_stay(target: Target) -> None:
     settings, logs = environment(), target.client("logs")
-    mine, other = f"/aws/lambda/{Names(settings).function('teardown')}", f"/aws/lambda/other-{settings.project}"
+    mine, other = (
+        f"/aws/lambda/{Names(settings).function('teardown')}",
+        f"/aws/lambda/other-{settings.project}",
+    )
     for group in (mine, other):
         logs.create_log_group(logGroupName=group)
     teardown(target, settings, []).remove_log_groups()
@@ -67,20 +74,35 @@ def test_log_groups_of_the_environment_are_removed_and_others_stay(target: Targe
 
 
 def test_log_groups_of_an_environment_whose_name_goes_on_stay(target: Target) -> None:
-    settings, logs, cloudformation = environment(), target.client("logs"), target.client("cloudformation")
+    settings, logs, cloudformation = (
+        environment(),
+        target.client("logs"),
+        target.client("cloudformation"),
+    )
     neighbour = Names(settings.model_copy(update={"name": "dev-b"}))
     group = f"/aws/sagemaker/Endpoints/{neighbour.pipeline}-abcdefabcdef"
     logs.create_log_group(logGroupName=group)
     template = {
-        "Resources": {"Log": {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": f"/shoal/{neighbour.prefix}/flow-logs"}}}
+        "Resources": {
+            "Log": {
+                "Type": "AWS::Logs::LogGroup",
+                "Properties": {"LogGroupName": f"/shoal/{neighbour.prefix}/flow-logs"},
+            }
+        }
     }
-    cloudformation.create_stack(StackName=neighbour.stack("network"), TemplateBody=json.dumps(template))
-    cloudformation.get_waiter("stack_create_complete").wait(StackName=neighbour.stack("network"), WaiterConfig={"Delay": 1})
+    cloudformation.create_stack(
+        StackName=neighbour.stack("network"), TemplateBody=json.dumps(template)
+    )
+    cloudformation.get_waiter("stack_create_complete").wait(
+        StackName=neighbour.stack("network"), WaiterConfig={"Delay": 1}
+    )
     teardown(target, settings, []).remove_log_groups()
     left = {entry["logGroupName"] for entry in logs.describe_log_groups()["logGroups"]}
     logs.delete_log_group(logGroupName=group)
     cloudformation.delete_stack(StackName=neighbour.stack("network"))
-    cloudformation.get_waiter("stack_delete_complete").wait(StackName=neighbour.stack("network"), WaiterConfig={"Delay": 1})
+    cloudformation.get_waiter("stack_delete_complete").wait(
+        StackName=neighbour.stack("network"), WaiterConfig={"Delay": 1}
+    )
     assert {group, f"/shoal/{neighbour.prefix}/flow-logs"} <= left
 
 
@@ -98,22 +120,32 @@ def test_what_an_execution_left_is_deleted_when_the_function_cannot(target: Targ
     model = f"pipelines-{pipeline.start({}).rpartition('/')[2]}-CreateModel-x"
     make_model(target, pipeline, model)
     teardown(target, settings, events).remove_endpoints()
-    assert [event.text for event in events if isinstance(event, Note)] == [f"deleting model {model}"]
+    assert [event.text for event in events if isinstance(event, Note)] == [
+        f"deleting model {model}"
+    ]
     assert target.client("sagemaker").list_models(NameContains=model)["Models"] == []
 
 
-def test_what_an_execution_left_of_which_there_is_no_record_is_found_by_name_and_by_tags(target: Target) -> None:
+def test_what_an_execution_left_of_which_there_is_no_record_is_found_by_name_and_by_tags(
+    target: Target,
+) -> None:
     settings, events = environment(), list[Event]()
     names = Names(settings)
     pipeline = make_pipeline(target, [gate(met=True)], name=names.pipeline)
     of_an_execution = {"shoal:pipeline": names.pipeline, "shoal:execution": "abcdefghijkl"}
     make_model(target, pipeline, f"{names.pipeline}-abcdefghijkl")
     make_model(target, pipeline, f"{names.pipeline}-x9", of_an_execution)
-    others = {f"{names.pipeline}-2-x9": of_an_execution | {"shoal:pipeline": f"{names.pipeline}-2"}, f"{names.pipeline}-own": {}}
+    others = {
+        f"{names.pipeline}-2-x9": of_an_execution | {"shoal:pipeline": f"{names.pipeline}-2"},
+        f"{names.pipeline}-own": {},
+    }
     for name, tags in others.items():
         make_model(target, pipeline, name, tags)
     teardown(target, settings, events).remove_endpoints()
-    left = {each["ModelName"] for each in target.client("sagemaker").list_models(NameContains=names.pipeline)["Models"]}
+    left = {
+        each["ModelName"]
+        for each in target.client("sagemaker").list_models(NameContains=names.pipeline)["Models"]
+    }
     for name in others:
         target.client("sagemaker").delete_model(ModelName=name)
     assert left == {*others}
@@ -135,13 +167,17 @@ def test_what_another_deleter_takes_meanwhile_is_no_trouble(target: Target) -> N
     assert deleted == [model]
 
 
-def make_model(target: Target, pipeline: Pipeline, name: str, tags: dict[str, str] | None = None) -> None:
+def make_model(
+    target: Target, pipeline: Pipeline, name: str, tags: dict[str, str] | None = None
+) -> None:
     """A model without data, which CreateModel accepts; nothing is started."""
-    image = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"
+    image = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
     container: dict[str, Any] = {"Image": image, "Environment": {}}
     role = f"arn:aws:iam::{ACCOUNT}:role/{pipeline.name}-role"
     listed = [{"Key": key, "Value": value} for key, value in (tags or {}).items()]
-    target.client("sagemaker").create_model(ModelName=name, ExecutionRoleArn=role, PrimaryContainer=container, Tags=listed)
+    target.client("sagemaker").create_model(
+        ModelName=name, ExecutionRoleArn=role, PrimaryContainer=container, Tags=listed
+    )
 
 
 def test_the_stack_of_a_release_that_is_pinned_no_more_is_deleted(target: Target) -> None:
@@ -149,19 +185,34 @@ def test_the_stack_of_a_release_that_is_pinned_no_more_is_deleted(target: Target
     cloudformation, stack = target.client("cloudformation"), Names(settings).stack("serving")
     parameter = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}
     for name in (stack, f"{stack}-of-another"):
-        cloudformation.create_stack(StackName=name, TemplateBody=json.dumps({"Resources": {"One": parameter}}))
-        cloudformation.get_waiter("stack_create_complete").wait(StackName=name, WaiterConfig={"Delay": 1})
+        cloudformation.create_stack(
+            StackName=name, TemplateBody=json.dumps({"Resources": {"One": parameter}})
+        )
+        cloudformation.get_waiter("stack_create_complete").wait(
+            StackName=name, WaiterConfig={"Delay": 1}
+        )
     teardown(target, settings, events).remove_unpinned_serving()
-    left = [each["StackName"] for each in cloudformation.describe_stacks()["Stacks"] if each["StackStatus"] != "DELETE_COMPLETE"]
+    left = [
+        each["StackName"]
+        for each in cloudformation.describe_stacks()["Stacks"]
+        if each["StackStatus"] != "DELETE_COMPLETE"
+    ]
     assert (stack in left, f"{stack}-of-another" in left) == (False, True)
-    assert [event.text for event in events if isinstance(event, Note)] == [f"deleting stack {stack}"]
+    assert [event.text for event in events if isinstance(event, Note)] == [
+        f"deleting stack {stack}"
+    ]
 
 
 def test_the_stack_of_a_pinned_release_is_left_to_the_cli(target: Target) -> None:
-    settings, events = environment().model_copy(update={"serving": Serving(), "release": RELEASE}), list[Event]()
+    settings, events = (
+        environment().model_copy(update={"serving": Serving(), "release": RELEASE}),
+        list[Event](),
+    )
     cloudformation, stack = target.client("cloudformation"), Names(settings).stack("serving")
     parameter = {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "x"}}
-    cloudformation.create_stack(StackName=stack, TemplateBody=json.dumps({"Resources": {"One": parameter}}))
+    cloudformation.create_stack(
+        StackName=stack, TemplateBody=json.dumps({"Resources": {"One": parameter}})
+    )
     teardown(target, settings, events).remove_unpinned_serving()
     assert events == []
     assert cloudformation.describe_stacks(StackName=stack)["Stacks"]

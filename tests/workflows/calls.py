@@ -1,4 +1,6 @@
-"""Calls of `shoal` in the scripts of a workflow: the words of each, and why click would refuse them. Nothing is run."""
+"""Calls of `shoal` in the scripts of a workflow: the words of each, and why click would refuse
+them. Nothing is run.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _PLACEHOLDER = "dev"
 
 
 def calls(script: str) -> Iterator[list[str]]:
-    """What each call hands to `shoal`: variables have a value, `${NAME:+words}` is there, and what the shell keeps is not."""
+    """What each call hands to `shoal`: variables have a value, `${NAME:+words}` is there, and what
+    the shell keeps is not.
+    """
     for line in script.replace("\\\n", " ").splitlines():
         for call in CALL.finditer(line):
             text = _VARIABLE.sub(_PLACEHOLDER, _OPTIONAL.sub(r"\1", line[call.end() :]))
@@ -35,7 +39,9 @@ def _words(text: str) -> Iterator[str]:
 
 
 def refusal(words: list[str]) -> str | None:
-    """Why click would not start the verb with these words; options of `shoal` itself, before the verb, are not known here."""
+    """Why click would not start the verb with these words; options of `shoal` itself, before the
+    verb, are not known here.
+    """
     try:
         verb, rest = _verb(shoal, words)
         verb.make_context("shoal", rest)

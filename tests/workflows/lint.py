@@ -1,6 +1,8 @@
-"""Rules for the workflows in .github/workflows: the text of one goes in, what is wrong with it comes out, a line for each.
+"""Rules for the workflows in .github/workflows: the text of one goes in, what is wrong with it
+comes out, a line for each.
 
-GitHub's own schema says what is well formed (test_workflows.py asks it); these rules say what is safe.
+GitHub's own schema says what is well formed (test_workflows.py asks it); these rules say what is
+safe.
 """
 
 from __future__ import annotations
@@ -66,27 +68,44 @@ def _identity(workflow: Workflow) -> Iterator[str]:
 def _actions(workflow: Workflow) -> Iterator[str]:
     used = [step["uses"] for _, step in steps(workflow) if "uses" in step]
     used += [job["uses"] for job in workflow["jobs"].values() if "uses" in job]
-    yield from (f"{use} is not pinned by a whole commit id" for use in used if not use.startswith("./") and not PINNED.match(use))
+    yield from (
+        f"{use} is not pinned by a whole commit id"
+        for use in used
+        if not use.startswith("./") and not PINNED.match(use)
+    )
 
 
 def _triggers(workflow: Workflow) -> Iterator[str]:
     yield from (
-        f"{trigger} runs with the repository's rights on what strangers send" for trigger in sorted(triggers(workflow) & NEVER_TRIGGERS)
+        f"{trigger} runs with the repository's rights on what strangers send"
+        for trigger in sorted(triggers(workflow) & NEVER_TRIGGERS)
     )
 
 
 def _checkouts(workflow: Workflow) -> Iterator[str]:
     for name, step in steps(workflow):
-        if step.get("uses", "").startswith("actions/checkout@") and "persist-credentials" not in step.get("with", {}):
-            yield f"a checkout of job {name} does not say whether it leaves its token in the checkout (persist-credentials)"
+        if step.get("uses", "").startswith(
+            "actions/checkout@"
+        ) and "persist-credentials" not in step.get("with", {}):
+            yield (
+                f"a checkout of job {name} does not say whether it leaves its token in the checkout"
+                " (persist-credentials)"
+            )
 
 
 def _chained_roles(workflow: Workflow) -> Iterator[str]:
-    """The action tags a chained session unless told not to, which needs sts:TagSession; DeliveryStack's roles may only assume."""
+    """The action tags a chained session unless told not to, which needs sts:TagSession;
+    DeliveryStack's roles may only assume.
+    """
     for name, step in steps(workflow):
         given = step.get("with", {})
-        if _is_true(given.get("role-chaining")) and not _is_true(given.get("role-skip-session-tagging")):
-            yield f"job {name} tags the session of a chained role, which is denied (role-skip-session-tagging: true)"
+        if _is_true(given.get("role-chaining")) and not _is_true(
+            given.get("role-skip-session-tagging")
+        ):
+            yield (
+                f"job {name} tags the session of a chained role, which is denied"
+                " (role-skip-session-tagging: true)"
+            )
 
 
 def _is_true(value: object) -> bool:
@@ -100,7 +119,9 @@ def _scripts(workflow: Workflow) -> Iterator[str]:
             continue
         if "${{" in script:
             yield f"a script of job {name} has an expression in its text; hand it over in `env`"
-        checked = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
+        checked = subprocess.run(
+            ["bash", "-n"], input=script, capture_output=True, text=True, check=False
+        )
         if checked.returncode:
             yield f"a script of job {name} is no bash: {checked.stderr.strip()}"
 

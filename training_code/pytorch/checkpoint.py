@@ -1,4 +1,5 @@
-"""The state of a run between two steps: written by rank 0, whole or not at all, and read back exactly.
+"""The state of a run between two steps: written by rank 0, whole or not at all, and read back
+exactly.
 
 One file, `checkpoint.pt`, in the folder that SageMaker copies to and from S3 (/opt/ml/checkpoints).
 """
@@ -18,14 +19,26 @@ FILE = "checkpoint.pt"
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run is: `step` batches of epoch `epoch` (from 1) are done. It also fixes the data order and the learning rate."""
+    """Where a run is:
+
+    `step` batches of epoch `epoch` (from 1) are done. It also fixes the data order and the learning
+    rate.
+    """
 
     epoch: int
     step: int
 
 
-def write(folder: Path, run: dict[str, Any], position: Position, network: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Replace the checkpoint in `folder`; `run` is what a resumed run must have been started with."""
+def write(
+    folder: Path,
+    run: dict[str, Any],
+    position: Position,
+    network: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+) -> None:
+    """Replace the checkpoint in `folder`; `run` is what a resumed run must have been started
+    with.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     state = {
         "run": run,
@@ -44,7 +57,11 @@ def write(folder: Path, run: dict[str, Any], position: Position, network: torch.
 
 
 def read(
-    folder: Path, run: dict[str, Any], network: torch.nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
+    folder: Path,
+    run: dict[str, Any],
+    network: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    device: torch.device,
 ) -> Position | None:
     """Restore network, optimiser and random state; None if there is no checkpoint.
 
@@ -65,6 +82,13 @@ def read(
 
 
 def _require_same_run(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    different = [f"{key} {found.get(key)} (now {value})" for key, value in wanted.items() if found.get(key) != value]
+    different = [
+        f"{key} {found.get(key)} (now {value})"
+        for key, value in wanted.items()
+        if found.get(key) != value
+    ]
     if different:
-        raise ValueError(f"{path} is from a run with other settings: {', '.join(different)}; use them or another --checkpoint-dir")
+        raise ValueError(
+            f"{path} is from a run with other settings: {', '.join(different)}; use them or another"
+            " --checkpoint-dir"
+        )

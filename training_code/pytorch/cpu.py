@@ -1,7 +1,8 @@
-"""What makes training faster on CPUs, and only there: called when the device is one, and without effect on what is computed.
+"""What makes training faster on CPUs, and only there: called when the device is one, and without
+effect on what is computed.
 
-The figures are in docs/performance.md. On a GPU the allocator is CUDA's, DistributedDataParallel overlaps its messages with the
-backward pass, and none of this is wanted.
+The figures are in docs/performance.md. On a GPU the allocator is CUDA's, DistributedDataParallel
+overlaps its messages with the backward pass, and none of this is wanted.
 """
 
 from __future__ import annotations
@@ -20,27 +21,39 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
 KEPT_BYTES = 1 << 30
 GROWTH_BYTES = 64 << 20
 LARGE_BYTES = 1 << 18
-"""A gradient of so many is a message of its own: copying it into one costs more than the message's fixed part."""
+"""A gradient of so many is a message of its own: copying it into one costs more than the message's
+fixed part.
+"""
 
 FIRST_RANK_PATIENCE_S = 10.0
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.1
 
 
 def tune_process(local_world_size: int, environ: Mapping[str, str]) -> None:
-    """Make this process fit for training on its share of the host's cores; OMP_NUM_THREADS overrides how many those are."""
+    """Make this process fit for training on its share of the host's cores; OMP_NUM_THREADS
+    overrides how many those are.
+    """
     keep_freed_memory()
     leave_the_compiler_out()
-    if "OMP_NUM_THREADS" not in environ:  # ranks that each start a thread per core slow each other down
+    if (
+        "OMP_NUM_THREADS" not in environ
+    ):  # ranks that each start a thread per core slow each other down
         torch.set_num_threads(max(1, len(usable_cores()) // local_world_size))
 
 
 def usable_cores() -> list[int]:
     """The cores that this process may run on."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    return (
+        sorted(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else list(range(os.cpu_count() or 1))
+    )
 
 
 def keep_freed_memory() -> None:
-    """Let the allocator reuse big blocks; glibc hands them back to the kernel, which clears each page again for the next tensor."""
+    """Let the allocator reuse big blocks; glibc hands them back to the kernel, which clears each
+    page again for the next tensor.
+    """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):  # another C library
@@ -53,8 +66,9 @@ def keep_freed_memory() -> None:
 def leave_the_compiler_out() -> None:
     """Spare the second it takes to import torch's compiler.
 
-    Optimizers import it on first use, only to mark their methods as not to be compiled; nothing is compiled here. The mark
-    is a private attribute of torch (torch/_compile.py): where a version does not look for it, nothing changes.
+    Optimizers import it on first use, only to mark their methods as not to be compiled; nothing is
+    compiled here. The mark is a private attribute of torch (torch/_compile.py): where a version
+    does not look for it, nothing changes.
     """
     for method in vars(torch.optim.Optimizer).values():
         function = getattr(method, "__wrapped__", None)
@@ -63,23 +77,29 @@ def leave_the_compiler_out() -> None:
 
 
 class Adam(torch.optim.Adam):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
-    """torch's Adam without the wrapper around step() that imports the compiler; the same arithmetic."""
+    """torch's Adam without the wrapper around step() that imports the compiler; the same
+    arithmetic.
+    """
 
     step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
 
 
 def computes_bf16() -> bool:
-    """Whether the CPU has instructions for bfloat16 (AVX512-BF16 or AMX); elsewhere it is emulated and slow."""
+    """Whether the CPU has instructions for bfloat16 (AVX512-BF16 or AMX); elsewhere it is emulated
+    and slow.
+    """
     has_avx = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     has_amx = getattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     return bool(has_avx() or has_amx())
 
 
-def average_gradients(network: torch.nn.Module, all_reduce: Callable[[torch.Tensor], None], world_size: int) -> None:
+def average_gradients(
+    network: torch.nn.Module, all_reduce: Callable[[torch.Tensor], None], world_size: int
+) -> None:
     """Average the gradients over the ranks at the end of each backward().
 
-    DistributedDataParallel does the same in buckets during the pass, which gains nothing where the core that would carry the
-    message is the one that computes, and imports torch's compiler.
+    DistributedDataParallel does the same in buckets during the pass, which gains nothing where the
+    core that would carry the message is the one that computes, and imports torch's compiler.
     """
     parameters = list(network.parameters())
     missing = len(parameters)
@@ -89,17 +109,25 @@ def average_gradients(network: torch.nn.Module, all_reduce: Callable[[torch.Tens
         missing -= 1
         if not missing:
             missing = len(parameters)
-            average([parameter for parameter in parameters if parameter.grad is not None], all_reduce, world_size)
+            average(
+                [parameter for parameter in parameters if parameter.grad is not None],
+                all_reduce,
+                world_size,
+            )
 
     for parameter in parameters:
         parameter.register_post_accumulate_grad_hook(ready)
 
 
-def average(parameters: list[torch.Tensor], all_reduce: Callable[[torch.Tensor], None], world_size: int) -> None:
-    """Average the gradients over the ranks: each large one where it is, the small ones as one message, of which they become views.
+def average(
+    parameters: list[torch.Tensor], all_reduce: Callable[[torch.Tensor], None], world_size: int
+) -> None:
+    """Average the gradients over the ranks: each large one where it is, the small ones as one
+    message, of which they become views.
 
-    A gradient fills one piece of memory, in the order of its parameter's strides or row by row, the same on every rank ("Gradient Layout
-    Contract" in torch/csrc/autograd/functions/accumulate_grad.h): it is sent as it lies there.
+    A gradient fills one piece of memory, in the order of its parameter's strides or row by row, the
+    same on every rank ("Gradient Layout Contract" in
+    torch/csrc/autograd/functions/accumulate_grad.h): it is sent as it lies there.
     """
     small = []
     for parameter in parameters:
@@ -123,13 +151,21 @@ def _flat(gradient: torch.Tensor) -> torch.Tensor:
     return gradient.as_strided((gradient.numel(),), (1,))
 
 
-def wait_for_first_rank(environ: Mapping[str, str], patience_s: float = FIRST_RANK_PATIENCE_S) -> bool:
-    """Return once rank 0 of this host listens for the others, False if it did not within `patience_s`; torch's own client then says why.
+def wait_for_first_rank(
+    environ: Mapping[str, str], patience_s: float = FIRST_RANK_PATIENCE_S
+) -> bool:
+    """Return once rank 0 of this host listens for the others, False if it did not within
+    `patience_s`; torch's own client then says why.
 
-    That client, refused once, sleeps for up to half a second; of ranks that start together on one host it is refused in every second run.
-    With several hosts there is more to wait for than that, and many ranks would ask one host.
+    That client, refused once, sleeps for up to half a second; of ranks that start together on one
+    host it is refused in every second run. With several hosts there is more to wait for than that,
+    and many ranks would ask one host.
     """
-    if environ.get("RANK", "0") == "0" or "MASTER_PORT" not in environ or environ.get("LOCAL_WORLD_SIZE") != environ.get("WORLD_SIZE"):
+    if (
+        environ.get("RANK", "0") == "0"
+        or "MASTER_PORT" not in environ
+        or environ.get("LOCAL_WORLD_SIZE") != environ.get("WORLD_SIZE")
+    ):
         return True
     address = (environ.get("MASTER_ADDR", "localhost"), int(environ["MASTER_PORT"]))
     deadline, pause_s = time.monotonic() + patience_s, SHORTEST_PAUSE_S
@@ -144,6 +180,8 @@ def wait_for_first_rank(environ: Mapping[str, str], patience_s: float = FIRST_RA
 def _listens(address: tuple[str, int], timeout_s: float) -> bool:
     try:
         with socket.create_connection(address, timeout_s) as connection:
-            return bool(connection.getsockname() != connection.getpeername())  # a closed port of one's own host may connect to itself
+            return bool(
+                connection.getsockname() != connection.getpeername()
+            )  # a closed port of one's own host may connect to itself
     except OSError:
         return False

@@ -1,6 +1,7 @@
 """Original MNIST files come in (idx format, unpacked), two uint8 tensors go out, checked.
 
-Format: http://yann.lecun.com/exdb/mnist (big-endian magic number, one 32-bit size per dimension, then the bytes).
+Format: http://yann.lecun.com/exdb/mnist (big-endian magic number, one 32-bit size per dimension,
+then the bytes).
 """
 
 from __future__ import annotations
@@ -29,17 +30,25 @@ class Digits:
         return len(self.labels)
 
     def to(self, device: torch.device) -> Digits:
-        """The same digits on `device`; small enough to live there whole, which spares a loader and its copies."""
+        """The same digits on `device`; small enough to live there whole, which spares a loader and
+        its copies.
+        """
         return Digits(self.images.to(device), self.labels.to(device))
 
 
 def read_train(folder: Path) -> Digits:
-    """Read train-images-idx3-ubyte and train-labels-idx1-ubyte. Raises ValueError with the file and what is wrong."""
+    """Read train-images-idx3-ubyte and train-labels-idx1-ubyte.
+
+    Raises ValueError with the file and what is wrong.
+    """
     return _read(folder, "train")
 
 
 def read_test(folder: Path) -> Digits:
-    """Read t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte. Raises ValueError with the file and what is wrong."""
+    """Read t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte.
+
+    Raises ValueError with the file and what is wrong.
+    """
     return _read(folder, "t10k")
 
 
@@ -47,7 +56,9 @@ def _read(folder: Path, prefix: str) -> Digits:
     images = read_idx(folder / f"{prefix}-images-idx3-ubyte", IMAGES_MAGIC, dimensions=3)
     labels = read_idx(folder / f"{prefix}-labels-idx1-ubyte", LABELS_MAGIC, dimensions=1)
     if images.shape[1:] != (SIDE, SIDE):
-        raise ValueError(f"{folder}: images are {images.shape[1]}x{images.shape[2]} pixels, not {SIDE}x{SIDE}")
+        raise ValueError(
+            f"{folder}: images are {images.shape[1]}x{images.shape[2]} pixels, not {SIDE}x{SIDE}"
+        )
     if len(images) != len(labels):
         raise ValueError(f"{folder}: {len(images)} images but {len(labels)} labels")
     if int(labels.max()) >= CLASSES:
@@ -56,7 +67,9 @@ def _read(folder: Path, prefix: str) -> Digits:
 
 
 def read_idx(path: Path, magic: int, *, dimensions: int) -> torch.Tensor:
-    """One idx file of unsigned bytes as a uint8 tensor; ValueError if it is missing, empty, truncated or another kind of file."""
+    """One idx file of unsigned bytes as a uint8 tensor; ValueError if it is missing, empty,
+    truncated or another kind of file.
+    """
     if not path.is_file():
         raise ValueError(f"{path} does not exist; the folder holds {_names(path.parent)}")
     content = bytearray(path.stat().st_size)
@@ -64,13 +77,21 @@ def read_idx(path: Path, magic: int, *, dimensions: int) -> torch.Tensor:
         file.readinto(content)
     header_bytes = 4 * (1 + dimensions)
     if len(content) < header_bytes:
-        raise ValueError(f"{path} is {'empty' if not content else 'truncated'}: {len(content)} bytes, the header alone has {header_bytes}")
+        raise ValueError(
+            f"{path} is {'empty' if not content else 'truncated'}: {len(content)} bytes, the header"
+            f" alone has {header_bytes}"
+        )
     found, *shape = struct.unpack(f">{1 + dimensions}I", content[:header_bytes])
     if found != magic:
-        raise ValueError(f"{path} is not the expected idx file: magic number 0x{found:08x}, not 0x{magic:08x}{_hint(content)}")
+        raise ValueError(
+            f"{path} is not the expected idx file: magic number 0x{found:08x}, not"
+            f" 0x{magic:08x}{_hint(content)}"
+        )
     if len(content) - header_bytes != math.prod(shape):
         problem = "truncated" if len(content) - header_bytes < math.prod(shape) else "too long"
-        raise ValueError(f"{path} is {problem}: {len(content) - header_bytes} bytes for shape {tuple(shape)}")
+        raise ValueError(
+            f"{path} is {problem}: {len(content) - header_bytes} bytes for shape {tuple(shape)}"
+        )
     if not math.prod(shape):
         raise ValueError(f"{path} is empty: it holds 0 entries")
     return torch.frombuffer(content, dtype=torch.uint8, offset=header_bytes).reshape(shape)

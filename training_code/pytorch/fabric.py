@@ -1,8 +1,11 @@
-"""Which network carries the gradients: NCCL's own log of a short all-reduce goes in; the provider, its speed and one line go out.
+"""Which network carries the gradients:
 
-On instances with EFA a wrong security group, image or variable does not fail a job: NCCL falls back to TCP and the job runs for
-days at a tenth of the speed. So the provider is read from what NCCL logs while it connects (aws-ofi-nccl's `NET/OFI Selected
-provider is efa`, NCCL's `Using network ...`), never from settings.
+NCCL's own log of a short all-reduce goes in; the provider, its speed and one line go out.
+
+On instances with EFA a wrong security group, image or variable does not fail a job: NCCL falls back
+to TCP and the job runs for days at a tenth of the speed. So the provider is read from what NCCL
+logs while it connects (aws-ofi-nccl's `NET/OFI Selected provider is efa`, NCCL's `Using network
+...`), never from settings.
 """
 
 from __future__ import annotations
@@ -32,7 +35,10 @@ class FabricError(RuntimeError):
 
 
 def listen(environ: MutableMapping[str, str]) -> None:
-    """Make NCCL write how it connects to a file. To be called before the first process group; without GPUs there is no NCCL."""
+    """Make NCCL write how it connects to a file.
+
+    To be called before the first process group; without GPUs there is no NCCL.
+    """
     if torch.cuda.is_available():
         environ["NCCL_DEBUG"] = "INFO"
         environ["NCCL_DEBUG_SUBSYS"] = "INIT,NET"
@@ -40,28 +46,37 @@ def listen(environ: MutableMapping[str, str]) -> None:
 
 
 def prove(ranks: Ranks, environ: Mapping[str, str]) -> str:
-    """One line about the network, the same on all ranks. Raises FabricError on all of them when EFA is required and not used."""
+    """One line about the network, the same on all ranks.
+
+    Raises FabricError on all of them when EFA is required and not used.
+    """
     speed = measure(ranks)
     found = look(ranks, environ)
     over_efa = int(ranks.sum(float(found.is_efa))[0])
     on_network = int(ranks.sum(float(found.provider != "loopback"))[0])
     line = (
-        f"fabric={found.provider} efa={int(over_efa == ranks.world_size)} hosts={hosts(environ)} ranks={ranks.world_size}"
-        f" allreduce_gigabytes_per_second={speed:.3f} evidence={found.evidence!r}"
+        f"fabric={found.provider} efa={int(over_efa == ranks.world_size)} hosts={hosts(environ)}"
+        f" ranks={ranks.world_size} allreduce_gigabytes_per_second={speed:.3f}"
+        f" evidence={found.evidence!r}"
     )
     if environ.get(REQUIRE) == "1" and on_network and over_efa < ranks.world_size:
-        if ranks.rank == 0:  # the metric fabric:efa is read from this line, and the caller will not print it
+        if (
+            ranks.rank == 0
+        ):  # the metric fabric:efa is read from this line, and the caller will not print it
             print(line, flush=True)
         raise FabricError(
-            f"require_efa: {ranks.world_size - over_efa} of {ranks.world_size} ranks do not use EFA; rank {ranks.rank} uses"
-            f" {found.provider} ({found.evidence}). Check the security group (all traffic to and from itself), the image (aws-ofi-nccl)"
-            " and FI_PROVIDER, or set training.require_efa: false"
+            f"require_efa: {ranks.world_size - over_efa} of {ranks.world_size} ranks do not use"
+            f" EFA; rank {ranks.rank} uses {found.provider} ({found.evidence}). Check the security"
+            " group (all traffic to and from itself), the image (aws-ofi-nccl) and FI_PROVIDER, or"
+            " set training.require_efa: false"
         )
     return line
 
 
 def measure(ranks: Ranks) -> float:
-    """Gigabytes per second of an all-reduce of 16 MiB, as each rank sees it: bytes of the tensor over the time of one call."""
+    """Gigabytes per second of an all-reduce of 16 MiB, as each rank sees it: bytes of the tensor
+    over the time of one call.
+    """
     tensor = torch.ones(_ELEMENTS, dtype=torch.float32, device=ranks.device)
     ranks.all_reduce(tensor)  # connects, which must not be timed
     begun = _now(ranks.device)
@@ -69,7 +84,9 @@ def measure(ranks: Ranks) -> float:
         ranks.all_reduce(tensor.fill_(1.0))
     seconds = (_now(ranks.device) - begun) / _REPEATS
     if not torch.equal(tensor, torch.full_like(tensor, float(ranks.world_size))):
-        raise FabricError(f"an all-reduce of ones over {ranks.world_size} ranks gave something else")
+        raise FabricError(
+            f"an all-reduce of ones over {ranks.world_size} ranks gave something else"
+        )
     return float(tensor.nbytes / seconds / 1e9)
 
 
@@ -78,8 +95,11 @@ def look(ranks: Ranks, environ: Mapping[str, str]) -> Fabric:
     if ranks.device.type != "cuda":
         return without_nccl(hosts(environ))
     if ranks.backend == "smddp":
-        # smddp connects through libraries of its own; NCCL on the same hosts finds the same network, and says which.
-        dist.all_reduce(torch.ones(_ELEMENTS, device=ranks.device), group=dist.new_group(backend="nccl"))
+        # smddp connects through libraries of its own; NCCL on the same hosts finds the same
+        # network, and says which.
+        dist.all_reduce(
+            torch.ones(_ELEMENTS, device=ranks.device), group=dist.new_group(backend="nccl")
+        )
         torch.cuda.synchronize(ranks.device)
     return parse(read(environ["NCCL_DEBUG_FILE"], socket.gethostname(), os.getpid()))
 

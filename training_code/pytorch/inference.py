@@ -1,7 +1,9 @@
-"""What the endpoint runs: a request's bytes come in, the digits' probabilities go out, with the model they came from.
+"""What the endpoint runs: a request's bytes come in, the digits' probabilities go out, with the
+model they came from.
 
-The four functions are the ones that SageMaker's PyTorch serving container looks for. A request is JSON
-`{"instances": [28x28 integers 0..255, ...]}` or an npy file, uint8 (N, 28, 28). The answer is JSON or npy, float32 (N, 10).
+The four functions are the ones that SageMaker's PyTorch serving container looks for. A request is
+JSON `{"instances": [28x28 integers 0..255, ...]}` or an npy file, uint8 (N, 28, 28). The answer is
+JSON or npy, float32 (N, 10).
 """
 
 from __future__ import annotations
@@ -30,12 +32,18 @@ class Prediction:
 
 
 def model_fn(model_dir: str) -> SavedModel:
-    """Read the model that the archive was unpacked to. Raises ValueError if it is not one of ours."""
+    """Read the model that the archive was unpacked to.
+
+    Raises ValueError if it is not one of ours.
+    """
     return load(Path(model_dir), torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def input_fn(body: bytes | bytearray | str, content_type: str) -> torch.Tensor:
-    """The request's images as uint8 (N, 28, 28). Raises ValueError that says what is wrong with the request."""
+    """The request's images as uint8 (N, 28, 28).
+
+    Raises ValueError that says what is wrong with the request.
+    """
     kind = _media_type(content_type)
     if kind == JSON:
         return _checked(_from_json(body))
@@ -48,12 +56,18 @@ def predict_fn(images: torch.Tensor, model: SavedModel) -> Prediction:
     """Classify the images."""
     device = next(model.network.parameters()).device
     probabilities = predict(model.network, images.to(device)).cpu().numpy()
-    identity = {"training_job_name": model.metadata.get("training_job_name"), "weights_sha256": model.weights_sha256}
+    identity = {
+        "training_job_name": model.metadata.get("training_job_name"),
+        "weights_sha256": model.weights_sha256,
+    }
     return Prediction(probabilities, identity)
 
 
 def output_fn(prediction: Prediction, accept: str) -> str | bytes:
-    """The answer in the format that the client accepts. Raises ValueError if that is neither JSON nor npy."""
+    """The answer in the format that the client accepts.
+
+    Raises ValueError if that is neither JSON nor npy.
+    """
     kind = _media_type(accept) or JSON
     if kind in (JSON, "*/*", "application/*"):
         return _to_json(prediction)
@@ -74,7 +88,9 @@ def _from_json(body: bytes | bytearray | str) -> np.ndarray[Any, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the request is not JSON: {error}") from error
     if not isinstance(request, dict) or "instances" not in request:
-        raise ValueError('the request has no "instances": send {"instances": [[[28 integers] x 28], ...]}')
+        raise ValueError(
+            'the request has no "instances": send {"instances": [[[28 integers] x 28], ...]}'
+        )
     try:
         return np.asarray(request["instances"])
     except ValueError as error:
@@ -83,15 +99,25 @@ def _from_json(body: bytes | bytearray | str) -> np.ndarray[Any, Any]:
 
 def _from_npy(body: bytes | bytearray | str) -> np.ndarray[Any, Any]:
     try:
-        array = np.lib.format.read_array(io.BytesIO(body.encode("latin-1") if isinstance(body, str) else body), allow_pickle=False)
-    except (ValueError, EOFError, OSError, MemoryError) as error:  # the last: its header may say that it has terabytes
+        array = np.lib.format.read_array(
+            io.BytesIO(body.encode("latin-1") if isinstance(body, str) else body),
+            allow_pickle=False,
+        )
+    except (
+        ValueError,
+        EOFError,
+        OSError,
+        MemoryError,
+    ) as error:  # the last: its header may say that it has terabytes
         raise ValueError(f"the request is not an npy file: {error}") from error
     return array
 
 
 def _checked(array: np.ndarray[Any, Any]) -> torch.Tensor:
     if array.ndim != 3 or array.shape[1:] != (SIDE, SIDE) or not len(array):
-        raise ValueError(f"images must have shape (N, {SIDE}, {SIDE}) with N >= 1, not {array.shape}")
+        raise ValueError(
+            f"images must have shape (N, {SIDE}, {SIDE}) with N >= 1, not {array.shape}"
+        )
     if array.dtype.kind not in "iu":
         raise ValueError(f"pixels must be integers, not {array.dtype}")
     if array.min() < 0 or array.max() > 255:
@@ -100,5 +126,8 @@ def _checked(array: np.ndarray[Any, Any]) -> torch.Tensor:
 
 
 def _to_json(prediction: Prediction) -> str:
-    answers = [{"digit": int(row.argmax()), "probabilities": [float(value) for value in row]} for row in prediction.probabilities]
+    answers = [
+        {"digit": int(row.argmax()), "probabilities": [float(value) for value in row]}
+        for row in prediction.probabilities
+    ]
     return json.dumps({"predictions": answers, "model": prediction.model})

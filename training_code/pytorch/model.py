@@ -1,7 +1,8 @@
-"""The network, its preprocessing and its file format: the part that training, evaluation and inference share.
+"""The network, its preprocessing and its file format: the part that training, evaluation and
+inference share.
 
-uint8 images (N, 28, 28) come in, logits or probabilities (N, 10) go out. A saved model is a folder with `model.pt`
-(the weights) and `model.json` (where they come from).
+uint8 images (N, 28, 28) come in, logits or probabilities (N, 10) go out. A saved model is a folder
+with `model.pt` (the weights) and `model.json` (where they come from).
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ PIXEL_MEAN = 0.1307
 PIXEL_STD = 0.3081
 
 NETWORK_VERSION = 2
-"""Grows when weights that were saved before would mean something else: since 2, dense1 reads the channels of a pixel side by side."""
+"""Grows when weights that were saved before would mean something else: since 2, dense1 reads the
+channels of a pixel side by side.
+"""
 
 WEIGHTS_FILE = "model.pt"
 METADATA_FILE = "model.json"
 
 
 class DigitNet(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
-    """Two convolutions and two dense layers, 109,000 weights: right-sized for 99 % on MNIST in 1.1 epochs."""
+    """Two convolutions and two dense layers, 109,000 weights: right-sized for 99 % on MNIST in 1.1
+    epochs.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +48,8 @@ class DigitNet(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where 
         features = functional.relu(self.conv1(pixels))
         # Pooling before relu gives the same result with a quarter of the work.
         features = functional.relu(functional.max_pool2d(self.conv2(features), 2))
-        # In the order in which channels_last stores them: nothing is copied, and the gradients come back in the same order.
+        # In the order in which channels_last stores them: nothing is copied, and the gradients come
+        # back in the same order.
         features = functional.relu(self.dense1(features.permute(0, 2, 3, 1).flatten(1)))
         return self.dense2(features)  # type: ignore[no-any-return, unused-ignore]
 
@@ -57,7 +63,9 @@ def new_network(device: torch.device) -> DigitNet:
 
 
 def prepare(images: torch.Tensor) -> torch.Tensor:
-    """Turn uint8 images (N, 28, 28) into the network's input: float32 (N, 1, 28, 28), normalised."""
+    """Turn uint8 images (N, 28, 28) into the network's input: float32 (N, 1, 28, 28),
+    normalised.
+    """
     pixels = images.unsqueeze(1).to(torch.float32, memory_format=torch.channels_last)
     return pixels.div_(255).sub_(PIXEL_MEAN).div_(PIXEL_STD)
 
@@ -79,17 +87,25 @@ class SavedModel:
 
 
 def save(network: nn.Module, metadata: dict[str, Any], folder: Path) -> None:
-    """Write the weights (on CPU, so that any machine can read them) and the metadata into `folder`, the weights whole or not at all.
+    """Write the weights (on CPU, so that any machine can read them) and the metadata into `folder`,
+    the weights whole or not at all.
 
-    Raises ValueError if weights are not numbers any more: the last step may have spoilt them, after the last loss.
+    Raises ValueError if weights are not numbers any more: the last step may have spoilt them, after
+    the last loss.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    weights = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()
+    }
     if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
-        raise ValueError("the weights are not finite, no model is saved: try a smaller --learning-rate")
+        raise ValueError(
+            "the weights are not finite, no model is saved: try a smaller --learning-rate"
+        )
     partial = folder / f"{WEIGHTS_FILE}.partial"
     torch.save(weights, partial)
-    partial.replace(folder / WEIGHTS_FILE)  # a job that is killed now may still have its folder packed
+    partial.replace(
+        folder / WEIGHTS_FILE
+    )  # a job that is killed now may still have its folder packed
     metadata = {**metadata, "network_version": NETWORK_VERSION}
     (folder / METADATA_FILE).write_text(json.dumps(metadata, indent=2, sort_keys=True) + "\n")
 
@@ -105,11 +121,24 @@ def load(folder: Path, device: torch.device) -> SavedModel:
         metadata = json.loads(metadata_file.read_text())
         version = metadata.get("network_version", 1)
         if version == NETWORK_VERSION:
-            network.load_state_dict(torch.load(weights_file, map_location=device, weights_only=True))
-    except (RuntimeError, EOFError, OSError, ValueError, TypeError, AttributeError, pickle.UnpicklingError) as error:
+            network.load_state_dict(
+                torch.load(weights_file, map_location=device, weights_only=True)
+            )
+    except (
+        RuntimeError,
+        EOFError,
+        OSError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        pickle.UnpicklingError,
+    ) as error:
         raise ValueError(f"{folder} holds a damaged model: {error}") from error
     if version != NETWORK_VERSION:
         raise ValueError(
-            f"{folder} holds a model for version {version} of the network, this code has version {NETWORK_VERSION}: train it anew"
+            f"{folder} holds a model for version {version} of the network, this code has version"
+            f" {NETWORK_VERSION}: train it anew"
         )
-    return SavedModel(network.eval(), metadata, hashlib.sha256(weights_file.read_bytes()).hexdigest())
+    return SavedModel(
+        network.eval(), metadata, hashlib.sha256(weights_file.read_bytes()).hexdigest()
+    )

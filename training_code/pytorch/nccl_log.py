@@ -1,7 +1,7 @@
 """What NCCL logs while it connects goes in; the network that it chose comes out.
 
-aws-ofi-nccl, the plugin that brings EFA to NCCL, says which libfabric provider it selected; NCCL says which network it uses then.
-Only both together are a proof.
+aws-ofi-nccl, the plugin that brings EFA to NCCL, says which libfabric provider it selected; NCCL
+says which network it uses then. Only both together are a proof.
 """
 
 from __future__ import annotations
@@ -11,8 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _SELECTED = re.compile(r"NET/OFI Selected [Pp]rovider is (?P<provider>[\w;+-]+)")
-_USING = re.compile(r"(?:Using network|Assigned NET plugin) (?P<network>AWS Libfabric|Libfabric|Socket|IB|[\w-]+)")
-_FAILED = re.compile(r"NET/OFI (?:aws-ofi-nccl initialization failed|Initializing plugin failed|Could not find any optimal provider)")
+_USING = re.compile(
+    r"(?:Using network|Assigned NET plugin) (?P<network>AWS Libfabric|Libfabric|Socket|IB|[\w-]+)"
+)
+_FAILED = re.compile(
+    r"NET/OFI (?:aws-ofi-nccl initialization failed|Initializing plugin failed|Could not find any"
+    r" optimal provider)"
+)
 _TCP = {"tcp", "sockets", "tcp;ofi_rxm", "tcp;ofi_rxd"}
 
 
@@ -21,7 +26,10 @@ class Fabric:
     """What the ranks of this job talk over."""
 
     provider: str
-    """efa, tcp, infiniband, loopback (CPUs of one host), or unknown: NCCL logged nothing that says it."""
+    """efa, tcp, infiniband, loopback (CPUs of one host), or unknown:
+
+    NCCL logged nothing that says it.
+    """
     evidence: str
     """The log line that says so, or why there is none."""
 
@@ -31,7 +39,10 @@ class Fabric:
 
 
 def parse(log: str) -> Fabric:
-    """The provider that a log of NCCL says is used. The last word counts: a plugin may select EFA, fail, and leave NCCL to TCP."""
+    """The provider that a log of NCCL says is used.
+
+    The last word counts: a plugin may select EFA, fail, and leave NCCL to TCP.
+    """
     provider, evidence = "unknown", "NCCL has logged no network"
     selected, selected_by = "unknown", ""
     for line in map(str.strip, log.splitlines()):
@@ -43,13 +54,18 @@ def parse(log: str) -> Fabric:
             selected, provider, evidence = "unknown", "unknown", line
         elif match := _USING.search(line):
             over_plugin = match["network"].endswith("Libfabric") and selected != "unknown"
-            provider = selected if over_plugin else {"Socket": "tcp", "IB": "infiniband"}.get(match["network"], "unknown")
+            provider = (
+                selected
+                if over_plugin
+                else {"Socket": "tcp", "IB": "infiniband"}.get(match["network"], "unknown")
+            )
             evidence = selected_by if over_plugin else line
     return Fabric(provider, evidence)
 
 
 def read(pattern: str, host: str, pid: int) -> str:
-    """What the process `pid` on `host` has logged to NCCL_DEBUG_FILE; nothing where that is no file, such as /dev/stdout.
+    """What the process `pid` on `host` has logged to NCCL_DEBUG_FILE; nothing where that is no
+    file, such as /dev/stdout.
 
     NCCL writes only the part of the host's name before the first dot for %h.
     """

@@ -1,7 +1,8 @@
-"""Imports PyTorch, and nothing else: a program that imports this before anything that needs torch starts and ends half a second sooner.
+"""Imports PyTorch, and nothing else: a program that imports this before anything that needs torch
+starts and ends half a second sooner.
 
-Python otherwise looks for garbage among torch's new objects again and again while they are made, and once more through all of them at
-its exit. Nearly all of them stay to the end.
+Python otherwise looks for garbage among torch's new objects again and again while they are made,
+and once more through all of them at its exit. Nearly all of them stay to the end.
 """
 
 import gc

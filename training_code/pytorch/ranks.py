@@ -1,4 +1,5 @@
-"""Joining the job: the launcher's environment comes in, this process's place among the ranks goes out.
+"""Joining the job: the launcher's environment comes in, this process's place among the ranks goes
+out.
 
 The same code runs with smddp on p4d, with NCCL on other GPUs, with gloo on CPUs and alone.
 """
@@ -46,7 +47,9 @@ class Ranks:
 
     def sum(self, *values: float | torch.Tensor) -> list[float]:
         """Add each value over all ranks; float32, which every backend reduces."""
-        total = torch.stack([torch.as_tensor(value, dtype=torch.float32, device=self.device) for value in values])
+        total = torch.stack(
+            [torch.as_tensor(value, dtype=torch.float32, device=self.device) for value in values]
+        )
         self.all_reduce(total)
         return [float(value) for value in total]
 
@@ -55,13 +58,18 @@ class Ranks:
         dist.barrier()
 
     def wrap(self, network: torch.nn.Module, averaging: str) -> torch.nn.Module:
-        """The network with its gradients averaged over the ranks in backward(). `averaging` is auto, ddp or flat."""
+        """The network with its gradients averaged over the ranks in backward().
+
+        `averaging` is auto, ddp or flat.
+        """
         if averaging == "flat" or (averaging == "auto" and self.device.type == "cpu"):
             if self.world_size > 1:
                 cpu.average_gradients(network, self.all_reduce, self.world_size)
             return network
         devices = [self.device] if self.device.type == "cuda" else None
-        return torch.nn.parallel.DistributedDataParallel(network, device_ids=devices, gradient_as_bucket_view=True)
+        return torch.nn.parallel.DistributedDataParallel(
+            network, device_ids=devices, gradient_as_bucket_view=True
+        )
 
 
 @contextmanager
@@ -69,25 +77,32 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
     """Be part of the job while the block runs. `backend` is auto, smddp, nccl or gloo."""
     chosen = choose_backend(backend, environ)
     if chosen == "smddp":
-        importlib.import_module(SMDDP_MODULE)  # registers the backend; under mpirun the stand-in also sets RANK and its like
+        importlib.import_module(
+            SMDDP_MODULE
+        )  # registers the backend; under mpirun the stand-in also sets RANK and its like
     local_rank, local_world_size = _local(environ)
     device = choose_device(local_rank)
     if device.type == "cpu":
         cpu.tune_process(local_world_size, environ)
         cpu.wait_for_first_rank(environ)
-    gc.freeze()  # torch's own objects stay to the end: no collection needs to look through them, nor the interpreter at its exit (0.4 s)
+    # torch's own objects stay to the end: no collection needs to look through them, nor the
+    # interpreter at its exit (0.4 s)
+    gc.freeze()
     _join(chosen, environ)
     try:
         yield Ranks(dist.get_rank(), dist.get_world_size(), local_rank, chosen, device)
     finally:
-        # A process group that something still refers to (DistributedDataParallel sits in reference cycles) keeps its
-        # threads, and gloo's abort the interpreter at exit: collect the cycles, so that leaving really joins them.
+        # A process group that something still refers to (DistributedDataParallel sits in reference
+        # cycles) keeps its threads, and gloo's abort the interpreter at exit: collect the cycles,
+        # so that leaving really joins them.
         gc.collect()
         dist.destroy_process_group()
 
 
 def choose_backend(wanted: str, environ: Mapping[str, str]) -> str:
-    """With "auto": smddp if the launcher was told so and the library is there, else NCCL with CUDA, else gloo."""
+    """With "auto": smddp if the launcher was told so and the library is there, else NCCL with CUDA,
+    else gloo.
+    """
     if wanted != "auto":
         return wanted
     if any(flag in environ for flag in SMDDP_FLAGS) and _importable(SMDDP_MODULE):
@@ -104,11 +119,18 @@ def _importable(module: str) -> bool:
 
 def _local(environ: Mapping[str, str]) -> tuple[int, int]:
     if "OMPI_COMM_WORLD_SIZE" in environ and "RANK" not in environ:
-        raise ValueError("mpirun started this process without smddprun, so it has no RANK; is smddprun on PATH in the image?")
-    # AWS's guide reads LOCAL_RANK, transformers reads smddp's own variable: a rank that found neither would share GPU 0 with the others.
+        raise ValueError(
+            "mpirun started this process without smddprun, so it has no RANK; is smddprun on PATH"
+            " in the image?"
+        )
+    # AWS's guide reads LOCAL_RANK, transformers reads smddp's own variable: a rank that found
+    # neither would share GPU 0 with the others.
     local_rank = environ.get("LOCAL_RANK") or environ.get("SMDATAPARALLEL_LOCAL_RANK")
     if local_rank is None and int(environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError("the launcher gave this process a WORLD_SIZE but no LOCAL_RANK, so it cannot know its GPU")
+        raise ValueError(
+            "the launcher gave this process a WORLD_SIZE but no LOCAL_RANK, so it cannot know"
+            " its GPU"
+        )
     return int(local_rank or "0"), int(environ.get("LOCAL_WORLD_SIZE", "1"))
 
 

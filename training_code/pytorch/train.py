@@ -1,11 +1,13 @@
-"""Train a digit classifier on MNIST with any number of ranks: idx files and hyperparameters come in, a model folder goes out.
+"""Train a digit classifier on MNIST with any number of ranks: idx files and hyperparameters come
+in, a model folder goes out.
 
-    python train.py --train-dir mnist/train --test-dir mnist/test --model-dir model
-    torchrun --nproc_per_node 2 train.py ...
-    mpirun -np 2 smddprun python -m mpi4py train.py ...        (what SageMaker's toolkit runs for smddp)
+    python train.py --train-dir mnist/train --test-dir mnist/test --model-dir model torchrun
+    --nproc_per_node 2 train.py ... mpirun -np 2 smddprun python -m mpi4py train.py ...        (what
+    SageMaker's toolkit runs for smddp)
 
-The batch size is the *global* one: at equal settings, 1 rank and N ranks see the same batches in the same order and give
-the same loss curve. Rank 0 prints the metrics that SageMaker's metric definitions look for and writes all files.
+The batch size is the *global* one: at equal settings, 1 rank and N ranks see the same batches in
+the same order and give the same loss curve. Rank 0 prints the metrics that SageMaker's metric
+definitions look for and writes all files.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ from torch.nn import functional
 
 WARM_UP_SHARE = 0.3
 BETAS = (0.8, 0.95)
-"""Adam's: shorter memories than usual, for a run of some hundred steps (docs/performance.md has the comparison)."""
+"""Adam's: shorter memories than usual, for a run of some hundred steps (docs/performance.md has the
+comparison).
+"""
 EVALUATION_BATCH = 1000
 SERVED_FILES = ("inference.py", "model.py")
 
@@ -63,48 +67,107 @@ class Options:
     job_name: str
 
     def global_batch(self, world_size: int) -> int:
-        """Images per optimiser step over all ranks. Raises ValueError if the ranks cannot share them evenly."""
-        batch = self.batch_size_per_rank * world_size if self.batch_size_per_rank else self.batch_size or self.reference_batch_size
+        """Images per optimiser step over all ranks.
+
+        Raises ValueError if the ranks cannot share them evenly.
+        """
+        batch = (
+            self.batch_size_per_rank * world_size
+            if self.batch_size_per_rank
+            else self.batch_size or self.reference_batch_size
+        )
         if batch % world_size:
-            raise ValueError(f"global batch size {batch} is not divisible by the world size {world_size}")
+            raise ValueError(
+                f"global batch size {batch} is not divisible by the world size {world_size}"
+            )
         return batch
 
     def peak_learning_rate(self, world_size: int) -> float:
-        """Linear scaling (Goyal et al., arXiv 1706.02677): the rate was chosen for the reference batch and grows with the batch.
+        """Linear scaling (Goyal et al., arXiv 1706.02677): the rate was chosen for the reference
+        batch and grows with the batch.
 
-        More ranks at the same global batch change nothing; more ranks at the same batch per rank raise the rate.
+        More ranks at the same global batch change nothing; more ranks at the same batch per rank
+        raise the rate.
         """
         return self.learning_rate * self.global_batch(world_size) / self.reference_batch_size
 
 
 def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
     """Command line first, then SageMaker's SM_* variables, then defaults."""
-    parser = argparse.ArgumentParser(description="Train a digit classifier on MNIST.", allow_abbrev=False)
-    parser.add_argument("--epochs", type=_positive_number, default=2.0, help="may end inside of an epoch, like 1.5")
+    parser = argparse.ArgumentParser(
+        description="Train a digit classifier on MNIST.", allow_abbrev=False
+    )
+    parser.add_argument(
+        "--epochs", type=_positive_number, default=2.0, help="may end inside of an epoch, like 1.5"
+    )
     batch = parser.add_mutually_exclusive_group()
-    batch.add_argument("--batch-size", type=_positive, help="images per step over ALL ranks (default: the reference batch size)")
-    batch.add_argument("--batch-size-per-rank", type=_positive, help="instead: images per step and rank")
-    parser.add_argument("--learning-rate", type=float, default=0.01, help="peak rate at the reference batch size")
-    parser.add_argument("--reference-batch-size", type=_positive, default=256, help="global batch the rate was chosen for")
-    parser.add_argument("--label-smoothing", type=_share, default=0.1, help="share of the target spread over all classes, 0 to 1")
+    batch.add_argument(
+        "--batch-size",
+        type=_positive,
+        help="images per step over ALL ranks (default: the reference batch size)",
+    )
+    batch.add_argument(
+        "--batch-size-per-rank", type=_positive, help="instead: images per step and rank"
+    )
+    parser.add_argument(
+        "--learning-rate", type=float, default=0.01, help="peak rate at the reference batch size"
+    )
+    parser.add_argument(
+        "--reference-batch-size",
+        type=_positive,
+        default=256,
+        help="global batch the rate was chosen for",
+    )
+    parser.add_argument(
+        "--label-smoothing",
+        type=_share,
+        default=0.1,
+        help="share of the target spread over all classes, 0 to 1",
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--precision", choices=("auto", "fp32", "bf16"), default="auto", help="auto: bf16 where the device computes in it, which is faster"
+        "--precision",
+        choices=("auto", "fp32", "bf16"),
+        default="auto",
+        help="auto: bf16 where the device computes in it, which is faster",
     )
     parser.add_argument(
         "--averaging",
         choices=("auto", "ddp", "flat"),
         default="auto",
-        help="how gradients are averaged: by DistributedDataParallel, or at the end of the backward pass (auto: ddp on GPUs, flat on CPUs)",
+        help=(
+            "how gradients are averaged: by DistributedDataParallel, or at the end of the backward"
+            " pass (auto: ddp on GPUs, flat on CPUs)"
+        ),
     )
     parser.add_argument("--backend", choices=("auto", "smddp", "nccl", "gloo"), default="auto")
-    parser.add_argument("--log-every", type=_positive, default=20, help="steps between two lines of metrics")
-    parser.add_argument("--checkpoint-every", type=_positive, default=100, help="steps between two checkpoints")
-    for name, variable in (("--train-dir", "SM_CHANNEL_TRAIN"), ("--test-dir", "SM_CHANNEL_TEST"), ("--model-dir", "SM_MODEL_DIR")):
-        parser.add_argument(name, type=Path, default=environ.get(variable), required=variable not in environ, help=f"default: ${variable}")
-    parser.add_argument("--checkpoint-dir", type=Path, help="default: checkpoints beside the model, in a job /opt/ml/checkpoints")
+    parser.add_argument(
+        "--log-every", type=_positive, default=20, help="steps between two lines of metrics"
+    )
+    parser.add_argument(
+        "--checkpoint-every", type=_positive, default=100, help="steps between two checkpoints"
+    )
+    for name, variable in (
+        ("--train-dir", "SM_CHANNEL_TRAIN"),
+        ("--test-dir", "SM_CHANNEL_TEST"),
+        ("--model-dir", "SM_MODEL_DIR"),
+    ):
+        parser.add_argument(
+            name,
+            type=Path,
+            default=environ.get(variable),
+            required=variable not in environ,
+            help=f"default: ${variable}",
+        )
+    parser.add_argument(
+        "--checkpoint-dir",
+        type=Path,
+        help="default: checkpoints beside the model, in a job /opt/ml/checkpoints",
+    )
     values = vars(parser.parse_args(arguments))
-    values["checkpoint_dir"] = values["checkpoint_dir"] or values["model_dir"].parent / "checkpoints"
+    values["checkpoint_dir"] = (
+        values["checkpoint_dir"] or values["model_dir"].parent / "checkpoints"
+    )
     return Options(**values, job_name=environ.get("TRAINING_JOB_NAME", "local"))
 
 
@@ -130,7 +193,9 @@ def _positive_number(text: str) -> float:
 
 
 class StopRequest:
-    """Remembers SIGTERM, which SageMaker sends 120 s before it kills a stopped or interrupted job."""
+    """Remembers SIGTERM, which SageMaker sends 120 s before it kills a stopped or interrupted
+    job.
+    """
 
     def __init__(self) -> None:
         self.received = False
@@ -164,7 +229,9 @@ class Run:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Whole global batches only: an uneven last one would weigh its images differently on each rank."""
+        """Whole global batches only: an uneven last one would weigh its images differently on each
+        rank.
+        """
         return len(self.train) // self.global_batch
 
     @property
@@ -178,7 +245,9 @@ class Run:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The settings that a checkpoint must share with the run that resumes from it; the number of ranks is not among them."""
+        """The settings that a checkpoint must share with the run that resumes from it; the number
+        of ranks is not among them.
+        """
         options = self.options
         return {
             "epochs": options.epochs,
@@ -208,7 +277,10 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     with joined(options.backend, environ) as ranks:
         proof = fabric.prove(ranks, environ)
         run = set_up(options, ranks)
-        run.say(f"backend={ranks.backend} device={ranks.device} world_size={ranks.world_size} global_batch={run.global_batch}")
+        run.say(
+            f"backend={ranks.backend} device={ranks.device} world_size={ranks.world_size}"
+            f" global_batch={run.global_batch}"
+        )
         run.say(proof)
         run.say(f"processes={ranks.world_size} ranks={ranks.world_size}")
         position = resume(run)
@@ -222,10 +294,18 @@ def set_up(options: Options, ranks: Ranks) -> Run:
     train_digits, test_digits = read_train(options.train_dir), read_test(options.test_dir)
     batch = options.global_batch(ranks.world_size)
     if batch > len(train_digits):
-        raise ValueError(f"global batch size {batch} is larger than the training set ({len(train_digits)} images)")
+        raise ValueError(
+            f"global batch size {batch} is larger than the training set ({len(train_digits)}"
+            " images)"
+        )
     network = new_network(ranks.device)
     adam = cpu.Adam if ranks.device.type == "cpu" else torch.optim.Adam
-    optimizer = adam(network.parameters(), lr=options.learning_rate, betas=BETAS, fused=_has_fused_adam(ranks.device))
+    optimizer = adam(
+        network.parameters(),
+        lr=options.learning_rate,
+        betas=BETAS,
+        fused=_has_fused_adam(ranks.device),
+    )
     return Run(
         options=options,
         ranks=ranks,
@@ -244,7 +324,11 @@ def choose_precision(wanted: str, device: torch.device) -> str:
     """With "auto": bf16 where the device has instructions for it, else fp32."""
     if wanted != "auto":
         return wanted
-    return "bf16" if (torch.cuda.is_bf16_supported() if device.type == "cuda" else cpu.computes_bf16()) else "fp32"
+    return (
+        "bf16"
+        if (torch.cuda.is_bf16_supported() if device.type == "cuda" else cpu.computes_bf16())
+        else "fp32"
+    )
 
 
 def _has_fused_adam(device: torch.device) -> bool:
@@ -253,19 +337,31 @@ def _has_fused_adam(device: torch.device) -> bool:
 
 
 def resume(run: Run) -> Position:
-    """Continue from the checkpoint, if there is one; every host has its own copy, so all ranks must have read the same."""
-    found = checkpoint.read(run.options.checkpoint_dir, run.identity, run.network, run.optimizer, run.ranks.device)
+    """Continue from the checkpoint, if there is one; every host has its own copy, so all ranks must
+    have read the same.
+    """
+    found = checkpoint.read(
+        run.options.checkpoint_dir, run.identity, run.network, run.optimizer, run.ranks.device
+    )
     position = found or Position(epoch=1, step=0)
     done = (position.epoch - 1) * run.steps_per_epoch + position.step
     if run.ranks.sum(float(done))[0] != done * run.ranks.world_size:
-        raise ValueError(f"the ranks' checkpoints differ; rank {run.ranks.rank} has epoch {position.epoch} step {position.step}")
+        raise ValueError(
+            f"the ranks' checkpoints differ; rank {run.ranks.rank} has epoch {position.epoch} step"
+            f" {position.step}"
+        )
     if found:
-        run.say(f"resumed at epoch={position.epoch} step={position.step} from {run.options.checkpoint_dir}")
+        run.say(
+            f"resumed at epoch={position.epoch} step={position.step} from"
+            f" {run.options.checkpoint_dir}"
+        )
     return position
 
 
 def train(run: Run, position: Position) -> float | None:
-    """Train from `position` to the end; the last test accuracy, or None if the job was asked to stop first."""
+    """Train from `position` to the end; the last test accuracy, or None if the job was asked to
+    stop first.
+    """
     accuracy = None
     for epoch in range(position.epoch, math.ceil(run.total_steps / run.steps_per_epoch) + 1):
         first_step = position.step if epoch == position.epoch else 0
@@ -276,7 +372,9 @@ def train(run: Run, position: Position) -> float | None:
 
 
 def train_epoch(run: Run, epoch: int, first_step: int) -> bool:
-    """Train the rest of one epoch; False if the job was asked to stop, with a checkpoint written."""
+    """Train the rest of one epoch; False if the job was asked to stop, with a checkpoint
+    written.
+    """
     run.parallel.train()
     since, since_step = time.monotonic(), first_step
     for step, (images, labels) in enumerate(batches(run, epoch, first_step), start=first_step + 1):
@@ -286,20 +384,29 @@ def train_epoch(run: Run, epoch: int, first_step: int) -> bool:
         checkpoint_due = last or step % run.options.checkpoint_every == 0
         if not checkpoint_due and step % run.options.log_every:
             continue
-        # The only points where the ranks agree on the loss and on stopping, so that no step pays for it.
+        # The only points where the ranks agree on the loss and on stopping, so that no step pays
+        # for it.
         stop = report(run, epoch, step, loss, (step - since_step) / (time.monotonic() - since))
         if checkpoint_due or stop:
             write_checkpoint(run, epoch, step)
         if stop:
-            run.say(f"stopped on SIGTERM at epoch={epoch} step={step}; the checkpoint is in {run.options.checkpoint_dir}")
+            run.say(
+                f"stopped on SIGTERM at epoch={epoch} step={step}; the checkpoint is in"
+                f" {run.options.checkpoint_dir}"
+            )
             return False
         since, since_step = time.monotonic(), step
     return True
 
 
 def batches(run: Run, epoch: int, first_step: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """This rank's slice of each global batch of the epoch; the order depends on seed and epoch only, so it can be resumed."""
-    order = torch.randperm(len(run.train), generator=torch.Generator().manual_seed(run.options.seed * 1_000_003 + epoch))
+    """This rank's slice of each global batch of the epoch; the order depends on seed and epoch
+    only, so it can be resumed.
+    """
+    order = torch.randperm(
+        len(run.train),
+        generator=torch.Generator().manual_seed(run.options.seed * 1_000_003 + epoch),
+    )
     share = run.global_batch // run.ranks.world_size
     for step in range(first_step, run.last_step(epoch)):
         start = step * run.global_batch + run.ranks.rank * share
@@ -308,23 +415,33 @@ def batches(run: Run, epoch: int, first_step: int) -> Iterator[tuple[torch.Tenso
 
 
 def train_step(run: Run, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Forward, backward (which averages the gradients over the ranks), update; this rank's mean loss."""
+    """Forward, backward (which averages the gradients over the ranks), update; this rank's mean
+    loss.
+    """
     run.optimizer.zero_grad(set_to_none=True)
     with autocast(run):
         logits = run.parallel(prepare(images))
-    loss = functional.cross_entropy(logits.float(), labels, label_smoothing=run.options.label_smoothing)
+    loss = functional.cross_entropy(
+        logits.float(), labels, label_smoothing=run.options.label_smoothing
+    )
     loss.backward()
     run.optimizer.step()
     return loss.detach()
 
 
 def autocast(run: Run) -> torch.autocast:
-    """Convolutions and products in the run's precision; weights, loss and optimizer stay float32."""
-    return torch.autocast(run.ranks.device.type, dtype=torch.bfloat16, enabled=run.precision == "bf16")
+    """Convolutions and products in the run's precision; weights, loss and optimizer stay
+    float32.
+    """
+    return torch.autocast(
+        run.ranks.device.type, dtype=torch.bfloat16, enabled=run.precision == "bf16"
+    )
 
 
 def set_learning_rate(run: Run, epoch: int, step: int) -> None:
-    """The rate of step `step` (from 1) of an epoch: a pure function of the position, so there is no scheduler to resume."""
+    """The rate of step `step` (from 1) of an epoch: a pure function of the position, so there is no
+    scheduler to resume.
+    """
     done = (epoch - 1) * run.steps_per_epoch + step - 1
     rate = one_cycle(done / run.total_steps, run.options.peak_learning_rate(run.ranks.world_size))
     for group in run.optimizer.param_groups:
@@ -332,9 +449,13 @@ def set_learning_rate(run: Run, epoch: int, step: int) -> None:
 
 
 def one_cycle(progress: float, peak: float) -> float:
-    """Warm up along a cosine from a 25th of the peak, then fall on a straight line to nothing; `progress` runs from 0 to 1."""
+    """Warm up along a cosine from a 25th of the peak, then fall on a straight line to nothing;
+    `progress` runs from 0 to 1.
+    """
     if progress < WARM_UP_SHARE:
-        return peak / 25 + (peak - peak / 25) * (1 - math.cos(math.pi * progress / WARM_UP_SHARE)) / 2
+        return (
+            peak / 25 + (peak - peak / 25) * (1 - math.cos(math.pi * progress / WARM_UP_SHARE)) / 2
+        )
     return peak * (1 - progress) / (1 - WARM_UP_SHARE)
 
 
@@ -346,11 +467,14 @@ def report(run: Run, epoch: int, step: int, loss: torch.Tensor, steps_per_second
     total, stops = run.ranks.sum(loss, float(run.stop.received))
     mean: float = total / run.ranks.world_size
     if not math.isfinite(mean):
-        raise ValueError(f"the loss is {mean} at epoch {epoch} step {step}: try a smaller --learning-rate")
+        raise ValueError(
+            f"the loss is {mean} at epoch {epoch} step {step}: try a smaller --learning-rate"
+        )
     rate = run.optimizer.param_groups[0]["lr"]
     run.say(
-        f"epoch={epoch} step={step}/{run.steps_per_epoch} train_loss={mean:.6f} learning_rate={rate:.6f}"
-        f" images_per_second={steps_per_second * run.global_batch:.1f} elapsed_s={run.elapsed_s():.1f} world_size={run.ranks.world_size}"
+        f"epoch={epoch} step={step}/{run.steps_per_epoch} train_loss={mean:.6f}"
+        f" learning_rate={rate:.6f} images_per_second={steps_per_second * run.global_batch:.1f}"
+        f" elapsed_s={run.elapsed_s():.1f} world_size={run.ranks.world_size}"
     )
     return bool(stops)
 
@@ -358,7 +482,13 @@ def report(run: Run, epoch: int, step: int, loss: torch.Tensor, steps_per_second
 def write_checkpoint(run: Run, epoch: int, step: int) -> None:
     """Write the state after `step` steps of `epoch`, on rank 0."""
     if run.ranks.is_first:
-        checkpoint.write(run.options.checkpoint_dir, run.identity, Position(epoch, step), run.network, run.optimizer)
+        checkpoint.write(
+            run.options.checkpoint_dir,
+            run.identity,
+            Position(epoch, step),
+            run.network,
+            run.optimizer,
+        )
 
 
 def evaluate(run: Run, epoch: int) -> float:
@@ -366,28 +496,41 @@ def evaluate(run: Run, epoch: int) -> float:
     run.network.eval()
     images = run.test.images[run.ranks.rank :: run.ranks.world_size]
     labels = run.test.labels[run.ranks.rank :: run.ranks.world_size]
-    loss, correct = torch.zeros((), device=run.ranks.device), torch.zeros((), device=run.ranks.device)
+    loss, correct = (
+        torch.zeros((), device=run.ranks.device),
+        torch.zeros((), device=run.ranks.device),
+    )
     with torch.inference_mode(), autocast(run):
-        for some_images, some_labels in zip(images.split(EVALUATION_BATCH), labels.split(EVALUATION_BATCH), strict=True):
+        for some_images, some_labels in zip(
+            images.split(EVALUATION_BATCH), labels.split(EVALUATION_BATCH), strict=True
+        ):
             logits = run.network(prepare(some_images)).float()
             loss += functional.cross_entropy(logits, some_labels, reduction="sum")
             correct += (logits.argmax(1) == some_labels).sum()
     loss_sum, correct_sum = run.ranks.sum(loss, correct)
     accuracy: float = correct_sum / len(run.test)
-    run.say(f"epoch={epoch} test_loss={loss_sum / len(run.test):.6f} test_accuracy={accuracy:.4f} elapsed_s={run.elapsed_s():.1f}")
+    run.say(
+        f"epoch={epoch} test_loss={loss_sum / len(run.test):.6f} test_accuracy={accuracy:.4f}"
+        f" elapsed_s={run.elapsed_s():.1f}"
+    )
     return accuracy
 
 
 def finish(run: Run, accuracy: float | None) -> None:
-    """Save the model; or, without an accuracy, end as a job that was told to stop, which must not look like one that is finished."""
-    run.ranks.barrier()  # nobody leaves before the checkpoint is written: a launcher ends the others when one has left
+    """Save the model; or, without an accuracy, end as a job that was told to stop, which must not
+    look like one that is finished.
+    """
+    # nobody leaves before the checkpoint is written: a launcher ends the others when one has left
+    run.ranks.barrier()
     if accuracy is None:
         sys.exit(128 + signal.SIGTERM)
     save_model(run, accuracy)
 
 
 def save_model(run: Run, accuracy: float) -> None:
-    """Write weights, metadata and the code that serves them; SageMaker packs the folder into model.tar.gz."""
+    """Write weights, metadata and the code that serves them; SageMaker packs the folder into
+    model.tar.gz.
+    """
     if not run.ranks.is_first:
         return
     metadata = {

@@ -1,9 +1,11 @@
-"""Train a digit classifier on MNIST with Horovod: idx files and hyperparameters come in, a model folder goes out.
+"""Train a digit classifier on MNIST with Horovod: idx files and hyperparameters come in, a model
+folder goes out.
 
     mpirun -np 2 python -m mpi4py train_horovod.py ...        (what SageMaker's toolkit runs)
 
-Everything but the parallelism is train.py's. What Horovod takes is here: its own ranks and collectives instead of
-torch.distributed's, equal first weights by broadcast, and an optimizer that averages the gradients instead of a wrapped network.
+Everything but the parallelism is train.py's. What Horovod takes is here: its own ranks and
+collectives instead of torch.distributed's, equal first weights by broadcast, and an optimizer that
+averages the gradients instead of a wrapped network.
 """
 
 from __future__ import annotations
@@ -55,10 +57,14 @@ def joined(environ: Mapping[str, str]) -> Iterator[HorovodRanks]:
 
 
 def distribute(run: Run) -> None:
-    """Start every rank from rank 0's weights and optimizer state, and average the gradients in the optimizer's step()."""
+    """Start every rank from rank 0's weights and optimizer state, and average the gradients in the
+    optimizer's step().
+    """
     hvd.broadcast_parameters(run.network.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(run.optimizer, root_rank=0)
-    run.optimizer = hvd.DistributedOptimizer(run.optimizer, named_parameters=run.network.named_parameters())
+    run.optimizer = hvd.DistributedOptimizer(
+        run.optimizer, named_parameters=run.network.named_parameters()
+    )
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -68,7 +74,10 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     with joined(environ) as ranks:
         proof = fabric.prove(ranks, environ)
         run = set_up(options, ranks)
-        run.say(f"backend={ranks.backend} device={ranks.device} world_size={ranks.world_size} global_batch={run.global_batch}")
+        run.say(
+            f"backend={ranks.backend} device={ranks.device} world_size={ranks.world_size}"
+            f" global_batch={run.global_batch}"
+        )
         run.say(proof)
         run.say(f"processes={ranks.world_size} ranks={ranks.world_size}")
         position = resume(run)

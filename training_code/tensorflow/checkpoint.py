@@ -1,7 +1,9 @@
-"""The state of a run between two steps: network and optimizer are written every few steps, and read back exactly.
+"""The state of a run between two steps: network and optimizer are written every few steps, and read
+back exactly.
 
-A tf.train.Checkpoint in the folder that SageMaker copies to and from S3 (/opt/ml/checkpoints). How far a run is, is the
-optimizer's own count of steps, which also fixes the data order and the learning rate.
+A tf.train.Checkpoint in the folder that SageMaker copies to and from S3 (/opt/ml/checkpoints). How
+far a run is, is the optimizer's own count of steps, which also fixes the data order and the
+learning rate.
 """
 
 from __future__ import annotations
@@ -20,10 +22,22 @@ UNREADABLE = (tf.errors.OpError, IndexError, ValueError, AssertionError)
 
 
 class Checkpoint:
-    """One process's view of the checkpoint: every process reads it, one process of the job writes it."""
+    """One process's view of the checkpoint: every process reads it, one process of the job writes
+    it.
+    """
 
-    def __init__(self, plan: Plan, network: Any, optimizer: Any, *, folder: Path | None, io_device: str | None = None) -> None:
-        """`folder` is where this process writes, None if it does not; `io_device` names the task whose disk holds the checkpoint."""
+    def __init__(
+        self,
+        plan: Plan,
+        network: Any,
+        optimizer: Any,
+        *,
+        folder: Path | None,
+        io_device: str | None = None,
+    ) -> None:
+        """`folder` is where this process writes, None if it does not; `io_device` names the task
+        whose disk holds the checkpoint.
+        """
         self._plan = plan
         self._optimizer = optimizer
         self._stop = StopRequest()
@@ -31,12 +45,17 @@ class Checkpoint:
         self._run = tf.Variable(json.dumps(plan.identity, sort_keys=True))
         self._state = tf.train.Checkpoint(network=network, optimizer=optimizer, run=self._run)
         self._options = tf.train.CheckpointOptions(experimental_io_device=io_device)
-        self._manager = tf.train.CheckpointManager(self._state, str(folder), max_to_keep=1) if folder else None
+        self._manager = (
+            tf.train.CheckpointManager(self._state, str(folder), max_to_keep=1) if folder else None
+        )
 
     def restore(self, average: Callable[[tf.Tensor], tf.Tensor] = tf.identity) -> int:
-        """The steps that are done, 0 without a checkpoint. Raises ValueError if it cannot be read or is from another run.
+        """The steps that are done, 0 without a checkpoint.
 
-        Every host has its own copy: `average`, over all ranks, shows whether they have read the same, and later whether any is to stop.
+        Raises ValueError if it cannot be read or is from another run.
+
+        Every host has its own copy: `average`, over all ranks, shows whether they have read the
+        same, and later whether any is to stop.
         """
         self._average = average
         folder = self._plan.options.checkpoint_dir
@@ -44,7 +63,10 @@ class Checkpoint:
         if path:
             self._read(path)
         elif (folder / "checkpoint").exists():
-            raise ValueError(f"{folder / 'checkpoint'} names a checkpoint that is not there, empty its folder to start anew")
+            raise ValueError(
+                f"{folder / 'checkpoint'} names a checkpoint that is not there, empty its folder to"
+                " start anew"
+            )
         done = self._done()
         if self._mean(float(done)) != done:
             raise ValueError(f"the ranks' checkpoints differ: this one has {done} steps")
@@ -55,7 +77,9 @@ class Checkpoint:
         return step % self._plan.options.checkpoint_every == 0 or step == self._plan.steps_per_epoch
 
     def after(self, step: int) -> bool:
-        """Replace the checkpoint if it is due after `step`, or if any process was told to stop: True then, and training ends.
+        """Replace the checkpoint if it is due after `step`, or if any process was told to stop:
+
+        True then, and training ends.
 
         They agree where metrics are printed, so that no other step pays for it.
         """
@@ -63,7 +87,9 @@ class Checkpoint:
         if self._manager and (self.due(step) or stopping):
             self._manager.save(self._done(), options=self._options)
         if stopping:
-            self._mean(0.0)  # nobody leaves before it is written: a launcher ends the others when one has left
+            self._mean(
+                0.0
+            )  # nobody leaves before it is written: a launcher ends the others when one has left
         return stopping
 
     def _mean(self, value: float) -> float:
@@ -75,11 +101,24 @@ class Checkpoint:
     def _read(self, path: str) -> None:
         wanted = json.loads(self._run.numpy())
         try:
-            # Some of the optimizer's variables are made in its first step and restored then; a finished run makes none.
-            self._state.restore(path, self._options).assert_existing_objects_matched().expect_partial()
+            # Some of the optimizer's variables are made in its first step and restored then; a
+            # finished run makes none.
+            self._state.restore(
+                path, self._options
+            ).assert_existing_objects_matched().expect_partial()
         except UNREADABLE as error:
-            raise ValueError(f"{path} cannot be read, empty its folder to start anew: {' '.join(str(error).split())}") from error
+            raise ValueError(
+                f"{path} cannot be read, empty its folder to start anew:"
+                f" {' '.join(str(error).split())}"
+            ) from error
         found = json.loads(self._run.numpy())
-        different = [f"{key} {found.get(key)} (now {value})" for key, value in wanted.items() if found.get(key) != value]
+        different = [
+            f"{key} {found.get(key)} (now {value})"
+            for key, value in wanted.items()
+            if found.get(key) != value
+        ]
         if different:
-            raise ValueError(f"{path} is from a run with other settings: {', '.join(different)}; use them or another --checkpoint-dir")
+            raise ValueError(
+                f"{path} is from a run with other settings: {', '.join(different)}; use them or"
+                " another --checkpoint-dir"
+            )

@@ -1,4 +1,6 @@
-"""TF_CONFIG comes in as the training toolkit writes it; the cluster as tf.distribute wants it, and waiting for its tasks, go out."""
+"""TF_CONFIG comes in as the training toolkit writes it; the cluster as tf.distribute wants it, and
+waiting for its tasks, go out.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +24,37 @@ LEAST_THREADS = 4
 
 
 def read(environ: Mapping[str, str]) -> tf.distribute.cluster_resolver.ClusterResolver:
-    """The cluster and this process's task in it. Raises ValueError if there is none, or one without parameter servers."""
+    """The cluster and this process's task in it.
+
+    Raises ValueError if there is none, or one without parameter servers.
+    """
     if "TF_CONFIG" not in environ:
-        raise ValueError("TF_CONFIG is not set: the toolkit starts parameter servers only in jobs of two or more instances")
+        raise ValueError(
+            "TF_CONFIG is not set: the toolkit starts parameter servers only in jobs of two or more"
+            " instances"
+        )
     config = json.loads(environ["TF_CONFIG"])
     cluster = {ROLES.get(role, role): addresses for role, addresses in config["cluster"].items()}
     missing = sorted({"chief", "ps", "worker"} - set(cluster))
     if missing:
-        raise ValueError(f"TF_CONFIG has no {missing[0]}: parameter servers need a chief, one or more ps and one or more workers")
+        raise ValueError(
+            f"TF_CONFIG has no {missing[0]}: parameter servers need a chief, one or more ps and one"
+            " or more workers"
+        )
     role = config["task"]["type"]
     return tf.distribute.cluster_resolver.SimpleClusterResolver(
-        tf.train.ClusterSpec(cluster), task_type=ROLES.get(role, role), task_id=config["task"]["index"], rpc_layer="grpc"
+        tf.train.ClusterSpec(cluster),
+        task_type=ROLES.get(role, role),
+        task_id=config["task"]["index"],
+        rpc_layer="grpc",
     )
 
 
 def wait_for_servers(spec: tf.train.ClusterSpec) -> None:
-    """Return when every parameter server and worker listens. Raises TimeoutError that names one that does not."""
+    """Return when every parameter server and worker listens.
+
+    Raises TimeoutError that names one that does not.
+    """
     deadline_at = time.monotonic() + START_TIMEOUT_S
     for role in ("ps", "worker"):
         for address in spec.job_tasks(role):
@@ -45,15 +62,23 @@ def wait_for_servers(spec: tf.train.ClusterSpec) -> None:
 
 
 def serve(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
-    """Be a worker or a parameter server until the chief's process is gone: TensorFlow's servers have no end of their own.
+    """Be a worker or a parameter server until the chief's process is gone:
 
-    That is so after SIGTERM too, which all hosts of a job get: the chief, which ends then, needs them for its last checkpoint.
+    TensorFlow's servers have no end of their own.
+
+    That is so after SIGTERM too, which all hosts of a job get: the chief, which ends then, needs
+    them for its last checkpoint.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     spec = resolver.cluster_spec()
-    # Operations that wait for another server hold a thread of this pool, which has as many as the machine has cores.
-    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=max(LEAST_THREADS, os.cpu_count() or 1))
-    server = tf.distribute.Server(spec, resolver.task_type, resolver.task_id, protocol=resolver.rpc_layer, config=config)
+    # Operations that wait for another server hold a thread of this pool, which has as many as the
+    # machine has cores.
+    config = tf.compat.v1.ConfigProto(
+        inter_op_parallelism_threads=max(LEAST_THREADS, os.cpu_count() or 1)
+    )
+    server = tf.distribute.Server(
+        spec, resolver.task_type, resolver.task_id, protocol=resolver.rpc_layer, config=config
+    )
     wait_until_up(spec.task_address("chief", 0), time.monotonic() + START_TIMEOUT_S)
     wait_until_down(spec.task_address("chief", 0))
     del server

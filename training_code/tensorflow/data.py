@@ -1,6 +1,8 @@
-"""Original MNIST files come in (idx format, unpacked); checked digits and the batches of an epoch go out.
+"""Original MNIST files come in (idx format, unpacked); checked digits and the batches of an epoch
+go out.
 
-Format: http://yann.lecun.com/exdb/mnist (big-endian magic number, one 32-bit size per dimension, then the bytes).
+Format: http://yann.lecun.com/exdb/mnist (big-endian magic number, one 32-bit size per dimension,
+then the bytes).
 """
 
 from __future__ import annotations
@@ -42,27 +44,46 @@ class Digits:
         return Digits(self.images[rank::ranks], self.labels[rank::ranks])
 
 
-def batches(digits: Digits, plan: Plan, epoch: int, done: int, rank: int = 0, ranks: int = 1) -> tf.data.Dataset:
-    """This rank's slice of each global batch after the `done` first, cut into one batch per replica: uint8 (B, 28, 28), int64 (B,).
+def batches(
+    digits: Digits, plan: Plan, epoch: int, done: int, rank: int = 0, ranks: int = 1
+) -> tf.data.Dataset:
+    """This rank's slice of each global batch after the `done` first, cut into one batch per
+    replica: uint8 (B, 28, 28), int64 (B,).
 
-    The order depends on seed and epoch only, so any number of ranks together sees the same global batches.
+    The order depends on seed and epoch only, so any number of ranks together sees the same global
+    batches.
     """
-    order = np.random.default_rng([plan.seed, epoch]).permutation(len(digits))[: plan.steps_per_epoch * plan.global_batch]
-    mine = order.reshape(plan.steps_per_epoch, ranks, -1)[done:, rank].reshape(-1, plan.replica_batch)
+    order = np.random.default_rng([plan.seed, epoch]).permutation(len(digits))[
+        : plan.steps_per_epoch * plan.global_batch
+    ]
+    mine = order.reshape(plan.steps_per_epoch, ranks, -1)[done:, rank].reshape(
+        -1, plan.replica_batch
+    )
     return tf.data.Dataset.from_tensor_slices((digits.images[mine], digits.labels[mine]))
 
 
-def slices(digits: Digits, plan: Plan, epoch: int, done: int) -> Callable[[tf.distribute.InputContext], tf.data.Dataset]:
+def slices(
+    digits: Digits, plan: Plan, epoch: int, done: int
+) -> Callable[[tf.distribute.InputContext], tf.data.Dataset]:
     """`batches` in the form that tf.distribute asks for: it says which process of how many asks."""
-    return lambda context: batches(digits, plan, epoch, done, context.input_pipeline_id, context.num_input_pipelines)
+    return lambda context: batches(
+        digits, plan, epoch, done, context.input_pipeline_id, context.num_input_pipelines
+    )
 
 
 def shuffled_records(folder: Path, plan: Plan) -> tf.data.Dataset:
-    """Global batches without end, read by whichever process iterates, in an order of its own: uint8 (B, 28, 28), int64 (B,)."""
+    """Global batches without end, read by whichever process iterates, in an order of its own: uint8
+    (B, 28, 28), int64 (B,).
+    """
     images_file, labels_file = files(folder, TRAIN)
     images = tf.data.FixedLengthRecordDataset(str(images_file), SIDE * SIDE, IMAGES_HEADER_BYTES)
     labels = tf.data.FixedLengthRecordDataset(str(labels_file), 1, LABELS_HEADER_BYTES)
-    pairs = tf.data.Dataset.zip((images, labels)).shuffle(plan.images).repeat().batch(plan.replica_batch)
+    pairs = (
+        tf.data.Dataset.zip((images, labels))
+        .shuffle(plan.images)
+        .repeat()
+        .batch(plan.replica_batch)
+    )
     return pairs.map(_decode).prefetch(1)
 
 
@@ -72,12 +93,18 @@ def _decode(images: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
 
 
 def read_train(folder: Path) -> Digits:
-    """Read train-images-idx3-ubyte and train-labels-idx1-ubyte. Raises ValueError with the file and what is wrong."""
+    """Read train-images-idx3-ubyte and train-labels-idx1-ubyte.
+
+    Raises ValueError with the file and what is wrong.
+    """
     return _read(folder, TRAIN)
 
 
 def read_test(folder: Path) -> Digits:
-    """Read t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte. Raises ValueError with the file and what is wrong."""
+    """Read t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte.
+
+    Raises ValueError with the file and what is wrong.
+    """
     return _read(folder, TEST)
 
 
@@ -91,7 +118,9 @@ def _read(folder: Path, prefix: str) -> Digits:
     images = read_idx(images_file, IMAGES_MAGIC, dimensions=3)
     labels = read_idx(labels_file, LABELS_MAGIC, dimensions=1)
     if images.shape[1:] != (SIDE, SIDE):
-        raise ValueError(f"{folder}: images are {images.shape[1]}x{images.shape[2]} pixels, not {SIDE}x{SIDE}")
+        raise ValueError(
+            f"{folder}: images are {images.shape[1]}x{images.shape[2]} pixels, not {SIDE}x{SIDE}"
+        )
     if len(images) != len(labels):
         raise ValueError(f"{folder}: {len(images)} images but {len(labels)} labels")
     if int(labels.max()) >= CLASSES:
@@ -100,19 +129,29 @@ def _read(folder: Path, prefix: str) -> Digits:
 
 
 def read_idx(path: Path, magic: int, *, dimensions: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """One idx file of unsigned bytes; ValueError if it is missing, empty, truncated or another kind of file."""
+    """One idx file of unsigned bytes; ValueError if it is missing, empty, truncated or another kind
+    of file.
+    """
     if not path.is_file():
         raise ValueError(f"{path} does not exist; the folder holds {_names(path.parent)}")
     content = path.read_bytes()
     header_bytes = 4 * (1 + dimensions)
     if len(content) < header_bytes:
-        raise ValueError(f"{path} is {'empty' if not content else 'truncated'}: {len(content)} bytes, the header alone has {header_bytes}")
+        raise ValueError(
+            f"{path} is {'empty' if not content else 'truncated'}: {len(content)} bytes, the header"
+            f" alone has {header_bytes}"
+        )
     found, *shape = struct.unpack(f">{1 + dimensions}I", content[:header_bytes])
     if found != magic:
-        raise ValueError(f"{path} is not the expected idx file: magic number 0x{found:08x}, not 0x{magic:08x}{_hint(content)}")
+        raise ValueError(
+            f"{path} is not the expected idx file: magic number 0x{found:08x}, not"
+            f" 0x{magic:08x}{_hint(content)}"
+        )
     if len(content) - header_bytes != math.prod(shape):
         problem = "truncated" if len(content) - header_bytes < math.prod(shape) else "too long"
-        raise ValueError(f"{path} is {problem}: {len(content) - header_bytes} bytes for shape {tuple(shape)}")
+        raise ValueError(
+            f"{path} is {problem}: {len(content) - header_bytes} bytes for shape {tuple(shape)}"
+        )
     if not math.prod(shape):
         raise ValueError(f"{path} is empty: it holds 0 entries")
     return np.frombuffer(content, dtype=np.uint8, offset=header_bytes).reshape(shape)

@@ -1,6 +1,8 @@
-"""Measure a trained model: the training job's model.tar.gz and the test files come in, evaluation.json goes out.
+"""Measure a trained model: the training job's model.tar.gz and the test files come in,
+evaluation.json goes out.
 
-Runs as a SageMaker processing job; the folders' defaults are where such a job finds its inputs and output.
+Runs as a SageMaker processing job; the folders' defaults are where such a job finds its inputs and
+output.
 """
 
 from __future__ import annotations
@@ -33,14 +35,28 @@ def main(arguments: Sequence[str]) -> None:
     write(report, options.output_dir / "evaluation.json")
     metrics = report["metrics"]
     print(
-        f"accuracy={metrics['accuracy']['value']:.4f} loss={metrics['loss']['value']:.6f} images={metrics['images']['value']}", flush=True
+        f"accuracy={metrics['accuracy']['value']:.4f} loss={metrics['loss']['value']:.6f}"
+        f" images={metrics['images']['value']}",
+        flush=True,
     )
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure a trained digit classifier.", allow_abbrev=False)
-    parser.add_argument("--model-dir", type=Path, default=PROCESSING / "input/model", help="folder that holds model.tar.gz")
-    parser.add_argument("--test-dir", type=Path, default=PROCESSING / "input/test", help="folder that holds the t10k files")
+    parser = argparse.ArgumentParser(
+        description="Measure a trained digit classifier.", allow_abbrev=False
+    )
+    parser.add_argument(
+        "--model-dir",
+        type=Path,
+        default=PROCESSING / "input/model",
+        help="folder that holds model.tar.gz",
+    )
+    parser.add_argument(
+        "--test-dir",
+        type=Path,
+        default=PROCESSING / "input/test",
+        help="folder that holds the t10k files",
+    )
     parser.add_argument("--output-dir", type=Path, default=PROCESSING / "output/evaluation")
     return parser.parse_args(arguments)
 
@@ -57,7 +73,10 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 def _extract(tar: tarfile.TarFile, folder: Path) -> None:
-    """Python's own filter where it has one; AWS's older images (Python 3.9.10, 3.10.8) do not. Raises TarError."""
+    """Python's own filter where it has one; AWS's older images (Python 3.9.10, 3.10.8) do not.
+
+    Raises TarError.
+    """
     if hasattr(tarfile, "data_filter"):
         tar.extractall(folder, filter="data")
         return
@@ -70,8 +89,13 @@ def _extract(tar: tarfile.TarFile, folder: Path) -> None:
 
 
 def measure(model: SavedModel, digits: Digits) -> dict[str, Any]:
-    """Accuracy (0 to 1) and mean cross-entropy over all test digits, and the first answers as a sample."""
-    parts = [model.predict(digits.images[start : start + BATCH]) for start in range(0, len(digits), BATCH)]
+    """Accuracy (0 to 1) and mean cross-entropy over all test digits, and the first answers as a
+    sample.
+    """
+    parts = [
+        model.predict(digits.images[start : start + BATCH])
+        for start in range(0, len(digits), BATCH)
+    ]
     probabilities = np.concatenate(parts)
     answers = probabilities.argmax(1)
     loss = -np.log(probabilities[np.arange(len(digits)), digits.labels].clip(1e-12)).mean()
@@ -81,9 +105,13 @@ def measure(model: SavedModel, digits: Digits) -> dict[str, Any]:
             "loss": {"value": float(loss)},
             "images": {"value": len(digits)},
         },
-        "model": {"training_job_name": model.metadata.get("training_job_name"), "weights_sha256": model.weights_sha256},
+        "model": {
+            "training_job_name": model.metadata.get("training_job_name"),
+            "weights_sha256": model.weights_sha256,
+        },
         "predictions_sample": [
-            {"index": index, "label": int(digits.labels[index]), "digit": int(answers[index])} for index in range(min(SAMPLE, len(digits)))
+            {"index": index, "label": int(digits.labels[index]), "digit": int(answers[index])}
+            for index in range(min(SAMPLE, len(digits)))
         ],
     }
 

@@ -1,8 +1,10 @@
-"""What the endpoint runs beside TensorFlow Serving: a client's request comes in, the digits' probabilities go out, with their model.
+"""What the endpoint runs beside TensorFlow Serving: a client's request comes in, the digits'
+probabilities go out, with their model.
 
-The two functions are the ones that SageMaker's TensorFlow serving container looks for in code/inference.py. A request is JSON
-`{"instances": [28x28 integers 0..255, ...]}` or an npy file, uint8 (N, 28, 28). The answer is JSON or npy, float32 (N, 10).
-The container's Python has neither TensorFlow nor NumPy for certain, so this uses the standard library alone.
+The two functions are the ones that SageMaker's TensorFlow serving container looks for in
+code/inference.py. A request is JSON `{"instances": [28x28 integers 0..255, ...]}` or an npy file,
+uint8 (N, 28, 28). The answer is JSON or npy, float32 (N, 10). The container's Python has neither
+TensorFlow nor NumPy for certain, so this uses the standard library alone.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ _NPY_PREAMBLE_BYTES = 10
 
 
 def input_handler(data: Any, context: Any) -> str:
-    """TensorFlow Serving's request, of the client's in `data` (a stream). Raises ValueError that says what is wrong with it.
+    """TensorFlow Serving's request, of the client's in `data` (a stream).
+
+    Raises ValueError that says what is wrong with it.
 
     `context` has request_content_type and accept_header.
     """
@@ -39,18 +43,24 @@ def input_handler(data: Any, context: Any) -> str:
     elif kind == NPY:
         images = _from_npy(data.read())
     else:
-        raise ValueError(f"content type {context.request_content_type!r} is not supported; send {JSON} or {NPY}")
+        raise ValueError(
+            f"content type {context.request_content_type!r} is not supported; send {JSON} or {NPY}"
+        )
     _check(images)
     return json.dumps({"instances": images})
 
 
 def output_handler(response: Any, context: Any) -> tuple[str | bytes, str]:
-    """The client's answer and its content type, of TensorFlow Serving's `response` (requests.Response).
+    """The client's answer and its content type, of TensorFlow Serving's `response`
+    (requests.Response).
 
     Raises ValueError if the model did not answer, or if the client accepts neither JSON nor npy.
     """
     if response.status_code != 200:
-        raise ValueError(f"TensorFlow Serving answered {response.status_code}: {response.content.decode(errors='replace')}")
+        raise ValueError(
+            f"TensorFlow Serving answered {response.status_code}:"
+            f" {response.content.decode(errors='replace')}"
+        )
     probabilities = json.loads(response.content)["predictions"]
     kind = accepted(context.accept_header)
     if kind == NPY:
@@ -87,7 +97,9 @@ def _from_json(body: bytes) -> Any:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the request is not JSON: {error}") from error
     if not isinstance(request, dict) or "instances" not in request:
-        raise ValueError('the request has no "instances": send {"instances": [[[28 integers] x 28], ...]}')
+        raise ValueError(
+            'the request has no "instances": send {"instances": [[[28 integers] x 28], ...]}'
+        )
     return request["instances"]
 
 
@@ -96,7 +108,9 @@ def _check(images: Any) -> None:
         raise ValueError(f"images must have shape (N, {SIDE}, {SIDE}) with N >= 1")
     for number, image in enumerate(images):
         if not _is_list(image, SIDE) or not all(_is_list(row, SIDE) for row in image):
-            raise ValueError(f"images must have shape (N, {SIDE}, {SIDE}) with N >= 1; image {number} has not")
+            raise ValueError(
+                f"images must have shape (N, {SIDE}, {SIDE}) with N >= 1; image {number} has not"
+            )
         for pixel in (pixel for row in image for pixel in row):
             if type(pixel) is not int:
                 raise ValueError(f"pixels must be integers, not {pixel!r}"[:200])
@@ -109,13 +123,25 @@ def _is_list(value: Any, length: int) -> bool:
 
 
 def _from_npy(body: bytes) -> list[list[list[int]]]:
-    """The nested lists of an npy file (format: numpy.lib.format) of version 1 with uint8 (N, 28, 28) in C order."""
+    """The nested lists of an npy file (format: numpy.lib.format) of version 1 with uint8 (N, 28,
+    28) in C order.
+    """
     header, start = _npy_header(body)
     shape = header["shape"]
-    if (header["descr"], header["fortran_order"], len(shape), shape[1:]) != ("|u1", False, 3, (SIDE, SIDE)):
-        raise ValueError(f"an npy request must be uint8 (N, {SIDE}, {SIDE}) in C order, not {header['descr']} {shape}")
+    if (header["descr"], header["fortran_order"], len(shape), shape[1:]) != (
+        "|u1",
+        False,
+        3,
+        (SIDE, SIDE),
+    ):
+        raise ValueError(
+            f"an npy request must be uint8 (N, {SIDE}, {SIDE}) in C order, not {header['descr']}"
+            f" {shape}"
+        )
     if len(body) - start != math.prod(shape):
-        raise ValueError(f"the request is not an npy file: {len(body) - start} bytes for shape {shape}")
+        raise ValueError(
+            f"the request is not an npy file: {len(body) - start} bytes for shape {shape}"
+        )
     rows = [list(body[at : at + SIDE]) for at in range(start, len(body), SIDE)]
     return [rows[at : at + SIDE] for at in range(0, len(rows), SIDE)]
 
@@ -128,14 +154,26 @@ def _npy_header(body: bytes) -> tuple[dict[str, Any], int]:
         header = ast.literal_eval(body[_NPY_PREAMBLE_BYTES:end].decode("latin-1"))
     except (ValueError, SyntaxError) as error:
         raise ValueError(f"the request is not an npy file: {error}") from error
-    if not isinstance(header, dict) or header.keys() != {"descr", "fortran_order", "shape"} or not isinstance(header["shape"], tuple):
+    if (
+        not isinstance(header, dict)
+        or header.keys() != {"descr", "fortran_order", "shape"}
+        or not isinstance(header["shape"], tuple)
+    ):
         raise ValueError("the request is not an npy file: its header is not one")
     return header, end
 
 
 def _to_npy(probabilities: list[list[float]]) -> bytes:
-    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({len(probabilities)}, {CLASSES}), }}"
+    text = (
+        f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({len(probabilities)}, {CLASSES}), }}"
+    )
     padding = -(_NPY_PREAMBLE_BYTES + len(text) + 1) % 64
     header = text.encode() + b" " * padding + b"\n"
     values = [value for row in probabilities for value in row]
-    return _NPY_MAGIC + b"\x01\x00" + struct.pack("<H", len(header)) + header + struct.pack(f"<{len(values)}f", *values)
+    return (
+        _NPY_MAGIC
+        + b"\x01\x00"
+        + struct.pack("<H", len(header))
+        + header
+        + struct.pack(f"<{len(values)}f", *values)
+    )

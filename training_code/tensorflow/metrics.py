@@ -1,4 +1,6 @@
-"""Losses and counts come in; the lines that SageMaker's metric definitions look for, and the model's metadata, go out."""
+"""Losses and counts come in; the lines that SageMaker's metric definitions look for, and the
+model's metadata, go out.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,19 @@ class Metrics:
     """Prints one process's view of the run; all but the first process are silent."""
 
     def __init__(
-        self, plan: Plan, strategy: str, *, printing: bool = True, processes: int | None = None, parts: Mapping[str, int] | None = None
+        self,
+        plan: Plan,
+        strategy: str,
+        *,
+        printing: bool = True,
+        processes: int | None = None,
+        parts: Mapping[str, int] | None = None,
     ) -> None:
-        """`parts`: how many of what take part in so many `processes`; left out, a rank in its own process for each of the plan's replicas.
+        """`parts`: how many of what take part in so many `processes`; left out, a rank in its own
+        process for each of the plan's replicas.
 
-        What computes at once are the plan's replicas or, where there are more of them, the workers among the parts.
+        What computes at once are the plan's replicas or, where there are more of them, the workers
+        among the parts.
         """
         self._plan = plan
         parts = parts or {"ranks": plan.replicas}
@@ -29,7 +39,9 @@ class Metrics:
         self._started_at = self._since = time.monotonic()
         self._since_step = 0
         self._accuracy = 0.0
-        self.say(f"strategy={strategy} world_size={self._world_size} global_batch={plan.global_batch}")
+        self.say(
+            f"strategy={strategy} world_size={self._world_size} global_batch={plan.global_batch}"
+        )
         counts = {"processes": processes or plan.replicas, **parts}
         self.say(" ".join(f"{name}={count}" for name, count in counts.items()))
 
@@ -39,38 +51,56 @@ class Metrics:
             print(line, flush=True)
 
     def resumed(self, done: int) -> None:
-        """Say where a run continues that has `done` steps behind it; nothing for one that starts."""
+        """Say where a run continues that has `done` steps behind it; nothing for one that
+        starts.
+        """
         self._since_step = done
         if done:
             epoch, step = divmod(done - 1, self._plan.steps_per_epoch)
-            self.say(f"resumed at epoch={epoch + 1} step={step + 1} from {self._plan.options.checkpoint_dir}")
+            self.say(
+                f"resumed at epoch={epoch + 1} step={step + 1} from"
+                f" {self._plan.options.checkpoint_dir}"
+            )
 
     def due(self, step: int) -> bool:
-        """Whether a line is printed after `step` (from 1): only then does anyone wait for the loss."""
+        """Whether a line is printed after `step` (from 1): only then does anyone wait for the
+        loss.
+        """
         return self._plan.looks(step)
 
     def trained(self, epoch: int, step: int, loss: float) -> None:
         """Print the loss of a step. Raises ValueError if it is not a number any more."""
         if not math.isfinite(loss):
-            raise ValueError(f"the loss is {loss} at epoch {epoch} step {step}: try a smaller --learning-rate")
+            raise ValueError(
+                f"the loss is {loss} at epoch {epoch} step {step}: try a smaller --learning-rate"
+            )
         done = (epoch - 1) * self._plan.steps_per_epoch + step
         rate = self._plan.learning_rate(done - 1)
-        speed = (done - self._since_step) * self._plan.global_batch / (time.monotonic() - self._since)
+        speed = (
+            (done - self._since_step) * self._plan.global_batch / (time.monotonic() - self._since)
+        )
         self.say(
-            f"epoch={epoch} step={step}/{self._plan.steps_per_epoch} train_loss={loss:.6f} learning_rate={rate:.6f}"
-            f" images_per_second={speed:.1f} elapsed_s={self._elapsed_s():.1f} world_size={self._world_size}"
+            f"epoch={epoch} step={step}/{self._plan.steps_per_epoch} train_loss={loss:.6f}"
+            f" learning_rate={rate:.6f} images_per_second={speed:.1f}"
+            f" elapsed_s={self._elapsed_s():.1f} world_size={self._world_size}"
         )
         self._since, self._since_step = time.monotonic(), done
 
     def stopped(self, epoch: int, step: int) -> int:
         """Say that the run ends early; the exit code."""
-        self.say(f"stopped on SIGTERM at epoch={epoch} step={step}; the checkpoint is in {self._plan.options.checkpoint_dir}")
+        self.say(
+            f"stopped on SIGTERM at epoch={epoch} step={step}; the checkpoint is in"
+            f" {self._plan.options.checkpoint_dir}"
+        )
         return EXIT_CODE
 
     def tested(self, epoch: int, sums: Any, images: int) -> None:
         """Print what `model.test_sums` found over all `images` of the test set."""
         loss, self._accuracy = float(sums[0]) / images, float(sums[1]) / images
-        self.say(f"epoch={epoch} test_loss={loss:.6f} test_accuracy={self._accuracy:.4f} elapsed_s={self._elapsed_s():.1f}")
+        self.say(
+            f"epoch={epoch} test_loss={loss:.6f} test_accuracy={self._accuracy:.4f}"
+            f" elapsed_s={self._elapsed_s():.1f}"
+        )
         self._since = time.monotonic()
 
     def metadata(self) -> dict[str, Any]:

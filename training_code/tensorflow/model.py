@@ -1,7 +1,8 @@
 """The network, its preprocessing and its file format: the part that training and evaluation share.
 
-uint8 images (N, 28, 28) come in, logits or probabilities (N, 10) go out. A saved model is a folder with `1/` (a SavedModel,
-where TensorFlow Serving looks for it), `model.json` (where it comes from) and `code/inference.py` (which serves it).
+uint8 images (N, 28, 28) come in, logits or probabilities (N, 10) go out. A saved model is a folder
+with `1/` (a SavedModel, where TensorFlow Serving looks for it), `model.json` (where it comes from)
+and `code/inference.py` (which serves it).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import numpy as np
 import tensorflow as tf
 from data import SIDE, Digits
 
-# Keras 3's optimizers have no variables() to broadcast; TensorFlow reads this when tf.keras is first used.
+# Keras 3's optimizers have no variables() to broadcast; TensorFlow reads this when tf.keras is
+# first used.
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 
 # Mean and standard deviation of MNIST's training pixels, scaled to 0..1.
@@ -34,7 +36,9 @@ INFERENCE_CODE = "inference.py"
 
 
 def new_network(seed: int) -> tf.keras.Sequential:
-    """Two convolutions and two dense layers, 214,000 weights; equal seeds give equal weights, in every process."""
+    """Two convolutions and two dense layers, 214,000 weights; equal seeds give equal weights, in
+    every process.
+    """
     layers = tf.keras.layers
     first = [tf.keras.initializers.GlorotUniform(seed=seed * 10 + layer) for layer in range(4)]
     # Pooling before relu gives the same result with a quarter of the work.
@@ -55,14 +59,19 @@ def new_network(seed: int) -> tf.keras.Sequential:
 
 
 class Rates(tf.keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc, unused-ignore] # untyped without TensorFlow
-    """The learning rate of every step, looked up by the optimizer's own count: every process that applies a step uses the same."""
+    """The learning rate of every step, looked up by the optimizer's own count: every process that
+    applies a step uses the same.
+    """
 
     def __init__(self, rates: Sequence[float]) -> None:
         self._rates = [float(rate) for rate in rates]
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
         """The rate of the step after `step` steps."""
-        return tf.gather(tf.constant(self._rates, tf.float32), tf.minimum(tf.cast(step, tf.int32), len(self._rates) - 1))
+        return tf.gather(
+            tf.constant(self._rates, tf.float32),
+            tf.minimum(tf.cast(step, tf.int32), len(self._rates) - 1),
+        )
 
     def get_config(self) -> dict[str, Any]:
         """What Keras asks of a schedule."""
@@ -75,17 +84,23 @@ def new_optimizer(rates: Sequence[float]) -> tf.keras.optimizers.Optimizer:
 
 
 def prepare(images: tf.Tensor) -> tf.Tensor:
-    """Turn uint8 images (N, 28, 28) into the network's input: float32 (N, 28, 28, 1), normalised."""
+    """Turn uint8 images (N, 28, 28) into the network's input: float32 (N, 28, 28, 1),
+    normalised.
+    """
     return (tf.cast(images, tf.float32)[..., tf.newaxis] / 255 - PIXEL_MEAN) / PIXEL_STD
 
 
 def mean_loss(network: tf.keras.Sequential, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Mean cross-entropy of a batch."""
-    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, network(prepare(images))))
+    return tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels, network(prepare(images)))
+    )
 
 
 def test_sums(network: tf.keras.Sequential, digits: Digits) -> tf.Tensor:
-    """The sum of the losses over `digits`, and how many were recognised: float32 (2,), which ranks can add up."""
+    """The sum of the losses over `digits`, and how many were recognised: float32 (2,), which ranks
+    can add up.
+    """
     pairs = tf.data.Dataset.from_tensor_slices((digits.images, digits.labels)).batch(TEST_BATCH)
     return tf.add_n([_batch_sums(network, images, labels) for images, labels in pairs])
 
@@ -112,14 +127,20 @@ class Served(tf.Module):  # type: ignore[misc, unused-ignore]
 
 
 def save(network: tf.keras.Sequential, metadata: dict[str, Any], folder: Path) -> None:
-    """Write the model, its metadata and the code that serves it into `folder`; SageMaker packs it into model.tar.gz."""
-    plain = new_network(seed=0)  # the weights may lie on many devices or servers; what is saved must not
+    """Write the model, its metadata and the code that serves it into `folder`; SageMaker packs it
+    into model.tar.gz.
+    """
+    plain = new_network(
+        seed=0
+    )  # the weights may lie on many devices or servers; what is saved must not
     plain.set_weights(finite(network.get_weights()))
     served = Served(plain)
     partial = folder / f"{VERSION}.partial"
     tf.saved_model.save(served, str(partial), signatures={"serving_default": served.serve})
     shutil.rmtree(folder / VERSION, ignore_errors=True)
-    partial.rename(folder / VERSION)  # whole or not at all: a job that is killed now may still have its folder packed
+    partial.rename(
+        folder / VERSION
+    )  # whole or not at all: a job that is killed now may still have its folder packed
     text = json.dumps({**metadata, "tensorflow": tf.__version__}, indent=2, sort_keys=True)
     (folder / METADATA_FILE).write_text(text + "\n")
     (folder / "code").mkdir(exist_ok=True)
@@ -127,9 +148,15 @@ def save(network: tf.keras.Sequential, metadata: dict[str, Any], folder: Path) -
 
 
 def finite(weights: list[Any]) -> list[Any]:
-    """The weights. Raises ValueError if some are not numbers any more: the last step may have spoilt them, after the last loss."""
+    """The weights.
+
+    Raises ValueError if some are not numbers any more: the last step may have spoilt them, after
+    the last loss.
+    """
     if not all(np.isfinite(each).all() for each in weights):
-        raise ValueError("the weights are not finite, no model is saved: try a smaller --learning-rate")
+        raise ValueError(
+            "the weights are not finite, no model is saved: try a smaller --learning-rate"
+        )
     return weights
 
 
@@ -142,9 +169,13 @@ class SavedModel:
     """What training wrote to model.json, `training_job_name` among it."""
     weights_sha256: str
 
-    def predict(self, images: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.float32]]:
+    def predict(
+        self, images: np.ndarray[Any, np.dtype[np.uint8]]
+    ) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Probabilities float32 (N, 10) of uint8 images (N, 28, 28)."""
-        found: np.ndarray[Any, np.dtype[np.float32]] = self.serve(images=tf.constant(images))["probabilities"].numpy()
+        found: np.ndarray[Any, np.dtype[np.float32]] = self.serve(images=tf.constant(images))[
+            "probabilities"
+        ].numpy()
         return found
 
 
@@ -159,4 +190,6 @@ def load(folder: Path) -> SavedModel:
         metadata = json.loads((folder / METADATA_FILE).read_text())
     except (tf.errors.OpError, OSError, ValueError, KeyError) as error:
         raise ValueError(f"{folder} holds a damaged model: {error}") from error
-    return SavedModel(serve, metadata, hashlib.sha256((folder / WEIGHTS_FILE).read_bytes()).hexdigest())
+    return SavedModel(
+        serve, metadata, hashlib.sha256((folder / WEIGHTS_FILE).read_bytes()).hexdigest()
+    )

@@ -1,4 +1,6 @@
-"""A run's options come in from the command line and SageMaker's variables; how long it is and how fast it learns goes out."""
+"""A run's options come in from the command line and SageMaker's variables; how long it is and how
+fast it learns goes out.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ WARM_UP_SHARE = 0.3
 
 @dataclass(frozen=True)
 class Options:
-    """A run, completely: two runs of one script with equal options (but for folders) give equal models."""
+    """A run, completely: two runs of one script with equal options (but for folders) give equal
+    models.
+    """
 
     epochs: int
     batch_size: int | None
@@ -33,23 +37,62 @@ class Options:
 
 def parse_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
     """Command line first, then SageMaker's SM_* variables, then defaults."""
-    parser = argparse.ArgumentParser(description="Train a digit classifier on MNIST.", allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        description="Train a digit classifier on MNIST.", allow_abbrev=False
+    )
     parser.add_argument("--epochs", type=_positive, default=2)
     batch = parser.add_mutually_exclusive_group()
-    batch.add_argument("--batch-size", type=_positive, help="images per step over ALL replicas (default: the reference batch size)")
-    batch.add_argument("--batch-size-per-rank", type=_positive, help="instead: images per step and replica")
-    parser.add_argument("--learning-rate", type=float, default=0.01, help="peak rate at the reference batch size")
-    parser.add_argument("--reference-batch-size", type=_positive, default=256, help="global batch the rate was chosen for")
+    batch.add_argument(
+        "--batch-size",
+        type=_positive,
+        help="images per step over ALL replicas (default: the reference batch size)",
+    )
+    batch.add_argument(
+        "--batch-size-per-rank", type=_positive, help="instead: images per step and replica"
+    )
+    parser.add_argument(
+        "--learning-rate", type=float, default=0.01, help="peak rate at the reference batch size"
+    )
+    parser.add_argument(
+        "--reference-batch-size",
+        type=_positive,
+        default=256,
+        help="global batch the rate was chosen for",
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--log-every", type=_positive, default=20, help="steps between two lines of metrics")
-    parser.add_argument("--checkpoint-every", type=_positive, default=100, help="steps between two checkpoints")
-    for name, variable in (("--train-dir", "SM_CHANNEL_TRAIN"), ("--test-dir", "SM_CHANNEL_TEST"), ("--model-dir", "SM_MODEL_DIR")):
-        parser.add_argument(name, type=Path, default=environ.get(variable), required=variable not in environ, help=f"default: ${variable}")
-    parser.add_argument("--checkpoint-dir", type=Path, help="default: checkpoints beside the model, in a job /opt/ml/checkpoints")
-    parser.add_argument("--model_dir", dest="sdk_model_dir", help="what SageMaker's SDK adds to TensorFlow jobs, an S3 URI; not used")
+    parser.add_argument(
+        "--log-every", type=_positive, default=20, help="steps between two lines of metrics"
+    )
+    parser.add_argument(
+        "--checkpoint-every", type=_positive, default=100, help="steps between two checkpoints"
+    )
+    for name, variable in (
+        ("--train-dir", "SM_CHANNEL_TRAIN"),
+        ("--test-dir", "SM_CHANNEL_TEST"),
+        ("--model-dir", "SM_MODEL_DIR"),
+    ):
+        parser.add_argument(
+            name,
+            type=Path,
+            default=environ.get(variable),
+            required=variable not in environ,
+            help=f"default: ${variable}",
+        )
+    parser.add_argument(
+        "--checkpoint-dir",
+        type=Path,
+        help="default: checkpoints beside the model, in a job /opt/ml/checkpoints",
+    )
+    parser.add_argument(
+        "--model_dir",
+        dest="sdk_model_dir",
+        help="what SageMaker's SDK adds to TensorFlow jobs, an S3 URI; not used",
+    )
     values = vars(parser.parse_args(arguments))
     del values["sdk_model_dir"]
-    values["checkpoint_dir"] = values["checkpoint_dir"] or values["model_dir"].parent / "checkpoints"
+    values["checkpoint_dir"] = (
+        values["checkpoint_dir"] or values["model_dir"].parent / "checkpoints"
+    )
     return Options(**values, job_name=environ.get("TRAINING_JOB_NAME", "local"))
 
 
@@ -62,7 +105,10 @@ def _positive(text: str) -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """The run's arithmetic for a number of replicas. Raises ValueError if they cannot share the global batch evenly."""
+    """The run's arithmetic for a number of replicas.
+
+    Raises ValueError if they cannot share the global batch evenly.
+    """
 
     options: Options
     images: int
@@ -72,9 +118,15 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.global_batch % self.replicas:
-            raise ValueError(f"global batch size {self.global_batch} is not divisible by the world size {self.replicas}")
+            raise ValueError(
+                f"global batch size {self.global_batch} is not divisible by the world size"
+                f" {self.replicas}"
+            )
         if self.global_batch > self.images:
-            raise ValueError(f"global batch size {self.global_batch} is larger than the training set ({self.images} images)")
+            raise ValueError(
+                f"global batch size {self.global_batch} is larger than the training set"
+                f" ({self.images} images)"
+            )
 
     @property
     def seed(self) -> int:
@@ -86,7 +138,11 @@ class Plan:
         """Images per optimiser step over all replicas."""
         options = self.options
         per_rank = options.batch_size_per_rank
-        return per_rank * self.replicas if per_rank else options.batch_size or options.reference_batch_size
+        return (
+            per_rank * self.replicas
+            if per_rank
+            else options.batch_size or options.reference_batch_size
+        )
 
     @property
     def replica_batch(self) -> int:
@@ -95,47 +151,69 @@ class Plan:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Whole global batches only: an uneven last one would weigh its images differently on each replica."""
+        """Whole global batches only: an uneven last one would weigh its images differently on each
+        replica.
+        """
         return self.images // self.global_batch
 
     def looks(self, step: int) -> bool:
-        """Whether somebody waits for the loss after `step` (from 1) of an epoch: to print it, and before a checkpoint is written."""
+        """Whether somebody waits for the loss after `step` (from 1) of an epoch: to print it, and
+        before a checkpoint is written.
+        """
         options = self.options
-        return step % options.log_every == 0 or step % options.checkpoint_every == 0 or step == self.steps_per_epoch
+        return (
+            step % options.log_every == 0
+            or step % options.checkpoint_every == 0
+            or step == self.steps_per_epoch
+        )
 
     def epochs(self, done: int) -> Iterator[tuple[int, int]]:
-        """Each epoch (from 1) that is not tested yet after `done` steps, and how many of its own steps are done."""
+        """Each epoch (from 1) that is not tested yet after `done` steps, and how many of its own
+        steps are done.
+        """
         first = max(1, math.ceil(done / self.steps_per_epoch))
         for epoch in range(first, self.options.epochs + 1):
             yield epoch, max(0, done - (epoch - 1) * self.steps_per_epoch)
 
     @property
     def peak_learning_rate(self) -> float:
-        """Linear scaling (Goyal et al., arXiv 1706.02677): the rate was chosen for the reference batch and grows with the batch.
+        """Linear scaling (Goyal et al., arXiv 1706.02677): the rate was chosen for the reference
+        batch and grows with the batch.
 
-        More replicas at the same global batch change nothing; more at the same batch per replica raise the rate. This is
-        what `learning_rate * size()` does in the documentation's examples, whose batch size is that of one replica.
+        More replicas at the same global batch change nothing; more at the same batch per replica
+        raise the rate. This is what `learning_rate * size()` does in the documentation's examples,
+        whose batch size is that of one replica.
         """
         return self.options.learning_rate * self.global_batch / self.options.reference_batch_size
 
     def learning_rate(self, done: int) -> float:
-        """The rate of the step after `done` steps: a warm-up along a cosine from a 25th of the peak, then a fall to almost nothing."""
+        """The rate of the step after `done` steps: a warm-up along a cosine from a 25th of the
+        peak, then a fall to almost nothing.
+        """
         progress = done / (self.options.epochs * self.steps_per_epoch)
         peak = self.peak_learning_rate
         if progress < WARM_UP_SHARE:
             start, end, share = peak / 25, peak, progress / WARM_UP_SHARE
         else:
-            start, end, share = peak, peak / 250_000, (progress - WARM_UP_SHARE) / (1 - WARM_UP_SHARE)
+            start, end, share = (
+                peak,
+                peak / 250_000,
+                (progress - WARM_UP_SHARE) / (1 - WARM_UP_SHARE),
+            )
         return end + (start - end) * (1 + math.cos(math.pi * share)) / 2
 
     @property
     def learning_rates(self) -> list[float]:
         """The rate of every step of the run."""
-        return [self.learning_rate(done) for done in range(self.options.epochs * self.steps_per_epoch)]
+        return [
+            self.learning_rate(done) for done in range(self.options.epochs * self.steps_per_epoch)
+        ]
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The settings that decide what is learned: for model.json, and for a checkpoint and the run that resumes from it."""
+        """The settings that decide what is learned: for model.json, and for a checkpoint and the
+        run that resumes from it.
+        """
         return {
             "epochs": self.options.epochs,
             "batch_size": self.global_batch,

@@ -1,11 +1,14 @@
-"""SIGTERM, which SageMaker sends 120 s before it kills a stopped or interrupted job: remembered until all processes agree on it."""
+"""SIGTERM, which SageMaker sends 120 s before it kills a stopped or interrupted job: remembered
+until all processes agree on it.
+"""
 
 from __future__ import annotations
 
 import signal
 
 EXIT_CODE = 128 + signal.SIGTERM
-"""Of a job that was told to stop: it has no model, so it must not look like one that is finished."""
+"""Of a job that was told to stop: it has no model, so it must not look like one that is finished.
+"""
 
 
 class StopRequest:

@@ -1,8 +1,10 @@
-"""Train a digit classifier on MNIST in one process: idx files and hyperparameters come in, a model folder goes out.
+"""Train a digit classifier on MNIST in one process: idx files and hyperparameters come in, a model
+folder goes out.
 
     python train.py --train-dir mnist/train --test-dir mnist/test --model-dir model
 
-The other train_*.py do the same with many processes; `diff train.py train_smddp.py` shows what that takes.
+The other train_*.py do the same with many processes; `diff train.py train_smddp.py` shows what that
+takes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Train a digit classifier on MNIST with Horovod: idx files and hyperparameters come in, a model folder goes out.
+"""Train a digit classifier on MNIST with Horovod: idx files and hyperparameters come in, a model
+folder goes out.
 
     mpirun -np 8 python -m mpi4py train_horovod.py ...        (what SageMaker's toolkit runs)
 
-What differs from train.py is Horovod's recipe: one device per rank, gradients averaged by DistributedGradientTape, equal first
-weights by broadcast_variables, other values averaged by allreduce, rank 0 saves.
+What differs from train.py is Horovod's recipe: one device per rank, gradients averaged by
+DistributedGradientTape, equal first weights by broadcast_variables, other values averaged by
+allreduce, rank 0 saves.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     plan = Plan(options, len(digits), replicas=hvd.size())
     metrics = Metrics(plan, "horovod", printing=hvd.rank() == 0)
     network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
-    checkpoint = Checkpoint(plan, network, optimizer, folder=options.checkpoint_dir if hvd.rank() == 0 else None)
+    checkpoint = Checkpoint(
+        plan, network, optimizer, folder=options.checkpoint_dir if hvd.rank() == 0 else None
+    )
     start = checkpoint.restore(hvd.allreduce)
     metrics.resumed(start)
 
@@ -50,7 +54,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
 
     first_batch = True
     for epoch, done in plan.epochs(start):
-        for step, (images, labels) in enumerate(batches(digits, plan, epoch, done, hvd.rank(), hvd.size()), start=done + 1):
+        for step, (images, labels) in enumerate(
+            batches(digits, plan, epoch, done, hvd.rank(), hvd.size()), start=done + 1
+        ):
             loss = train_step(images, labels, first_batch)
             first_batch = False
             if metrics.due(step):

@@ -1,10 +1,12 @@
-"""Train a digit classifier on MNIST with tf.distribute.MirroredStrategy: idx files and hyperparameters in, a model folder out.
+"""Train a digit classifier on MNIST with tf.distribute.MirroredStrategy: idx files and
+hyperparameters in, a model folder out.
 
     python train_mirrored.py --train-dir mnist/train --test-dir mnist/test --model-dir model
 
-One process, one copy of the network per GPU of its host; without GPUs two logical CPU devices stand in for them, so that the
-same code runs. What differs from train.py: variables are made in the strategy's scope, a step runs once per replica, its
-gradients are added up by apply_gradients (hence the division), and the strategy hands out the batches.
+One process, one copy of the network per GPU of its host; without GPUs two logical CPU devices stand
+in for them, so that the same code runs. What differs from train.py: variables are made in the
+strategy's scope, a step runs once per replica, its gradients are added up by apply_gradients (hence
+the division), and the strategy hands out the batches.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
 
     @tf.function
     def train_step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica_step, (images, labels)), axis=None)
+        return strategy.reduce(
+            tf.distribute.ReduceOp.SUM, strategy.run(replica_step, (images, labels)), axis=None
+        )
 
     for epoch, done in plan.epochs(start):
         dataset = strategy.distribute_datasets_from_function(slices(digits, plan, epoch, done))

@@ -1,10 +1,14 @@
-"""Train a digit classifier on MNIST with tf.distribute.MultiWorkerMirroredStrategy: idx files and hyperparameters in, a model out.
+"""Train a digit classifier on MNIST with tf.distribute.MultiWorkerMirroredStrategy: idx files and
+hyperparameters in, a model out.
 
-    TF_CONFIG='{"cluster": {"worker": ["algo-1:8890", "algo-2:8890"]}, "task": {"type": "worker", "index": 0}}' \\
-        python train_multi_worker_mirrored.py ...        (what SageMaker's toolkit runs, once per host)
+    TF_CONFIG='{"cluster": {"worker": ["algo-1:8890", "algo-2:8890"]}, "task": {"type": "worker",
+    "index": 0}}' \\
+        python train_multi_worker_mirrored.py ...        (what SageMaker's toolkit runs, once per
+        host)
 
-What differs from train_mirrored.py: every worker is a process that runs all of this; the strategy finds the others in
-TF_CONFIG and listens at its own address; each worker hands out its slice of the batches; worker 0, the chief, prints and saves.
+What differs from train_mirrored.py: every worker is a process that runs all of this; the strategy
+finds the others in TF_CONFIG and listens at its own address; each worker hands out its slice of the
+batches; worker 0, the chief, prints and saves.
 """
 
 from __future__ import annotations
@@ -35,8 +39,12 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     metrics = Metrics(plan, "multi_worker_mirrored", printing=chief, **parts_of(strategy))
     with strategy.scope():
         network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
-    scratch = tempfile.TemporaryDirectory()  # all workers write, as tf.distribute asks; what the others wrote goes with them
-    checkpoint = Checkpoint(plan, network, optimizer, folder=options.checkpoint_dir if chief else Path(scratch.name))
+    scratch = (
+        tempfile.TemporaryDirectory()
+    )  # all workers write, as tf.distribute asks; what the others wrote goes with them
+    checkpoint = Checkpoint(
+        plan, network, optimizer, folder=options.checkpoint_dir if chief else Path(scratch.name)
+    )
     average = averaging(strategy)
     start = checkpoint.restore(average)
     metrics.resumed(start)
@@ -50,7 +58,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
 
     @tf.function
     def train_step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica_step, (images, labels)), axis=None)
+        return strategy.reduce(
+            tf.distribute.ReduceOp.SUM, strategy.run(replica_step, (images, labels)), axis=None
+        )
 
     for epoch, done in plan.epochs(start):
         dataset = strategy.distribute_datasets_from_function(slices(digits, plan, epoch, done))
@@ -65,14 +75,19 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     if chief:
         save(network, metrics.metadata(), options.model_dir)
     metrics.say(f"saved the model in {options.model_dir}")
-    average(tf.constant(1.0))  # no worker leaves before the chief has saved: to those that are left, it would have failed
+    average(
+        tf.constant(1.0)
+    )  # no worker leaves before the chief has saved: to those that are left, it would have failed
 
 
 def parts_of(strategy: tf.distribute.Strategy) -> dict[str, Any]:
     """A process per worker; with several GPUs a worker has several replicas."""
     workers = max(1, len(strategy.cluster_resolver.cluster_spec().as_dict().get("worker", ())))
     replicas = strategy.num_replicas_in_sync
-    return {"processes": workers, "parts": {"workers": workers, **({"replicas": replicas} if replicas != workers else {})}}
+    return {
+        "processes": workers,
+        "parts": {"workers": workers, **({"replicas": replicas} if replicas != workers else {})},
+    }
 
 
 def averaging(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:

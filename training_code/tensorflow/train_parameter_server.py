@@ -1,13 +1,19 @@
-"""Train a digit classifier on MNIST with asynchronous parameter servers: idx files and hyperparameters in, a model folder out.
+"""Train a digit classifier on MNIST with asynchronous parameter servers: idx files and
+hyperparameters in, a model folder out.
 
-    TF_CONFIG='{"cluster": {"master": ["algo-1:2222"], "ps": ["algo-1:2223", "algo-2:2223", "algo-3:2223"],
-                            "worker": ["algo-2:2222", "algo-3:2222"]}, "task": {"type": "worker", "index": 0}}' \\
-        python train_parameter_server.py ...        (what SageMaker's toolkit runs, once per host, beside a server per host)
+    TF_CONFIG='{"cluster": {"master": ["algo-1:2222"], "ps": ["algo-1:2223", "algo-2:2223",
+    "algo-3:2223"],
+                            "worker": ["algo-2:2222", "algo-3:2222"]}, "task": {"type": "worker",
+                            "index": 0}}' \\
+        python train_parameter_server.py ...        (what SageMaker's toolkit runs, once per host,
+        beside a server per host)
 
-What differs from train.py: only the chief runs the loop below. Its variables lie on the parameter servers, and it schedules
-each step on whichever worker is free; a worker reads the variables, computes and updates them without waiting for the others,
-so no two runs are equal. Workers read their own copies of the files, the chief alone the checkpoint, which it writes on its own
-disk and not, as TensorFlow does unless told, on each server's. Workers and servers end when the chief has ended.
+What differs from train.py: only the chief runs the loop below. Its variables lie on the parameter
+servers, and it schedules each step on whichever worker is free; a worker reads the variables,
+computes and updates them without waiting for the others, so no two runs are equal. Workers read
+their own copies of the files, the chief alone the checkpoint, which it writes on its own disk and
+not, as TensorFlow does unless told, on each server's. Workers and servers end when the chief has
+ended.
 """
 
 from __future__ import annotations
@@ -53,7 +59,9 @@ def train(options: Options, resolver: tf.distribute.cluster_resolver.ClusterReso
     with strategy.scope():
         network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
         optimizer.build(network.trainable_variables)
-    checkpoint = Checkpoint(plan, network, optimizer, folder=options.checkpoint_dir, io_device=CHIEFS_DISK)
+    checkpoint = Checkpoint(
+        plan, network, optimizer, folder=options.checkpoint_dir, io_device=CHIEFS_DISK
+    )
     start = checkpoint.restore()
     metrics.resumed(start)
 
@@ -66,9 +74,13 @@ def train(options: Options, resolver: tf.distribute.cluster_resolver.ClusterReso
 
     @tf.function
     def train_step(iterator: tf.data.Iterator) -> tf.Tensor:
-        return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(replica_step, next(iterator)), axis=None)
+        return strategy.reduce(
+            tf.distribute.ReduceOp.SUM, strategy.run(replica_step, next(iterator)), axis=None
+        )
 
-    dataset = coordinator.create_per_worker_dataset(lambda: shuffled_records(options.train_dir, plan))
+    dataset = coordinator.create_per_worker_dataset(
+        lambda: shuffled_records(options.train_dir, plan)
+    )
     iterator = iter(dataset)
     for epoch, done in plan.epochs(start):
         for step in range(done + 1, plan.steps_per_epoch + 1):
@@ -84,7 +96,9 @@ def train(options: Options, resolver: tf.distribute.cluster_resolver.ClusterReso
 
 
 def local_copy(network: tf.keras.Sequential) -> tf.keras.Sequential:
-    """The network with its weights fetched from the parameter servers once, not once per batch of test images."""
+    """The network with its weights fetched from the parameter servers once, not once per batch of
+    test images.
+    """
     copy = new_network(seed=0)
     copy.set_weights(network.get_weights())
     return copy

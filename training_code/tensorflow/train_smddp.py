@@ -1,10 +1,12 @@
-"""Train a digit classifier on MNIST with SageMaker's data parallel library: idx files and hyperparameters in, a model folder out.
+"""Train a digit classifier on MNIST with SageMaker's data parallel library: idx files and
+hyperparameters in, a model folder out.
 
     mpirun -np 8 smddprun python -m mpi4py train_smddp.py ...        (what SageMaker's toolkit runs)
 
-What differs from train.py is the recipe of AWS's documentation for TensorFlow 2: one device per rank, gradients averaged by
-DistributedGradientTape, equal first weights by broadcast_variables, other values averaged by oob_allreduce, rank 0 saves.
-The documentation also multiplies the learning rate by size(), because its batch is per rank; see Plan.peak_learning_rate.
+What differs from train.py is the recipe of AWS's documentation for TensorFlow 2: one device per
+rank, gradients averaged by DistributedGradientTape, equal first weights by broadcast_variables,
+other values averaged by oob_allreduce, rank 0 saves. The documentation also multiplies the learning
+rate by size(), because its batch is per rank; see Plan.peak_learning_rate.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     plan = Plan(options, len(digits), replicas=sdp.size())
     metrics = Metrics(plan, "smddp", printing=sdp.rank() == 0)
     network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
-    checkpoint = Checkpoint(plan, network, optimizer, folder=options.checkpoint_dir if sdp.rank() == 0 else None)
+    checkpoint = Checkpoint(
+        plan, network, optimizer, folder=options.checkpoint_dir if sdp.rank() == 0 else None
+    )
     start = checkpoint.restore(sdp.oob_allreduce)
     metrics.resumed(start)
 
@@ -51,7 +55,9 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
 
     first_batch = True
     for epoch, done in plan.epochs(start):
-        for step, (images, labels) in enumerate(batches(digits, plan, epoch, done, sdp.rank(), sdp.size()), start=done + 1):
+        for step, (images, labels) in enumerate(
+            batches(digits, plan, epoch, done, sdp.rank(), sdp.size()), start=done + 1
+        ):
             loss = train_step(images, labels, first_batch)
             first_batch = False
             if metrics.due(step):

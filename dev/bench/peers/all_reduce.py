@@ -1,4 +1,6 @@
-"""Milliseconds per AllReduce of each size (megabytes, on the command line) and per copy of as many bytes: medians, from rank 0."""
+"""Milliseconds per AllReduce of each size (megabytes, on the command line) and per copy of as many
+bytes: medians, from rank 0.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def main() -> None:
     figures = {}
     for megabytes in map(int, sys.argv[1:]):
         tensor, other = torch.zeros(megabytes * 250_000), torch.zeros(megabytes * 250_000)
-        figures[f"all_reduce_{megabytes}_mb_ms"] = median_ms(functools.partial(dist.all_reduce, tensor))
+        figures[f"all_reduce_{megabytes}_mb_ms"] = median_ms(
+            functools.partial(dist.all_reduce, tensor)
+        )
         figures[f"memcpy_{megabytes}_mb_ms"] = median_ms(functools.partial(other.copy_, tensor))
     if dist.get_rank() == 0:
         report(**figures)

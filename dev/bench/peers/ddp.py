@@ -1,7 +1,10 @@
-"""pytorch/examples' MNIST with DistributedDataParallel over gloo: `torchrun --nproc-per-node 2 ddp.py`, or alone.
+"""pytorch/examples' MNIST with DistributedDataParallel over gloo:
 
-The training loop is `mnist/main.py`'s (Adadelta at 1.0, a DataLoader in the process, as the example has it without CUDA); what makes
-it parallel is what the `distributed/ddp-tutorial-series` adds: init_process_group, DistributedSampler, DistributedDataParallel.
+`torchrun --nproc-per-node 2 ddp.py`, or alone.
+
+The training loop is `mnist/main.py`'s (Adadelta at 1.0, a DataLoader in the process, as the example
+has it without CUDA); what makes it parallel is what the `distributed/ddp-tutorial-series` adds:
+init_process_group, DistributedSampler, DistributedDataParallel.
 """
 
 from __future__ import annotations
@@ -53,13 +56,21 @@ def main() -> None:
     if setting.cycles:
         for _ in range(setting.warm_up):
             step()
-        figures = scaling(Job(dist.get_rank(), ranks, dist.barrier, gathered), phase_step, setting.cycles, setting.steps)
+        figures = scaling(
+            Job(dist.get_rank(), ranks, dist.barrier, gathered),
+            phase_step,
+            setting.cycles,
+            setting.steps,
+        )
     else:
         clock = Clock(setting, ranks)
         clock.agree = stop_together if ranks > 1 else bool
         for _ in clock.steps():
             step()
-        figures = {"images_per_s": clock.images_per_s, "accuracy": accuracy(network, setting.data, setting.tested)}
+        figures = {
+            "images_per_s": clock.images_per_s,
+            "accuracy": accuracy(network, setting.data, setting.tested),
+        }
     if ranks == 1 or dist.get_rank() == 0:
         report(**figures)
     if ranks > 1:

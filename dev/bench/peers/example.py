@@ -1,7 +1,9 @@
-"""The network and the data as pytorch/examples' `mnist/main.py` has them; shared by the peers that use PyTorch.
+"""The network and the data as pytorch/examples' `mnist/main.py` has them; shared by the peers that
+use PyTorch.
 
-Source: https://github.com/pytorch/examples/blob/main/mnist/main.py (BSD 3-clause), written anew. Left out, in every contender
-alike, is dropout; torchvision's dataset and transforms are written with Pillow, as torchvision does not load here.
+Source: https://github.com/pytorch/examples/blob/main/mnist/main.py (BSD 3-clause), written anew.
+Left out, in every contender alike, is dropout; torchvision's dataset and transforms are written
+with Pillow, as torchvision does not load here.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class Net(nn.Module):  # type: ignore[misc, unused-ignore] # untyped where torch
 
 
 class Mnist(Dataset[tuple[torch.Tensor, int]]):  # type: ignore[misc, unused-ignore]
-    """One image at a time through ToTensor and Normalize, as torchvision's MNIST with the example's transforms does it."""
+    """One image at a time through ToTensor and Normalize, as torchvision's MNIST with the example's
+    transforms does it.
+    """
 
     def __init__(self, folder: Path, prefix: str) -> None:
         pixels, labels, count = read(folder, prefix)
@@ -57,7 +61,9 @@ class Mnist(Dataset[tuple[torch.Tensor, int]]):  # type: ignore[misc, unused-ign
 
 
 def _to_tensor(image: Any) -> torch.Tensor:
-    values = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(image.size[1], image.size[0], 1)
+    values = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(
+        image.size[1], image.size[0], 1
+    )
     return values.permute(2, 0, 1).contiguous().to(torch.float32).div(255)
 
 
@@ -68,12 +74,16 @@ def endless(loader: Any) -> Any:
 
 
 def accuracy(network: nn.Module, folder: Path, count: int) -> float:
-    """Share of the first `count` test images that the network knows; as one tensor, because testing is not what is compared."""
+    """Share of the first `count` test images that the network knows; as one tensor, because testing
+    is not what is compared.
+    """
     test = Mnist(folder, "t10k")
     network.eval()
     right = 0
     with torch.inference_mode():
-        for images, labels in zip(test.data[:count].split(500), test.targets[:count].split(500), strict=True):
+        for images, labels in zip(
+            test.data[:count].split(500), test.targets[:count].split(500), strict=True
+        ):
             pixels = images.unsqueeze(1).float().div(255).sub(MEAN).div(STD)
             right += int((network(pixels).argmax(1) == labels).sum())
     return right / count

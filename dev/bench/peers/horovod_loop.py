@@ -1,4 +1,7 @@
-"""The same loop with Horovod over MPI or gloo, as its MNIST example writes it: `horovodrun -np 2 python horovod_loop.py`."""
+"""The same loop with Horovod over MPI or gloo, as its MNIST example writes it:
+
+`horovodrun -np 2 python horovod_loop.py`.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ def main() -> None:
         functional.nll_loss(network(data), target).backward()
         optimizer.step()
     if hvd.rank() == 0:
-        report(images_per_s=clock.images_per_s, accuracy=accuracy(network, setting.data, setting.tested))
+        report(
+            images_per_s=clock.images_per_s,
+            accuracy=accuracy(network, setting.data, setting.tested),
+        )
     hvd.shutdown()
 
 

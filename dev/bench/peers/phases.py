@@ -1,6 +1,8 @@
-"""How well a job scales, from within it: its ranks train together, side by side without communicating, and each alone, in short phases.
+"""How well a job scales, from within it: its ranks train together, side by side without
+communicating, and each alone, in short phases.
 
-Separate runs would compare spells of the machine rather than kinds of work; phases of about a second, in turn, meet the same ones.
+Separate runs would compare spells of the machine rather than kinds of work; phases of about a
+second, in turn, meet the same ones.
 """
 
 from __future__ import annotations
@@ -13,12 +15,16 @@ from typing import Any
 
 TOGETHER, APART = "together", "apart"
 NAP_S = 0.001
-"""Between two looks of a rank whose turn it is not, so that the one that trains alone has the host to itself."""
+"""Between two looks of a rank whose turn it is not, so that the one that trains alone has the host
+to itself.
+"""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What the phases need of a job: both functions are collectives, and `meet` lets a rank that waits sleep."""
+    """What the phases need of a job: both functions are collectives, and `meet` lets a rank that
+    waits sleep.
+    """
 
     rank: int
     world_size: int
@@ -43,14 +49,17 @@ def under_mpirun(rank: int, world_size: int) -> Job:
 
 
 def scaling(job: Job, step: Callable[[bool], None], cycles: int, steps: int) -> dict[str, float]:
-    """Medians over `cycles` cycles, each with every kind of phase, of `steps` steps; the same on every rank.
+    """Medians over `cycles` cycles, each with every kind of phase, of `steps` steps; the same on
+    every rank.
 
-    `step` does one step and is told whether the ranks average its gradients. Efficiency is images/s of all ranks over the sum of
-    what each of them reaches alone: `efficiency` of ranks that communicate, `efficiency_apart` of ranks that do not.
+    `step` does one step and is told whether the ranks average its gradients. Efficiency is images/s
+    of all ranks over the sum of what each of them reaches alone: `efficiency` of ranks that
+    communicate, `efficiency_apart` of ranks that do not.
     """
     kinds: list[str | int] = [TOGETHER, APART, *range(job.world_size)]
     own: dict[str | int, list[float]] = {kind: [] for kind in kinds}
-    # 0, 1, n-1, 2, n-2 ...: within n cycles of an even number of kinds each follows each other one once (Williams, 1949).
+    # 0, 1, n-1, 2, n-2 ...: within n cycles of an even number of kinds each follows each other one
+    # once (Williams, 1949).
     offsets = [(number + 1) // 2 if number % 2 else -number // 2 for number in range(len(kinds))]
     for cycle in range(cycles):
         for kind in (kinds[(cycle + offset) % len(kinds)] for offset in offsets):
@@ -61,11 +70,19 @@ def scaling(job: Job, step: Callable[[bool], None], cycles: int, steps: int) -> 
                     step(kind == TOGETHER)
             own[kind].append((job.clock() - began_at) / steps)
     ranks: list[dict[str | int, list[float]]] = job.gather(own)
-    slowest = {kind: [max(times) for times in zip(*(rank[kind] for rank in ranks), strict=True)] for kind in (TOGETHER, APART)}
-    alone = [[ranks[rank][rank][cycle] for rank in range(job.world_size)] for cycle in range(cycles)]
+    slowest = {
+        kind: [max(times) for times in zip(*(rank[kind] for rank in ranks), strict=True)]
+        for kind in (TOGETHER, APART)
+    }
+    alone = [
+        [ranks[rank][rank][cycle] for rank in range(job.world_size)] for cycle in range(cycles)
+    ]
 
     def efficiency(kind: str) -> float:
-        of_each = (job.world_size / all_s / sum(1 / one_s for one_s in each) for all_s, each in zip(slowest[kind], alone, strict=True))
+        of_each = (
+            job.world_size / all_s / sum(1 / one_s for one_s in each)
+            for all_s, each in zip(slowest[kind], alone, strict=True)
+        )
         return float(statistics.median(of_each))
 
     return {

@@ -1,4 +1,6 @@
-"""What all peers share, so that only their training loop differs: command line, core, timing and report. Needs no framework."""
+"""What all peers share, so that only their training loop differs: command line, core, timing and
+report. Needs no framework.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Setting:
-    """One run: `steps` timed steps of `batch` images per rank after `warm_up` untimed ones, then a test on `tested` images."""
+    """One run:
+
+    `steps` timed steps of `batch` images per rank after `warm_up` untimed ones, then a test on
+    `tested` images.
+    """
 
     data: Path
     batch: int
@@ -26,7 +32,9 @@ class Setting:
     seconds: float | None
     """Instead of `steps`: stop after so much time."""
     cycles: int
-    """Where not 0, instead of one run of `steps`: so many cycles of phases of `steps` steps (phases.py)."""
+    """Where not 0, instead of one run of `steps`: so many cycles of phases of `steps` steps
+    (phases.py).
+    """
 
 
 def parse() -> Setting:
@@ -44,7 +52,9 @@ def parse() -> Setting:
 
 
 def pin() -> None:
-    """Keep this rank on one core of those that the bench was given, the same core whatever launcher started it."""
+    """Keep this rank on one core of those that the bench was given, the same core whatever launcher
+    started it.
+    """
     local_rank = os.environ.get("LOCAL_RANK") or os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK")
     cores = [int(core) for core in os.environ["BENCH_CORES"].split(",")]
     os.sched_setaffinity(0, {cores[int(local_rank)]} if local_rank is not None else set(cores))
@@ -77,8 +87,11 @@ class Clock:
     def _is_over(self, timed: int) -> bool:
         if self._setting.seconds is None:
             return timed >= self._setting.steps
-        # Checked every 20 steps at the same ones on every rank, of which none may stop alone: see `agree`.
-        return timed % 20 == 0 and self.agree(time.perf_counter() - self._began_at > self._setting.seconds)
+        # Checked every 20 steps at the same ones on every rank, of which none may stop alone: see
+        # `agree`.
+        return timed % 20 == 0 and self.agree(
+            time.perf_counter() - self._began_at > self._setting.seconds
+        )
 
     @property
     def images_per_s(self) -> float:

@@ -1,7 +1,10 @@
-"""The shipped script's own step on the peers' network: `mpirun -np 2 smddprun python -m mpi4py shoal_script.py`, or alone.
+"""The shipped script's own step on the peers' network:
 
-Batches, preprocessing, precision, gradient averaging and optimizer are training_code/pytorch's; only the network is replaced, by the
-same layers in the shipped network's manner (pool before relu, features in the order of channels_last).
+`mpirun -np 2 smddprun python -m mpi4py shoal_script.py`, or alone.
+
+Batches, preprocessing, precision, gradient averaging and optimizer are training_code/pytorch's;
+only the network is replaced, by the same layers in the shipped network's manner (pool before relu,
+features in the order of channels_last).
 """
 
 from __future__ import annotations
@@ -58,10 +61,26 @@ def main() -> None:
     """One rank."""
     setting = parse()
     train.new_network = new_network  # type: ignore[attr-defined, assignment, unused-ignore]
-    folders = ["--train-dir", str(setting.data), "--test-dir", str(setting.data), "--model-dir", str(Path.cwd() / "model")]
+    folders = [
+        "--train-dir",
+        str(setting.data),
+        "--test-dir",
+        str(setting.data),
+        "--model-dir",
+        str(Path.cwd() / "model"),
+    ]
     epochs = str(MANY_EPOCHS if setting.cycles else 1)
-    hyperparameters = ["--batch-size-per-rank", str(setting.batch), "--epochs", epochs, "--seed", str(setting.seed)]
-    options = train.parse_options([*folders, *hyperparameters, *os.environ.get("BENCH_OPTIONS", "").split()], os.environ)
+    hyperparameters = [
+        "--batch-size-per-rank",
+        str(setting.batch),
+        "--epochs",
+        epochs,
+        "--seed",
+        str(setting.seed),
+    ]
+    options = train.parse_options(
+        [*folders, *hyperparameters, *os.environ.get("BENCH_OPTIONS", "").split()], os.environ
+    )
     with joined(options.backend, os.environ) as ranks:
         run = train.set_up(options, ranks)
         run.parallel.train()
@@ -79,7 +98,10 @@ def in_one_go(run: train.Run, setting: Setting) -> dict[str, float]:
 
 
 def in_phases(run: train.Run, setting: Setting) -> dict[str, float]:
-    """How well the ranks scale; under mpirun only. The networks drift apart, so that no accuracy would say anything."""
+    """How well the ranks scale; under mpirun only.
+
+    The networks drift apart, so that no accuracy would say anything.
+    """
     steps, average, communicates = training(run), cpu.average, True
 
     def averaged(*arguments: Any) -> None:
@@ -94,7 +116,9 @@ def in_phases(run: train.Run, setting: Setting) -> dict[str, float]:
     cpu.average = averaged  # type: ignore[assignment]
     for _ in range(setting.warm_up):
         step(communicate=True)
-    return scaling(under_mpirun(run.ranks.rank, run.ranks.world_size), step, setting.cycles, setting.steps)
+    return scaling(
+        under_mpirun(run.ranks.rank, run.ranks.world_size), step, setting.cycles, setting.steps
+    )
 
 
 def training(run: train.Run) -> Iterator[None]:
@@ -107,11 +131,15 @@ def training(run: train.Run) -> Iterator[None]:
 
 
 def accuracy(run: train.Run, count: int) -> float:
-    """Share of the first `count` test images that the network knows, in float32 as the peers test."""
+    """Share of the first `count` test images that the network knows, in float32 as the peers
+    test.
+    """
     test = read_test(run.options.test_dir)
     run.network.eval()
     with torch.inference_mode():
-        answers = torch.cat([run.network(prepare(images)).argmax(1) for images in test.images[:count].split(500)])
+        answers = torch.cat(
+            [run.network(prepare(images)).argmax(1) for images in test.images[:count].split(500)]
+        )
     return float((answers == test.labels[:count]).float().mean())
 
 

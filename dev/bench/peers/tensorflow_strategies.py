@@ -2,10 +2,11 @@
 
     python tensorflow_strategies.py mirrored        (one process, two logical CPUs)
     TF_CONFIG=... python tensorflow_strategies.py multi_worker        (one process per core)
-    python tensorflow_strategies.py plain           (no strategy)
-    mpirun -np 2 smddprun python -m mpi4py tensorflow_strategies.py smddp        (no strategy, a tape that averages)
+    python tensorflow_strategies.py plain           (no strategy) mpirun -np 2 smddprun python -m
+    mpi4py tensorflow_strategies.py smddp        (no strategy, a tape that averages)
 
-The images are one array that tf.data batches and shuffles, the recommended way; the step is one tf.function.
+The images are one array that tf.data batches and shuffles, the recommended way; the step is one
+tf.function.
 """
 
 from __future__ import annotations
@@ -38,11 +39,17 @@ def make_strategy() -> tf.distribute.Strategy:
     """What spreads a step over the cores."""
     if KIND == "mirrored":
         cpu = tf.config.list_physical_devices("CPU")[0]
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * REPLICAS)
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration()] * REPLICAS
+        )
         tf.config.threading.set_intra_op_parallelism_threads(REPLICAS)
         return tf.distribute.MirroredStrategy([f"CPU:{index}" for index in range(REPLICAS)])
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    return tf.distribute.MultiWorkerMirroredStrategy() if KIND == "multi_worker" else tf.distribute.get_strategy()
+    return (
+        tf.distribute.MultiWorkerMirroredStrategy()
+        if KIND == "multi_worker"
+        else tf.distribute.get_strategy()
+    )
 
 
 def network() -> tf.keras.Sequential:
@@ -64,7 +71,11 @@ def network() -> tf.keras.Sequential:
 def main() -> None:
     """One process."""
     setting = parse()
-    sdp: Any = importlib.import_module("smdistributed.dataparallel.tensorflow") if KIND == "smddp" else None
+    sdp: Any = (
+        importlib.import_module("smdistributed.dataparallel.tensorflow")
+        if KIND == "smddp"
+        else None
+    )
     if sdp:
         sdp.init()
     rank, size = (sdp.rank(), sdp.size()) if sdp else (RANK, 1)
@@ -72,8 +83,16 @@ def main() -> None:
     tf.keras.utils.set_random_seed(setting.seed)
     images, labels = load(setting.data, "train")
     part = slice(rank if sdp else 0, None, size)
-    data = tf.data.Dataset.from_tensor_slices((images[part], labels[part])).shuffle(60000, seed=setting.seed).repeat()
-    data = data.batch(setting.batch * REPLICAS, drop_remainder=True).map(normalised).prefetch(tf.data.AUTOTUNE)
+    data = (
+        tf.data.Dataset.from_tensor_slices((images[part], labels[part]))
+        .shuffle(60000, seed=setting.seed)
+        .repeat()
+    )
+    data = (
+        data.batch(setting.batch * REPLICAS, drop_remainder=True)
+        .map(normalised)
+        .prefetch(tf.data.AUTOTUNE)
+    )
     batches = iter(strategy.experimental_distribute_dataset(data))
     with strategy.scope():
         model = network()
@@ -82,9 +101,18 @@ def main() -> None:
 
     def step(pixels: tf.Tensor, targets: tf.Tensor, communicates: bool) -> tf.Tensor:
         with tf.GradientTape() as tape:
-            loss = tf.nn.compute_average_loss(loss_of(targets, model(pixels, training=True)), global_batch_size=setting.batch * REPLICAS)
+            loss = tf.nn.compute_average_loss(
+                loss_of(targets, model(pixels, training=True)),
+                global_batch_size=setting.batch * REPLICAS,
+            )
         averaging = sdp.DistributedGradientTape(tape) if sdp and communicates else tape
-        optimizer.apply_gradients(zip(averaging.gradient(loss, model.trainable_variables), model.trainable_variables, strict=True))
+        optimizer.apply_gradients(
+            zip(
+                averaging.gradient(loss, model.trainable_variables),
+                model.trainable_variables,
+                strict=True,
+            )
+        )
         return loss
 
     @tf.function  # type: ignore[untyped-decorator, unused-ignore] # where TensorFlow is not installed
@@ -103,11 +131,16 @@ def main() -> None:
             train_step(communicates=number % 2 == 0)
         figures = scaling(under_mpirun(rank, size), train_step, setting.cycles, setting.steps)
     else:
-        clock = Clock(dataclasses.replace(setting, warm_up=max(0, setting.warm_up - 1)), REPLICAS * size)
+        clock = Clock(
+            dataclasses.replace(setting, warm_up=max(0, setting.warm_up - 1)), REPLICAS * size
+        )
         for _ in clock.steps():
             train_step()
         pixels, targets = load(setting.data, "t10k")
-        figures = {"images_per_s": clock.images_per_s, "accuracy": tested(model, pixels[: setting.tested], targets[: setting.tested])}
+        figures = {
+            "images_per_s": clock.images_per_s,
+            "accuracy": tested(model, pixels[: setting.tested], targets[: setting.tested]),
+        }
     if rank == 0:
         report(**figures)
 
@@ -120,14 +153,21 @@ def normalised(pixels: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tens
 def load(folder: object, prefix: str) -> tuple[np.ndarray, np.ndarray]:
     """uint8 (N, 28, 28) and int64 (N,)."""
     pixels, labels, count = read(folder, prefix)  # type: ignore[arg-type]
-    return np.frombuffer(pixels, np.uint8).reshape(count, 28, 28), np.frombuffer(labels, np.uint8).astype(np.int64)
+    return np.frombuffer(pixels, np.uint8).reshape(count, 28, 28), np.frombuffer(
+        labels, np.uint8
+    ).astype(np.int64)
 
 
 def tested(model: tf.keras.Sequential, images: np.ndarray, labels: np.ndarray) -> float:
     """Share of the images that the network knows, outside of the strategy."""
     plain = network()
     plain.set_weights(model.get_weights())
-    answers = np.concatenate([plain(normalised(tf.constant(part), None)[0]).numpy().argmax(1) for part in np.array_split(images, 4)])
+    answers = np.concatenate(
+        [
+            plain(normalised(tf.constant(part), None)[0]).numpy().argmax(1)
+            for part in np.array_split(images, 4)
+        ]
+    )
     return float((answers == labels).mean())
 
 

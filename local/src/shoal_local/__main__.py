@@ -1,4 +1,6 @@
-"""`python -m shoal_local serve|status|down|runtime`: starts the emulator in this process, or looks after one in another."""
+"""`python -m shoal_local serve|status|down|runtime`: starts the emulator in this process, or looks
+after one in another.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a subcommand; 0 when it did what it says, 1 with one sentence on stderr when not, 3 when `status` finds none running."""
+    """Run a subcommand; 0 when it did what it says, 1 with one sentence on stderr when not, 3 when
+    `status` finds none running.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["runtime"]:
         from shoal_local.runtimes import cli
@@ -45,27 +49,87 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(prog="python -m shoal_local", description=__doc__)
     commands = top.add_subparsers(dest="command", required=True)
-    serve_parser = commands.add_parser("serve", help="serve the AWS API on 127.0.0.1 until SIGTERM or Ctrl-C")
-    serve_parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
-    accounts = f"an account that there is (12 digits), by default {DEFAULT_ACCOUNT}; may be repeated, unknown access keys mean the first"
-    serve_parser.add_argument("--account", type=account_id, action="append", default=[], help=accounts)
+    serve_parser = commands.add_parser(
+        "serve", help="serve the AWS API on 127.0.0.1 until SIGTERM or Ctrl-C"
+    )
+    serve_parser.add_argument(
+        "--port", type=int, default=0, help="port to listen on; 0 takes a free one"
+    )
+    accounts = (
+        f"an account that there is (12 digits), by default {DEFAULT_ACCOUNT}; may be repeated,"
+        " unknown access keys mean the first"
+    )
+    serve_parser.add_argument(
+        "--account", type=account_id, action="append", default=[], help=accounts
+    )
     serve_parser.add_argument("--region", default="us-east-1")
-    serve_parser.add_argument("--accelerators", type=int, default=0, help="GPUs of this machine that training jobs may use")
-    serve_parser.add_argument("--schedule-speed", type=float, default=1.0, help="60 makes a minute of event rules' schedules a second")
-    faster = "60 makes a minute of waiting, baking and alarm periods of a deployment to an endpoint a second"
+    serve_parser.add_argument(
+        "--accelerators",
+        type=int,
+        default=0,
+        help="GPUs of this machine that training jobs may use",
+    )
+    serve_parser.add_argument(
+        "--schedule-speed",
+        type=float,
+        default=1.0,
+        help="60 makes a minute of event rules' schedules a second",
+    )
+    faster = (
+        "60 makes a minute of waiting, baking and alarm periods of a deployment to an endpoint a"
+        " second"
+    )
     serve_parser.add_argument("--hosting-speed", type=speed, default=1.0, help=faster)
-    serve_parser.add_argument("--enforce-iam", action="store_true", help="refuse what the policies of the caller's role do not allow")
-    own_images = "an image of your own (its URI, or a shell pattern) and the runtime that stands for it; may be repeated"
-    serve_parser.add_argument("--image", type=own_image, action="append", default=[], metavar="URI=RUNTIME", help=own_images)
-    faults_help = "file of what goes wrong on purpose (local/src/shoal_local/faults.py); for tests, and without it nothing does"
+    serve_parser.add_argument(
+        "--enforce-iam",
+        action="store_true",
+        help="refuse what the policies of the caller's role do not allow",
+    )
+    own_images = (
+        "an image of your own (its URI, or a shell pattern) and the runtime that stands for it; may"
+        " be repeated"
+    )
+    serve_parser.add_argument(
+        "--image",
+        type=own_image,
+        action="append",
+        default=[],
+        metavar="URI=RUNTIME",
+        help=own_images,
+    )
+    faults_help = (
+        "file of what goes wrong on purpose (local/src/shoal_local/faults.py); for tests, and"
+        " without it nothing does"
+    )
     serve_parser.add_argument("--faults", type=Path, metavar="FILE", help=faults_help)
-    duration_help = "a duration of AWS's that is to be shorter, as stop_grace_s=2 (local/src/shoal_local/sagemaker/settings.py); for tests"
-    serve_parser.add_argument("--duration", type=duration, action="append", default=[], metavar="NAME=SECONDS", help=duration_help)
-    status_parser = commands.add_parser("status", help="say whether an emulator runs with the state directory")
-    down_parser = commands.add_parser("down", help="stop the emulator of the state directory, or clean up after a crash")
+    duration_help = (
+        "a duration of AWS's that is to be shorter, as stop_grace_s=2"
+        " (local/src/shoal_local/sagemaker/settings.py); for tests"
+    )
+    serve_parser.add_argument(
+        "--duration",
+        type=duration,
+        action="append",
+        default=[],
+        metavar="NAME=SECONDS",
+        help=duration_help,
+    )
+    status_parser = commands.add_parser(
+        "status", help="say whether an emulator runs with the state directory"
+    )
+    down_parser = commands.add_parser(
+        "down", help="stop the emulator of the state directory, or clean up after a crash"
+    )
     for each in (serve_parser, status_parser, down_parser):
-        each.add_argument("--state-dir", type=Path, required=True, help="folder of this emulator's files; it owns all of it")
-    commands.add_parser("runtime", help="build and find the Python environments that stand for container images")
+        each.add_argument(
+            "--state-dir",
+            type=Path,
+            required=True,
+            help="folder of this emulator's files; it owns all of it",
+        )
+    commands.add_parser(
+        "runtime", help="build and find the Python environments that stand for container images"
+    )
     return top
 
 
@@ -107,12 +171,19 @@ def serve(options: argparse.Namespace) -> int:
     state.claim()
     isolate()
     (state.folder / "emulator.log").touch(mode=0o600)
-    logging.basicConfig(filename=state.folder / "emulator.log", level=logging.INFO, format=LOG_FORMAT)
-    tempfile.tempdir = str(state.make("objects"))  # large objects; a temporary folder may well be memory
+    logging.basicConfig(
+        filename=state.folder / "emulator.log", level=logging.INFO, format=LOG_FORMAT
+    )
+    tempfile.tempdir = str(
+        state.make("objects")
+    )  # large objects; a temporary folder may well be memory
     stop = threading.Event()
     gc.disable()  # until moto's tables are there, see keep_what_is_loaded
 
-    from shoal_local.server import Emulator, Options  # moto reads the environment when it is imported
+    from shoal_local.server import (
+        Emulator,
+        Options,
+    )  # moto reads the environment when it is imported
 
     keep_what_is_loaded()
     on_signals(stop.set)
@@ -135,7 +206,8 @@ def serve(options: argparse.Namespace) -> int:
     try:
         emulator.start()
         print(json.dumps(emulator.description()), flush=True)
-        # Not without end: where the kernel hands the signal to another thread, nothing wakes this one to run the handler.
+        # Not without end: where the kernel hands the signal to another thread, nothing wakes this
+        # one to run the handler.
         while not stop.wait(STOP_LOOK_S):
             if emulator.is_warm and not gc.isenabled():
                 keep_what_is_loaded()
@@ -146,8 +218,9 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def keep_what_is_loaded() -> None:
-    """Clear away the garbage that loading left, and look for none among the rest ever again: it stays to the end, and a look through all of
-    it, which stops every request, took 0.4 s."""
+    """Clear away the garbage that loading left, and look for none among the rest ever again: it
+    stays to the end, and a look through all of it, which stops every request, took 0.4 s.
+    """
     gc.collect()
     gc.freeze()
 
@@ -159,8 +232,14 @@ def on_signals(act: Callable[[], object]) -> None:
 
 
 def isolate() -> None:
-    """Forget the user's AWS settings and proxies and set moto's: nothing in this process may reach AWS or read its credentials."""
-    for name in [name for name in os.environ if name.startswith(("AWS_", "MOTO_")) or name.lower().endswith("_proxy")]:
+    """Forget the user's AWS settings and proxies and set moto's: nothing in this process may reach
+    AWS or read its credentials.
+    """
+    for name in [
+        name
+        for name in os.environ
+        if name.startswith(("AWS_", "MOTO_")) or name.lower().endswith("_proxy")
+    ]:
         del os.environ[name]
     os.environ.update(
         {
@@ -170,7 +249,8 @@ def isolate() -> None:
             "MOTO_IAM_LOAD_MANAGED_POLICIES": "true",
             "MOTO_DISABLE_GLOBAL_CORS": "true",
             "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
-            "NO_PROXY": "*",  # it asks itself through loopback; a system may set a proxy without a variable
+            # it asks itself through loopback; a system may set a proxy without a variable
+            "NO_PROXY": "*",
             "TZ": "UTC",
         }
     )

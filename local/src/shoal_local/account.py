@@ -1,7 +1,9 @@
-"""One emulated account: its control plane, its SageMaker and what they keep, apart from those of every other account in the process.
+"""One emulated account: its control plane, its SageMaker and what they keep, apart from those of
+every other account in the process.
 
-Accounts meet only over the API: `Accounts` finds the one that a request's access key belongs to, and a request that is about another
-account's resource goes there when that account's policies allow it (see `authorization`).
+Accounts meet only over the API: `Accounts` finds the one that a request's access key belongs to,
+and a request that is about another account's resource goes there when that account's policies allow
+it (see `authorization`).
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ SAGEMAKER = "sagemaker.amazonaws.com"
 
 @dataclass(frozen=True)
 class Shared:
-    """What all accounts of an emulator have in common: where it listens, and what writes down and judges requests."""
+    """What all accounts of an emulator have in common: where it listens, and what writes down and
+    judges requests.
+    """
 
     region: str
     endpoint_url: Callable[[], str]
@@ -63,37 +67,68 @@ class Shared:
     schedule_speed: float
     enforce_iam: bool
     paths: Callable[[dict[str, Any]], Answer | None]
-    moto: DomainDispatcherApplication = field(default_factory=lambda: DomainDispatcherApplication(create_backend_app))
+    moto: DomainDispatcherApplication = field(
+        default_factory=lambda: DomainDispatcherApplication(create_backend_app)
+    )
 
 
 class Account:
-    """Wires the parts of the account `number`; every part gets the others through its constructor. `others` are the emulator's
-    accounts by number, this one among them once it is made. `folder` holds the account's files."""
+    """Wires the parts of the account `number`; every part gets the others through its constructor.
 
-    def __init__(self, number: str, folder: Path, shared: Shared, others: Mapping[str, Account]) -> None:
+    `others` are the emulator's accounts by number, this one among them once it is made. `folder`
+    holds the account's files.
+    """
+
+    def __init__(
+        self, number: str, folder: Path, shared: Shared, others: Mapping[str, Account]
+    ) -> None:
         self.number = number
         self._folder, self._shared, self._others = folder, shared, others
         self.identity = Identity(number, shared.region)
         self.clients = Clients(shared.endpoint_url, shared.region, number)
-        self.invoker = Invoker(self.identity, self.clients, shared.registry, folder / "lambda", shared.faults)
+        self.invoker = Invoker(
+            self.identity, self.clients, shared.registry, folder / "lambda", shared.faults
+        )
         self.functions = Functions(self.identity, self.clients, self.invoker, folder / "lambda")
         self.sources = EventSources(self.identity, self.clients, self.functions)
-        self.events = Events(self.identity, self.clients, self.functions, shared.schedule_speed, shared.faults)
-        self.scheduler = Scheduler(self.identity, self.clients, self._measure, shared.schedule_speed)
-        self.alarms = Alarms(number, shared.region, shared.settings.hosting_speed, shared.schedule_speed)
-        self.autoscaling = AutoScaling(self.identity, self.clients, self.alarms, shared.settings.hosting_speed)
+        self.events = Events(
+            self.identity, self.clients, self.functions, shared.schedule_speed, shared.faults
+        )
+        self.scheduler = Scheduler(
+            self.identity, self.clients, self._measure, shared.schedule_speed
+        )
+        self.alarms = Alarms(
+            number, shared.region, shared.settings.hosting_speed, shared.schedule_speed
+        )
+        self.autoscaling = AutoScaling(
+            self.identity, self.clients, self.alarms, shared.settings.hosting_speed
+        )
         self.layers = Layers(self.identity, folder / "ecr", shared.endpoint_url)
         self.fsx = Fsx(FileSystems(self.identity, self.clients, folder / "fsx"))
         self.sagemaker: SageMaker = SageMakerService(self.context(), shared.settings)
         self.state = self._state()
-        self.authorizer = Authorizer(self.identity, self.state, shared.evaluator, shared.requests, shared.enforce_iam)
-        self.cloudformation = CloudFormation(self.identity, self.clients, self.functions, shared.endpoint_url)
+        self.authorizer = Authorizer(
+            self.identity, self.state, shared.evaluator, shared.requests, shared.enforce_iam
+        )
+        self.cloudformation = CloudFormation(
+            self.identity, self.clients, self.functions, shared.endpoint_url
+        )
         self.dispatcher = self._dispatcher()
 
     @property
     def closing(self) -> tuple[Callable[[], object], ...]:
-        """What stops it, in the order in which parts use each other; the server has to answer meanwhile."""
-        parts = (self.cloudformation, self.autoscaling, self.scheduler, self.sources, self.events, self.sagemaker, self.invoker)
+        """What stops it, in the order in which parts use each other; the server has to answer
+        meanwhile.
+        """
+        parts = (
+            self.cloudformation,
+            self.autoscaling,
+            self.scheduler,
+            self.sources,
+            self.events,
+            self.sagemaker,
+            self.invoker,
+        )
         return tuple(part.close for part in parts)
 
     def context(self) -> ServiceContext:
@@ -106,11 +141,15 @@ class Account:
             endpoint_url=self._shared.endpoint_url,
             clients=self.clients,
             emit_event=self._emit,
-            role_credentials=lambda role_arn, session_name: self.identity.service_credentials(role_arn, session_name, SAGEMAKER),
+            role_credentials=lambda role_arn, session_name: self.identity.service_credentials(
+                role_arn, session_name, SAGEMAKER
+            ),
             invoke_lambda=self.functions.invoke,
             measure=self._measure,
             mount=self.fsx.mount,
-            on_behalf=lambda kind, name, request, credentials: self.authorizer.on_behalf(kind, name, request, credentials),
+            on_behalf=lambda kind, name, request, credentials: self.authorizer.on_behalf(
+                kind, name, request, credentials
+            ),
             model_package=self._model_package,
             faults=self._shared.faults,
         )
@@ -123,16 +162,22 @@ class Account:
         self.events.emit(entry)
 
     def _model_package(self, arn: str) -> Mapping[str, Any]:
-        """DescribeModelPackage in the account that the ARN (or the name, of a package here) says, here when nobody plays that one."""
+        """DescribeModelPackage in the account that the ARN (or the name, of a package here) says,
+        here when nobody plays that one.
+        """
         owner = self._others.get(account_of(arn), self)
-        return owner.sagemaker.handle("DescribeModelPackage", {"ModelPackageName": arn}, self.identity.root_arn)
+        return owner.sagemaker.handle(
+            "DescribeModelPackage", {"ModelPackageName": arn}, self.identity.root_arn
+        )
 
     def _state(self) -> AccountState:
         return AccountState(
             self.number,
             self._shared.region,
             self.functions,
-            lambda operation, request: self.sagemaker.handle(operation, request, self.identity.root_arn),
+            lambda operation, request: self.sagemaker.handle(
+                operation, request, self.identity.root_arn
+            ),
             lambda number: self._others[number].state if number in self._others else None,
             self.autoscaling.scales,
         )
@@ -140,12 +185,26 @@ class Account:
     def _dispatcher(self) -> Dispatcher:
         tagging = Tagging(self.functions, self.sources)
         services = {
-            **{name: Service({}, guards=guards) for name, guards in unsupported_requests.GUARDS.items()},
-            "cloudwatch": Service({}, guards={**unsupported_requests.GUARDS["cloudwatch"], "DescribeAlarms": self.alarms.guard}),
+            **{
+                name: Service({}, guards=guards)
+                for name, guards in unsupported_requests.GUARDS.items()
+            },
+            "cloudwatch": Service(
+                {},
+                guards={
+                    **unsupported_requests.GUARDS["cloudwatch"],
+                    "DescribeAlarms": self.alarms.guard,
+                },
+            ),
             "sts": Service(self.identity.operations),
-            "iam": Service({}, guards={**unsupported_requests.GUARDS["iam"], **self.identity.guards}),
+            "iam": Service(
+                {}, guards={**unsupported_requests.GUARDS["iam"], **self.identity.guards}
+            ),
             "events": Service(self.events.operations, guards=self.events.guards),
-            "lambda": Service({**self.functions.operations, **self.sources.operations, **tagging.operations}, complete=True),
+            "lambda": Service(
+                {**self.functions.operations, **self.sources.operations, **tagging.operations},
+                complete=True,
+            ),
             "cloudformation": Service(self.cloudformation.operations, complete=True),
             "fsx": Service(self.fsx.operations, complete=True),
             "application-autoscaling": Service(self.autoscaling.operations, complete=True),
@@ -153,13 +212,21 @@ class Account:
             "codebuild": Service(Building(self.identity).operations, complete=True),
             "service-quotas": Service(Quotas(self.identity).operations, complete=True),
             "ecr": Service(
-                {"BatchGetImage": Registries(self.identity).get_images, **self.layers.operations}, guards=unsupported_requests.GUARDS["ecr"]
+                {"BatchGetImage": Registries(self.identity).get_images, **self.layers.operations},
+                guards=unsupported_requests.GUARDS["ecr"],
             ),
         }
         raw = {"sagemaker": Gateway(self._sagemaker_of, self.authorizer)}
         shared = self._shared
         return Dispatcher(
-            self.identity, shared.requests, shared.moto, services, self.authorizer, self._services_of, raw=raw, paths=shared.paths
+            self.identity,
+            shared.requests,
+            shared.moto,
+            services,
+            self.authorizer,
+            self._services_of,
+            raw=raw,
+            paths=shared.paths,
         )
 
     def _sagemaker_of(self, number: str) -> SageMaker:

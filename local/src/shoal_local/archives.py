@@ -1,7 +1,9 @@
-"""Archives that somebody else made: only plain files and folders that stay inside the target are unpacked, and only up to a size.
+"""Archives that somebody else made: only plain files and folders that stay inside the target are
+unpacked, and only up to a size.
 
-Every member is looked at before anything of it is written, so that neither a name (`../x`, `/x`), a link, a device nor a bomb reaches
-the machine. Links are refused wherever they point: following them safely has failed in more than one library (CVE-2025-4517).
+Every member is looked at before anything of it is written, so that neither a name (`../x`, `/x`), a
+link, a device nor a bomb reaches the machine. Links are refused wherever they point: following them
+safely has failed in more than one library (CVE-2025-4517).
 """
 
 from __future__ import annotations
@@ -20,12 +22,17 @@ MOST_UNPACKED_BYTES = 30 * GIB
 """Of a model archive, here; AWS's bound is the instance's storage."""
 MOST_MEMBERS = 100_000
 BY_THE_BLOCK = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""What zipfile unpacks no more of at once than is asked for. Of bzip2 and LZMA it unpacks all that a block of the archive holds."""
+"""What zipfile unpacks no more of at once than is asked for.
+
+Of bzip2 and LZMA it unpacks all that a block of the archive holds.
+"""
 _BLOCK = 1024 * 1024
 
 
 class BadArchiveError(Exception):
-    """An archive that is damaged, or that holds what is not unpacked; `str()` is part of an error for a person."""
+    """An archive that is damaged, or that holds what is not unpacked; `str()` is part of an error
+    for a person.
+    """
 
 
 class TooLargeError(BadArchiveError):
@@ -43,18 +50,35 @@ def unpack_tar(path: Path, target: Path, most_bytes: int = MOST_UNPACKED_BYTES) 
                 for member in tar:
                     _take_from_tar(tar, member, target, budget)
             metered.read_to_the_end()
-    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, RuntimeError) as damaged:  # the last: headers of headers, nested
+    except (
+        tarfile.TarError,
+        zlib.error,
+        EOFError,
+        OSError,
+        ValueError,
+        RuntimeError,
+    ) as damaged:  # the last: headers of headers, nested
         raise BadArchiveError(f"{type(damaged).__name__}: {damaged}") from damaged
 
 
 def unpack_zip(archive: IO[bytes], target: Path, most_bytes: int) -> None:
-    """Unpack a zip into `target`, the same way; its members are stored or deflated, as `zip` does."""
+    """Unpack a zip into `target`, the same way; its members are stored or deflated, as `zip`
+    does.
+    """
     budget = Budget(most_bytes)
     try:
         with zipfile.ZipFile(archive) as opened:
             for member in opened.infolist():
                 _take_from_zip(opened, member, target, budget)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError) as damaged:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+        OSError,
+        ValueError,
+    ) as damaged:
         raise BadArchiveError(f"{type(damaged).__name__}: {damaged}") from damaged
 
 
@@ -78,14 +102,20 @@ class Budget:
 
 
 class Metered:
-    """What tarfile reads from. It takes what a header says for granted, and a header may say that it has gigabytes: those it would read
-    at once, into memory. Here it gets no more at once than a block, and no more in all than is allowed."""
+    """What tarfile reads from.
+
+    It takes what a header says for granted, and a header may say that it has gigabytes: those it
+    would read at once, into memory. Here it gets no more at once than a block, and no more in all
+    than is allowed.
+    """
 
     def __init__(self, stream: gzip.GzipFile, most_bytes: int) -> None:
         self._stream, self._budget = stream, Budget(most_bytes)
 
     def read(self, size_bytes: int) -> bytes:
-        """TooLargeError for more than a block at once, or in all than is allowed; a negative size would mean all there is."""
+        """TooLargeError for more than a block at once, or in all than is allowed; a negative size
+        would mean all there is.
+        """
         if not 0 <= size_bytes <= _BLOCK:
             raise TooLargeError(f"a header of {size_bytes} bytes in it")
         block = self._stream.read(size_bytes)
@@ -99,13 +129,23 @@ class Metered:
         return self._stream.tell()
 
     def read_to_the_end(self) -> None:
-        """tarfile stops where the members end; gzip's checksum, and whether anything is missing, is known behind that."""
+        """tarfile stops where the members end; gzip's checksum, and whether anything is missing, is
+        known behind that.
+        """
         while self.read(_BLOCK):
             pass
 
 
-def _take_from_tar(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, budget: Budget) -> None:
-    kind = "link" if member.issym() or member.islnk() else "" if member.isreg() or member.isdir() else "device"
+def _take_from_tar(
+    tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, budget: Budget
+) -> None:
+    kind = (
+        "link"
+        if member.issym() or member.islnk()
+        else ""
+        if member.isreg() or member.isdir()
+        else "device"
+    )
     place = _place(member.name, kind, target, budget)
     if member.isdir():
         place.mkdir(parents=True, exist_ok=True)
@@ -113,7 +153,9 @@ def _take_from_tar(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, 
         _write(source, place, 0o755 if member.mode & 0o100 else 0o644, budget)
 
 
-def _take_from_zip(opened: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, budget: Budget) -> None:
+def _take_from_zip(
+    opened: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, budget: Budget
+) -> None:
     mode = member.external_attr >> 16
     plain = not S_IFMT(mode) or S_ISREG(mode) or S_ISDIR(mode)
     place = _place(member.filename, "" if plain else "link or device", target, budget)
@@ -131,10 +173,20 @@ def _place(name: str, kind: str, target: Path, budget: Budget) -> Path:
     """Where the member belongs; BadArchiveError when it is nothing to be unpacked."""
     budget.another()
     if kind:
-        raise BadArchiveError(f"{_shown(name)} is a {kind}; only plain files and folders are unpacked")
+        raise BadArchiveError(
+            f"{_shown(name)} is a {kind}; only plain files and folders are unpacked"
+        )
     parts = PurePosixPath(name.replace("\\", "/")).parts
-    if not name or name.startswith(("/", "\\")) or ".." in parts or "\0" in name or any(part.endswith(":") for part in parts[:1]):
-        raise BadArchiveError(f"{_shown(name)} would be written outside the folder that it is unpacked into")
+    if (
+        not name
+        or name.startswith(("/", "\\"))
+        or ".." in parts
+        or "\0" in name
+        or any(part.endswith(":") for part in parts[:1])
+    ):
+        raise BadArchiveError(
+            f"{_shown(name)} would be written outside the folder that it is unpacked into"
+        )
     return target.joinpath(*parts)
 
 

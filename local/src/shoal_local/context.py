@@ -1,5 +1,7 @@
-"""What a service inside the emulator gets from the control plane: clients of the emulator's own endpoint, role
-credentials, events, Lambda. Everything a service does to another goes through here, over the AWS API."""
+"""What a service inside the emulator gets from the control plane: clients of the emulator's own
+endpoint, role credentials, events, Lambda. Everything a service does to another goes through here,
+over the AWS API.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from shoal_local.processes import ProcessRegistry
 
 @dataclass(frozen=True)
 class RoleCredentials:
-    """Temporary credentials of an assumed role; the emulator maps them back to the role session's ARN."""
+    """Temporary credentials of an assumed role; the emulator maps them back to the role session's
+    ARN.
+    """
 
     access_key_id: str
     secret_access_key: str
@@ -24,7 +28,10 @@ class RoleCredentials:
 
 @dataclass(frozen=True)
 class LambdaResult:
-    """What a function answered: `error` is None or `errorType: errorMessage` (FunctionError, Unhandled)."""
+    """What a function answered:
+
+    `error` is None or `errorType: errorMessage` (FunctionError, Unhandled).
+    """
 
     payload: Any
     error: str | None
@@ -35,20 +42,27 @@ class LambdaResult:
 class ServiceContext:
     """The control plane as a service sees it.
 
-    clients(service_name, credentials): boto3 client of the emulator's endpoint; None means the account's root.
-    role_credentials(role_arn, session_name): STS AssumeRole as the service principal sagemaker.amazonaws.com;
+    clients(service_name, credentials): boto3 client of the emulator's endpoint; None means the
+    account's root. role_credentials(role_arn, session_name): STS AssumeRole as the service
+    principal sagemaker.amazonaws.com;
         raises AwsError when the role is missing or its trust policy refuses.
-    emit_event(entry): `{"source", "detail-type", "detail", "resources"?}` on the default bus; returns before delivery.
-    invoke_lambda(function_arn, payload): RequestResponse; raises AwsError when there is no such function.
-    measure(measurement): a value for CloudWatch, as the service itself publishes it.
-    mount(file_system_id, directory, subnet_ids, security_group_ids): the folder that shows a directory of an FSx file system to a
-        host in these subnets and security groups; raises AwsError with the reason when the host could not mount it.
-    model_package(arn): DescribeModelPackage of a version in whichever account it is; AwsError when there is none. Whether the caller may
+    emit_event(entry): `{"source", "detail-type", "detail", "resources"?}` on the default bus;
+    returns before delivery. invoke_lambda(function_arn, payload): RequestResponse; raises AwsError
+    when there is no such function. measure(measurement): a value for CloudWatch, as the service
+    itself publishes it. mount(file_system_id, directory, subnet_ids, security_group_ids): the
+    folder that shows a directory of an FSx file system to a
+        host in these subnets and security groups; raises AwsError with the reason when the host
+        could not mount it.
+    model_package(arn): DescribeModelPackage of a version in whichever account it is; AwsError when
+    there is none. Whether the caller may
         use it was asked when its request came in.
-    processes: where a service writes down every process group it starts, so that a crash leaves none behind.
-    on_behalf(kind, name, request, credentials): what AWS itself does with a role's credentials for a resource that `request` made
-        (`training-job`, `processing-job`, `model`) and that is called `name`; raises AwsError when the role may not.
-    faults: what goes wrong on purpose; nothing, unless the emulator was started with a file of faults.
+    processes: where a service writes down every process group it starts, so that a crash leaves
+    none behind. on_behalf(kind, name, request, credentials): what AWS itself does with a role's
+    credentials for a resource that `request` made
+        (`training-job`, `processing-job`, `model`) and that is called `name`; raises AwsError when
+        the role may not.
+    faults: what goes wrong on purpose; nothing, unless the emulator was started with a file of
+    faults.
     """
 
     account: str

@@ -1,7 +1,9 @@
-"""What goes wrong on purpose, for tests: a file of rules in (`serve --faults FILE`), faults at the seams of the services out.
+"""What goes wrong on purpose, for tests: a file of rules in (`serve --faults FILE`), faults at the
+seams of the services out.
 
-Without that option nothing here ever happens. The file has a JSON object per line and is read again when it has grown; what
-was done by which rule is written to `faults.jsonl` in the state directory, so that a test can tell a fault from a hope.
+Without that option nothing here ever happens. The file has a JSON object per line and is read again
+when it has grown; what was done by which rule is written to `faults.jsonl` in the state directory,
+so that a test can tell a fault from a hope.
 """
 
 from __future__ import annotations
@@ -26,9 +28,12 @@ SEAMS: Mapping[str, frozenset[str]] = {
     "event": frozenset({"lose", "duplicate", "delay", "reorder"}),
     "function": frozenset({"kill", "freeze", "refuse"}),
 }
-"""Where a fault can be, and what it can be there. `name` is, in this order: the operation of SageMaker; its Create operation; the
-endpoint's name, twice; the name of a training job on spot capacity, which loses it as soon as the rule is there; the event's
-detail-type; the function's name."""
+"""Where a fault can be, and what it can be there.
+
+`name` is, in this order: the operation of SageMaker; its Create operation; the endpoint's name,
+twice; the name of a training job on spot capacity, which loses it as soon as the rule is there; the
+event's detail-type; the function's name.
+"""
 _FOREVER = 1_000_000
 
 
@@ -36,9 +41,10 @@ _FOREVER = 1_000_000
 class Rule:
     """One fault. Raises EmulatorError for what is no fault of its seam.
 
-    `execution`: display name of the pipeline execution that it befalls, or "" for all; `name`: a shell pattern; the first `skip`
-    matches are spared, the `times` after them are hit. `code`, `message`, `http`: of a refusal, or `message` of a failure.
-    `seconds`: how long a delay takes, or how long after its start a function is killed or frozen.
+    `execution`: display name of the pipeline execution that it befalls, or "" for all; `name`: a
+    shell pattern; the first `skip` matches are spared, the `times` after them are hit. `code`,
+    `message`, `http`: of a refusal, or `message` of a failure. `seconds`: how long a delay takes,
+    or how long after its start a function is killed or frozen.
     """
 
     seam: str
@@ -54,8 +60,12 @@ class Rule:
 
     def __post_init__(self) -> None:
         if self.do not in SEAMS.get(self.seam, ()):
-            allowed = ", ".join(f"{seam}: {' | '.join(sorted(does))}" for seam, does in SEAMS.items())
-            raise EmulatorError(f"--faults: there is no {self.do!r} at {self.seam!r}; there are {allowed}")
+            allowed = ", ".join(
+                f"{seam}: {' | '.join(sorted(does))}" for seam, does in SEAMS.items()
+            )
+            raise EmulatorError(
+                f"--faults: there is no {self.do!r} at {self.seam!r}; there are {allowed}"
+            )
 
     def refusal(self) -> AwsError:
         return AwsError(self.code, self.message, self.http)
@@ -79,7 +89,9 @@ class Faults:
             self._executions[display_name] = execution_id
 
     def take(self, seam: str, name: str, about: Any) -> Rule | None:
-        """The rule that hits this moment, used up by one; None when there is none. `about` is JSON that carries the execution's id.
+        """The rule that hits this moment, used up by one; None when there is none.
+
+        `about` is JSON that carries the execution's id.
 
         Whoever takes a rule does what it says and calls `happened`.
         """
@@ -89,7 +101,11 @@ class Faults:
         with self._lock:
             self._read()
             for position, rule in enumerate(self._rules):
-                if rule.seam == seam and fnmatch.fnmatchcase(name, rule.name) and self._concerns(rule, text):
+                if (
+                    rule.seam == seam
+                    and fnmatch.fnmatchcase(name, rule.name)
+                    and self._concerns(rule, text)
+                ):
                     self._matched[position] += 1
                     if rule.skip < self._matched[position] <= rule.skip + rule.times:
                         return rule
@@ -97,7 +113,13 @@ class Faults:
 
     def happened(self, rule: Rule, name: str) -> None:
         """Write down that `rule` did to `name` what it says."""
-        line = {"at": time.time(), "execution": rule.execution, "seam": rule.seam, "do": rule.do, "name": name}
+        line = {
+            "at": time.time(),
+            "execution": rule.execution,
+            "seam": rule.seam,
+            "do": rule.do,
+            "name": name,
+        }
         if self.record is not None:
             with self._lock, self.record.open("a") as stream:
                 stream.write(json.dumps(line) + "\n")
@@ -106,7 +128,11 @@ class Faults:
         return not rule.execution or self._executions.get(rule.execution, "\0") in text
 
     def _read(self) -> None:
-        if self.file is None or not self.file.exists() or self.file.stat().st_size == self._read_bytes:
+        if (
+            self.file is None
+            or not self.file.exists()
+            or self.file.stat().st_size == self._read_bytes
+        ):
             return
         with self.file.open("rb") as stream:
             stream.seek(self._read_bytes)
@@ -120,5 +146,8 @@ def rule_of(document: Mapping[str, Any]) -> Rule:
     """A line of the file; EmulatorError names what no rule has."""
     unknown = set(document) - {each.name for each in fields(Rule)}
     if unknown:
-        raise EmulatorError(f"--faults: a rule has no {sorted(unknown)[0]!r}; it has {', '.join(each.name for each in fields(Rule))}")
+        raise EmulatorError(
+            f"--faults: a rule has no {sorted(unknown)[0]!r}; it has"
+            f" {', '.join(each.name for each in fields(Rule))}"
+        )
     return Rule(**document)

@@ -1,6 +1,8 @@
-"""One measurement of a service inside the emulator, as CloudWatch keeps it: what was measured goes in, a datum comes out.
+"""One measurement of a service inside the emulator, as CloudWatch keeps it: what was measured goes
+in, a datum comes out.
 
-A service may write to the namespaces that AWS keeps for itself (`AWS/...`), which PutMetricData refuses to everybody else.
+A service may write to the namespaces that AWS keeps for itself (`AWS/...`), which PutMetricData
+refuses to everybody else.
 """
 
 from __future__ import annotations
@@ -12,7 +14,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Measurement:
-    """A value of a metric, measured now. `unit` is CloudWatch's word for it: Count, Milliseconds, Microseconds, None ..."""
+    """A value of a metric, measured now.
+
+    `unit` is CloudWatch's word for it: Count, Milliseconds, Microseconds, None ...
+    """
 
     namespace: str
     name: str
@@ -26,7 +31,9 @@ class Measurement:
             "MetricName": self.name,
             "Value": self.value,
             "Unit": self.unit,
-            "Dimensions": [{"Name": name, "Value": value} for name, value in self.dimensions.items()],
+            "Dimensions": [
+                {"Name": name, "Value": value} for name, value in self.dimensions.items()
+            ],
         }
 
 

@@ -1,7 +1,9 @@
-"""The children of an emulator, written down in its state directory, so that a crash leaves none behind.
+"""The children of an emulator, written down in its state directory, so that a crash leaves none
+behind.
 
-Every child that leads its own process group is registered by pid. `sweep` ends what a crashed emulator left; a pid that
-the system has given to another program since is recognised by its start time and left alone.
+Every child that leads its own process group is registered by pid. `sweep` ends what a crashed
+emulator left; a pid that the system has given to another program since is recognised by its start
+time and left alone.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ log = logging.getLogger(__name__)
 
 
 def started_at(pid: int) -> str | None:
-    """When the process `pid` began, in the system's own words; None when there is no such process (a zombie is none)."""
+    """When the process `pid` began, in the system's own words; None when there is no such process
+    (a zombie is none).
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:
@@ -35,7 +39,9 @@ def started_at(pid: int) -> str | None:
 
 
 def _started_at_by_ps(pid: int) -> str | None:
-    answer = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    answer = subprocess.run(
+        ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
     return answer.stdout.strip() or None
 
 
@@ -51,7 +57,9 @@ def group_exists(process_group: int) -> bool:
 
 
 def end_group(process_group: int, grace_s: float = GRACE_S) -> None:
-    """SIGTERM to the group, then SIGKILL after `grace_s`; returns when the leader is gone and the rest was killed."""
+    """SIGTERM to the group, then SIGKILL after `grace_s`; returns when the leader is gone and the
+    rest was killed.
+    """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process_group, signal.SIGTERM)
         deadline = time.monotonic() + grace_s
@@ -102,6 +110,8 @@ class ProcessRegistry:
     @staticmethod
     def _is_ours(record: dict[str, Any]) -> bool:
         now = started_at(record["pid"])
-        if now is None:  # the leader is gone: while members are left, the system gives its id to nobody else
+        if (
+            now is None
+        ):  # the leader is gone: while members are left, the system gives its id to nobody else
             return group_exists(record["pid"])
         return bool(now == record["started_at"])

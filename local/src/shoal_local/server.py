@@ -1,5 +1,7 @@
-"""One emulator: an HTTP server on 127.0.0.1 with one or more accounts behind it, and a state directory that says where it is.
-`Emulator.start()` returns when it answers; `close()` stops every thread and child."""
+"""One emulator: an HTTP server on 127.0.0.1 with one or more accounts behind it, and a state
+directory that says where it is. `Emulator.start()` returns when it answers; `close()` stops every
+thread and child.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +45,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Options:
-    """What `serve` is told. `account`: the first, whose root unknown access keys mean; `others`: those beside it; `accelerators`: how many
-    GPUs of this machine training jobs may use; `images`: runtimes by patterns of the user's own images; `schedule_speed`,
-    `hosting_speed`: how much faster than the clock schedules, and deployments to endpoints, run; `enforce_iam`: whether callers' policies
-    are applied; `faults`: the file of what goes wrong on purpose, and `durations`: seconds of `Settings` other than AWS's, both for tests
-    only. Raises EmulatorError for a runtime or a duration that there is not, and for an account that is named twice."""
+    """What `serve` is told.
+
+    `account`: the first, whose root unknown access keys mean; `others`: those beside it;
+    `accelerators`: how many GPUs of this machine training jobs may use; `images`: runtimes by
+    patterns of the user's own images; `schedule_speed`, `hosting_speed`: how much faster than the
+    clock schedules, and deployments to endpoints, run; `enforce_iam`: whether callers' policies are
+    applied; `faults`: the file of what goes wrong on purpose, and `durations`: seconds of
+    `Settings` other than AWS's, both for tests only. Raises EmulatorError for a runtime or a
+    duration that there is not, and for an account that is named twice.
+    """
 
     state_dir: Path
     account: str
@@ -67,7 +74,9 @@ class Options:
         return (self.account, *self.others)
 
     def folder(self, account: str) -> Path:
-        """Where the account's files lie: in the state directory itself while there is one account, else in a folder of its own."""
+        """Where the account's files lie: in the state directory itself while there is one account,
+        else in a folder of its own.
+        """
         return self.state_dir / "accounts" / account if self.others else self.state_dir
 
     def __post_init__(self) -> None:
@@ -76,9 +85,15 @@ class Options:
             raise EmulatorError(f"--account {twice[0]} is given twice; name each account once")
         for pattern, runtime in self.images.items():
             if runtime not in runtimes():
-                raise EmulatorError(f"--image {pattern}={runtime}: there is no runtime {runtime!r}; there are: {', '.join(runtimes())}")
+                raise EmulatorError(
+                    f"--image {pattern}={runtime}: there is no runtime {runtime!r}; there are:"
+                    f" {', '.join(runtimes())}"
+                )
         if unknown := sorted(set(self.durations) - DURATIONS):
-            raise EmulatorError(f"--duration {unknown[0]}: there is no such duration; there are: {', '.join(sorted(DURATIONS))}")
+            raise EmulatorError(
+                f"--duration {unknown[0]}: there is no such duration; there are:"
+                f" {', '.join(sorted(DURATIONS))}"
+            )
 
 
 class QuietRequestHandler(MotoRequestHandler):
@@ -103,7 +118,9 @@ class Emulator:
         self.registry = ProcessRegistry(options.state_dir)
         self._port = options.port
         self._thread: threading.Thread | None = None
-        self._warm_up = threading.Thread(target=warm_up, args=(options.accounts, options.region), daemon=True, name="warm-up")
+        self._warm_up = threading.Thread(
+            target=warm_up, args=(options.accounts, options.region), daemon=True, name="warm-up"
+        )
         self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.evaluator = Evaluator(self.registry)
         self.accounts: dict[str, Account] = {}
@@ -112,13 +129,20 @@ class Emulator:
             self.accounts[number] = Account(number, options.folder(number), shared, self.accounts)
         self.home = self.accounts[options.account]
         tell_events(lambda number, entry: self.accounts[number].events.emit(entry))
-        self._front = Front({number: account.dispatcher for number, account in self.accounts.items()}, options.account)
+        self._front = Front(
+            {number: account.dispatcher for number, account in self.accounts.items()},
+            options.account,
+        )
         self._server = self._listen(options.port)
         self._port = int(self._server.server_address[1])
 
     def _shared(self) -> Shared:
         options = self.options
-        settings = Settings(accelerators=options.accelerators or None, images=options.images, hosting_speed=options.hosting_speed)
+        settings = Settings(
+            accelerators=options.accelerators or None,
+            images=options.images,
+            hosting_speed=options.hosting_speed,
+        )
         return Shared(
             region=options.region,
             endpoint_url=self.endpoint_url,
@@ -133,29 +157,45 @@ class Emulator:
         )
 
     def _answer_path(self, environ: dict[str, Any]) -> Answer | None:
-        """The answer of the account that knows a URL of the emulator's own; such URLs are not signed."""
+        """The answer of the account that knows a URL of the emulator's own; such URLs are not
+        signed.
+        """
         refused = None
         for account in self.accounts.values():
-            answer = account.layers.answer_path(environ) or account.cloudformation.answer_path(environ)
+            answer = account.layers.answer_path(environ) or account.cloudformation.answer_path(
+                environ
+            )
             if answer is not None and answer.status == HTTPStatus.OK:
                 return answer
             refused = refused or answer
         return refused
 
     def _listen(self, port: int) -> BaseWSGIServer:
-        """The server on its port. Bound here: werkzeug would print and exit where a port is taken."""
+        """The server on its port.
+
+        Bound here: werkzeug would print and exit where a port is taken.
+        """
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, port))
         except OSError as error:
             listener.close()
-            raise EmulatorError(f"port {port} of {HOST} cannot be used: {error.strerror}") from error
+            raise EmulatorError(
+                f"port {port} of {HOST} cannot be used: {error.strerror}"
+            ) from error
         listener.listen(BACKLOG)
         with listener:
             bound = listener.getsockname()[1]
             app = Doorkeeper(self._front, bound)
-            return make_server(HOST, bound, app, threaded=True, request_handler=QuietRequestHandler, fd=listener.fileno())
+            return make_server(
+                HOST,
+                bound,
+                app,
+                threaded=True,
+                request_handler=QuietRequestHandler,
+                fd=listener.fileno(),
+            )
 
     def endpoint_url(self) -> str:
         """The name localhost, not the number: URLs of buckets and queues are read by it."""
@@ -163,7 +203,12 @@ class Emulator:
 
     def start(self) -> None:
         """Answer requests from a thread of ours, and say where in the state directory."""
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True, name="http")
+        self._thread = threading.Thread(
+            target=self._server.serve_forever,
+            kwargs={"poll_interval": 0.05},
+            daemon=True,
+            name="http",
+        )
         self._thread.start()
         self.state.write(self.description())
         self._warm_up.start()
@@ -190,7 +235,9 @@ class Emulator:
         }
 
     def close(self) -> None:
-        """Stop in the order in which parts use each other; the server last, because the others still call it."""
+        """Stop in the order in which parts use each other; the server last, because the others
+        still call it.
+        """
         steps: Iterable[Callable[[], object]] = (
             *(step for account in self.accounts.values() for step in account.closing),
             self._stop_server,

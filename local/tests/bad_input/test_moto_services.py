@@ -1,4 +1,6 @@
-"""Requests as boto3 writes them, with values of the right types that are no good, to the services that moto answers: never a 500."""
+"""Requests as boto3 writes them, with values of the right types that are no good, to the services
+that moto answers: never a 500.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,14 @@ SERVICES = ("s3", "iam", "ec2", "ecr", "sns", "cloudwatch", "kms")
 SIGNED_AS = {"cloudwatch": "monitoring"}
 PROTOCOLS = {"cloudwatch": "query"}
 """Where boto3 speaks one that a person's older client does not."""
-THERE = ("there", "there-too", "arn:aws:iam::123456789012:role/there", "arn:aws:sns:us-east-1:123456789012:there", "alias/there", "vpc-1")
+THERE = (
+    "there",
+    "there-too",
+    "arn:aws:iam::123456789012:role/there",
+    "arn:aws:sns:us-east-1:123456789012:there",
+    "alias/there",
+    "vpc-1",
+)
 EXAMPLES = settings().max_examples // 3
 """Of each service: writing a request costs more than answering it."""
 POLICY = json.dumps({"Version": "2012-10-17", "Statement": []})
@@ -37,7 +46,11 @@ def _something_is_there(wire: Wire) -> None:
 
     def client(service: str) -> Any:
         return session.create_client(
-            service, region_name="us-east-1", endpoint_url=url, aws_access_key_id="test", aws_secret_access_key="test"
+            service,
+            region_name="us-east-1",
+            endpoint_url=url,
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
         )
 
     client("s3").create_bucket(Bucket="there")
@@ -53,7 +66,11 @@ def _something_is_there(wire: Wire) -> None:
 def leaf(shape: Shape) -> st.SearchStrategy[Any]:
     """A value that is no structure, list or map: of the right type, whatever it says."""
     if isinstance(shape, StringShape):
-        return st.sampled_from(shape.enum) if shape.enum else st.one_of(st.sampled_from(THERE), TEXT, st.just(POLICY))
+        return (
+            st.sampled_from(shape.enum)
+            if shape.enum
+            else st.one_of(st.sampled_from(THERE), TEXT, st.just(POLICY))
+        )
     kinds: dict[str, st.SearchStrategy[Any]] = {
         "boolean": st.booleans(),
         "blob": st.binary(max_size=20),
@@ -61,27 +78,41 @@ def leaf(shape: Shape) -> st.SearchStrategy[Any]:
         "float": st.floats(),
         "double": st.floats(),
     }
-    return kinds.get(shape.type_name, st.one_of(st.integers(-2, 2), st.sampled_from([-(2**31), 2**31 - 1, 2**63 - 1])))
+    return kinds.get(
+        shape.type_name,
+        st.one_of(st.integers(-2, 2), st.sampled_from([-(2**31), 2**31 - 1, 2**63 - 1])),
+    )
 
 
 @pytest.mark.parametrize("service", SERVICES)
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())
-def test_a_request_that_boto3_would_send_is_answered(wire: Wire, service: str, data: st.DataObject) -> None:
+def test_a_request_that_boto3_would_send_is_answered(
+    wire: Wire, service: str, data: st.DataObject
+) -> None:
     model = botocore.session.Session().get_service_model(service)
     operation = model.operation_model(data.draw(st.sampled_from(sorted(RULES[service]))))
     given_ = json_safe(data.draw(of_shape(operation.input_shape, leaf)))
-    serializer = create_serializer(PROTOCOLS.get(service, model.resolved_protocol), include_validation=False)
+    serializer = create_serializer(
+        PROTOCOLS.get(service, model.resolved_protocol), include_validation=False
+    )
     try:
         request = serializer.serialize_to_request(given_, operation)
     except (BotoCoreError, ValueError, TypeError, OverflowError, AttributeError, KeyError):
         return  # no client sends that
-    body, headers = request["body"], {str(name): str(value) for name, value in request["headers"].items()}
+    body, headers = (
+        request["body"],
+        {str(name): str(value) for name, value in request["headers"].items()},
+    )
     if isinstance(body, dict):
         body = urlencode(body, doseq=True).encode()
     query = request["query_string"]
-    path = request["url_path"] + (("&" if "?" in request["url_path"] else "?") + urlencode(query) if query else "")
+    path = request["url_path"] + (
+        ("&" if "?" in request["url_path"] else "?") + urlencode(query) if query else ""
+    )
     if not all(value.isprintable() and value.isascii() for value in (path, *headers.values())):
         return
-    answer = wire.send(SIGNED_AS.get(service, service), request["method"], path, body or b"", headers)
+    answer = wire.send(
+        SIGNED_AS.get(service, service), request["method"], path, body or b"", headers
+    )
     require_refusal_or_success(answer, f"{operation.name} {given_}")

@@ -10,13 +10,36 @@ from hypothesis import strategies as st
 TEXT = st.one_of(
     st.text(max_size=20),
     st.sampled_from(
-        ["", " ", "..", "/", "null", "NaN", "-1", "0", "1e400", "\x00", "\ud800", "é" * 300, "{{", "${x}", "%s", "ml.p4d.24xlarge"]
+        [
+            "",
+            " ",
+            "..",
+            "/",
+            "null",
+            "NaN",
+            "-1",
+            "0",
+            "1e400",
+            "\x00",
+            "\ud800",
+            "é" * 300,
+            "{{",
+            "${x}",
+            "%s",
+            "ml.p4d.24xlarge",
+        ]
     ),
 )
-NUMBERS = st.one_of(st.integers(), st.sampled_from([0, -1, 2**31, 2**63, 2**70, 10**400]), st.floats(allow_nan=True, allow_infinity=True))
+NUMBERS = st.one_of(
+    st.integers(),
+    st.sampled_from([0, -1, 2**31, 2**63, 2**70, 10**400]),
+    st.floats(allow_nan=True, allow_infinity=True),
+)
 SCALARS = st.one_of(st.none(), st.booleans(), NUMBERS, TEXT)
 ANYTHING = st.recursive(
-    SCALARS, lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(TEXT, inner, max_size=4)), max_leaves=8
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(TEXT, inner, max_size=4)),
+    max_leaves=8,
 )
 
 
@@ -31,12 +54,23 @@ def json_safe(value: Any) -> Any:
 
 def places_in(document: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The path of everything in a document, itself first."""
-    members: list[Any] = list(document) if isinstance(document, dict) else list(range(len(document))) if isinstance(document, list) else []
-    return [path, *(each for member in members for each in places_in(document[member], (*path, member)))]
+    members: list[Any] = (
+        list(document)
+        if isinstance(document, dict)
+        else list(range(len(document)))
+        if isinstance(document, list)
+        else []
+    )
+    return [
+        path,
+        *(each for member in members for each in places_in(document[member], (*path, member))),
+    ]
 
 
 @st.composite
-def spoilt(draw: st.DrawFn, good: Any, values: st.SearchStrategy[Any] = ANYTHING, most: int = 3) -> Any:
+def spoilt(
+    draw: st.DrawFn, good: Any, values: st.SearchStrategy[Any] = ANYTHING, most: int = 3
+) -> Any:
     """A copy of `good` in which one to `most` members are replaced, removed, added or doubled."""
     document = copy.deepcopy(good)
     for _ in range(draw(st.integers(1, most))):

@@ -12,7 +12,12 @@ from shoal_local.server import Emulator
 ACCOUNT_ID = "123456789012"
 """moto's own, which an emulator inside this process has."""
 REGION = "us-east-1"
-_FORBIDDEN = ("Traceback (most recent call last)", "InternalFailure", "Internal Server Error", "InternalError")
+_FORBIDDEN = (
+    "Traceback (most recent call last)",
+    "InternalFailure",
+    "Internal Server Error",
+    "InternalError",
+)
 
 
 @dataclass(frozen=True)
@@ -33,11 +38,20 @@ class Wire:
 
     emulator: Emulator
 
-    def send(self, service: str, method: str, path: str, body: bytes, headers: dict[str, str] | None = None) -> Answer:
+    def send(
+        self,
+        service: str,
+        method: str,
+        path: str,
+        body: bytes,
+        headers: dict[str, str] | None = None,
+    ) -> Answer:
         """The answer to a request signed for `service`."""
         port = int(self.emulator.endpoint_url().rpartition(":")[2])
         scope = f"test/20260101/{REGION}/{service}/aws4_request"
-        signed = {"Authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"}
+        signed = {
+            "Authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"
+        }
         connection = http.client.HTTPConnection("localhost", port, timeout=60)
         try:
             connection.request(method, path, body, {**signed, **(headers or {})})
@@ -48,11 +62,16 @@ class Wire:
 
     def sagemaker(self, operation: str, request: Any) -> Answer:
         """The answer to an operation of the control plane."""
-        headers = {"X-Amz-Target": f"SageMaker.{operation}", "Content-Type": "application/x-amz-json-1.1"}
+        headers = {
+            "X-Amz-Target": f"SageMaker.{operation}",
+            "Content-Type": "application/x-amz-json-1.1",
+        }
         return self.send("sagemaker", "POST", "/", json.dumps(request).encode(), headers)
 
 
 def require_refusal_or_success(answer: Answer, of: str) -> None:
-    """The user's mistake is an error of the user's (4xx) with a code and a message, never a 500 and never a traceback."""
+    """The user's mistake is an error of the user's (4xx) with a code and a message, never a 500 and
+    never a traceback.
+    """
     assert answer.status < 500, f"{of}: {answer.status} {answer.text[:2000]}"
     assert not any(word in answer.text for word in _FORBIDDEN), f"{of}: {answer.text[:2000]}"

@@ -1,4 +1,6 @@
-"""What the control plane's tests need: a running emulator and short ways to make roles, functions, queues and stacks in it."""
+"""What the control plane's tests need: a running emulator and short ways to make roles, functions,
+queues and stacks in it.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,12 @@ COUNTER = itertools.count()
 
 
 @contextmanager
-def running(state_dir: Path, environment: Mapping[str, str] | None = None, *options: str) -> Iterator[Account]:
-    """The account of an emulator that is stopped at the end, whatever happens; it must end with exit code 0."""
+def running(
+    state_dir: Path, environment: Mapping[str, str] | None = None, *options: str
+) -> Iterator[Account]:
+    """The account of an emulator that is stopped at the end, whatever happens; it must end with
+    exit code 0.
+    """
     process, ready = start(state_dir, *options, environment=environment)
     try:
         yield Account(ready["endpoint"], state_dir)
@@ -36,7 +42,9 @@ def running(state_dir: Path, environment: Mapping[str, str] | None = None, *opti
     assert code == 0
 
 
-def start(state_dir: Path, *options: str, environment: Mapping[str, str] | None = None) -> tuple[subprocess.Popen[str], dict[str, Any]]:
+def start(
+    state_dir: Path, *options: str, environment: Mapping[str, str] | None = None
+) -> tuple[subprocess.Popen[str], dict[str, Any]]:
     """An emulator in a process of its own, and its ready line."""
     command = [
         sys.executable,
@@ -50,7 +58,9 @@ def start(state_dir: Path, *options: str, environment: Mapping[str, str] | None 
         "--schedule-speed",
         "60",
     ]
-    process = subprocess.Popen([*command, *options], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*command, *options], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     return process, dict(json.loads(process.stdout.readline()))
 
@@ -76,7 +86,10 @@ def zipped(source: str, name: str = "main.py") -> bytes:
 
 def allow(actions: str | list[str], resource: str = "*", **more: Any) -> dict[str, Any]:
     """A policy document with one statement."""
-    return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": actions, "Resource": resource, **more}]}
+    return {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Action": actions, "Resource": resource, **more}],
+    }
 
 
 def trust(principal: Mapping[str, Any]) -> str:
@@ -109,65 +122,96 @@ class Account:
 
     def as_role(self, service: str, role_arn: str) -> Any:
         """A client with the role's credentials."""
-        made = self.client("sts").assume_role(RoleArn=role_arn, RoleSessionName="tests")["Credentials"]
-        return self.client_of(service, made["AccessKeyId"], made["SecretAccessKey"], made["SessionToken"])
+        made = self.client("sts").assume_role(RoleArn=role_arn, RoleSessionName="tests")[
+            "Credentials"
+        ]
+        return self.client_of(
+            service, made["AccessKeyId"], made["SecretAccessKey"], made["SessionToken"]
+        )
 
     def role(self, principal: Mapping[str, Any] | None = None) -> str:
         """A new role's ARN; functions may assume it unless `principal` says otherwise."""
         document = trust(principal or {"Service": "lambda.amazonaws.com"})
-        made = self.client("iam").create_role(RoleName=unique("role"), AssumeRolePolicyDocument=document)
+        made = self.client("iam").create_role(
+            RoleName=unique("role"), AssumeRolePolicyDocument=document
+        )
         return str(made["Role"]["Arn"])
 
     def function(self, source: str, **settings: Any) -> str:
         """A new function of one module with `handler(event, context)`; its name."""
         name = unique("function")
-        wanted = {"Runtime": "python3.12", "Handler": "main.handler", "Role": self.role(), "Timeout": 10, **settings}
-        self.client("lambda").create_function(FunctionName=name, Code={"ZipFile": zipped(source)}, **wanted)
+        wanted = {
+            "Runtime": "python3.12",
+            "Handler": "main.handler",
+            "Role": self.role(),
+            "Timeout": 10,
+            **settings,
+        }
+        self.client("lambda").create_function(
+            FunctionName=name, Code={"ZipFile": zipped(source)}, **wanted
+        )
         return name
 
     def invoke(self, name: str, event: Any = None) -> dict[str, Any]:
         """The answer of an invocation with `payload` parsed."""
-        answer = self.client("lambda").invoke(FunctionName=name, Payload=json.dumps(event), LogType="Tail")
+        answer = self.client("lambda").invoke(
+            FunctionName=name, Payload=json.dumps(event), LogType="Tail"
+        )
         return {**answer, "payload": json.loads(answer["Payload"].read())}
 
     def answers(self) -> bool:
         """Whether a request that needs other services of the emulator succeeds."""
-        return bool(self.stack({"Queue": {"Type": "AWS::SQS::Queue"}})["StackStatus"] == "CREATE_COMPLETE")
+        return bool(
+            self.stack({"Queue": {"Type": "AWS::SQS::Queue"}})["StackStatus"] == "CREATE_COMPLETE"
+        )
 
     def queue(self, **attributes: str) -> tuple[str, str]:
         """A new queue's URL and ARN."""
         sqs = self.client("sqs")
         url = sqs.create_queue(QueueName=unique("queue"), Attributes=attributes)["QueueUrl"]
-        return url, sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        return url, sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])[
+            "Attributes"
+        ]["QueueArn"]
 
     def open_queue(self) -> tuple[str, str]:
         """A queue that EventBridge may send to."""
         url, arn = self.queue()
         policy = allow("sqs:SendMessage", arn, Principal={"Service": "events.amazonaws.com"})
-        self.client("sqs").set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps(policy)})
+        self.client("sqs").set_queue_attributes(
+            QueueUrl=url, Attributes={"Policy": json.dumps(policy)}
+        )
         return url, arn
 
     def received(self, url: str, limit_s: float = 15.0) -> list[Any]:
         """Bodies (JSON) of the messages in a queue, once there are some."""
         sqs = self.client("sqs")
-        found = eventually(lambda: sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"), limit_s)
+        found = eventually(
+            lambda: sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"),
+            limit_s,
+        )
         return [json.loads(message["Body"]) for message in found or []]
 
     def stack(self, resources: Mapping[str, Any], name: str = "", **more: Any) -> dict[str, Any]:
         """Create a stack, wait until it is settled; its description."""
         stack_name = name or unique("stack")
-        self.client("cloudformation").create_stack(StackName=stack_name, TemplateBody=template(resources, **more))
+        self.client("cloudformation").create_stack(
+            StackName=stack_name, TemplateBody=template(resources, **more)
+        )
         return self.settled(stack_name)
 
     def update(self, name: str, resources: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-        self.client("cloudformation").update_stack(StackName=name, TemplateBody=template(resources, **more))
+        self.client("cloudformation").update_stack(
+            StackName=name, TemplateBody=template(resources, **more)
+        )
         return self.settled(name)
 
     def settled(self, name: str) -> dict[str, Any]:
         """The stack once nothing happens to it any more."""
 
         def found() -> dict[str, Any] | None:
-            stack: dict[str, Any] = self.client("cloudformation").describe_stacks(StackName=name)["Stacks"][0]
+            stack: dict[str, Any] = self.client("cloudformation").describe_stacks(StackName=name)[
+                "Stacks"
+            ][0]
             return None if stack["StackStatus"].endswith("IN_PROGRESS") else stack
 
         return dict(eventually(found, 30.0))
@@ -192,14 +236,20 @@ class Account:
         return [entry for entry in map(json.loads, lines) if entry["operation"] == operation]
 
     def environment(self) -> dict[str, str]:
-        """The environment in which AWS programs speak to this emulator, with dummy credentials and nothing else of AWS."""
+        """The environment in which AWS programs speak to this emulator, with dummy credentials and
+        nothing else of AWS.
+        """
         settings = {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ENDPOINT_URL_S3": self.endpoint,
             "AWS_REGION": REGION,
             "AWS_DEFAULT_REGION": REGION,
         }
-        credentials = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
+        credentials = {
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
         return {"PATH": os.environ["PATH"], "HOME": str(self.state_dir), **settings, **credentials}
 
 

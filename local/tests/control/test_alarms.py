@@ -1,4 +1,6 @@
-"""Alarms on what programs publish: their state is what was measured, or was not; those on AWS's other services keep what was set."""
+"""Alarms on what programs publish: their state is what was measured, or was not; those on AWS's
+other services keep what was set.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,22 @@ def state(account: Account, name: str) -> str:
 
 
 def publish(account: Account, metric: str, value: float, of: str = "me", **more: Any) -> None:
-    datum = {"MetricName": metric, "Value": value, "Dimensions": [{"Name": "Of", "Value": of}], **more}
+    datum = {
+        "MetricName": metric,
+        "Value": value,
+        "Dimensions": [{"Name": "Of", "Value": of}],
+        **more,
+    }
     account.client("cloudwatch").put_metric_data(Namespace="mine", MetricData=[datum])
 
 
-@pytest.mark.parametrize(("missing", "wanted"), [("breaching", "ALARM"), ("notBreaching", "OK"), ("missing", "INSUFFICIENT_DATA")])
-def test_without_a_value_it_is_as_the_alarm_says(account: Account, missing: str, wanted: str) -> None:
+@pytest.mark.parametrize(
+    ("missing", "wanted"),
+    [("breaching", "ALARM"), ("notBreaching", "OK"), ("missing", "INSUFFICIENT_DATA")],
+)
+def test_without_a_value_it_is_as_the_alarm_says(
+    account: Account, missing: str, wanted: str
+) -> None:
     assert state(account, alarm(account, unique("metric"), TreatMissingData=missing)) == wanted
 
 
@@ -65,5 +77,7 @@ def test_a_value_of_an_earlier_time_hides_no_other(account: Account) -> None:
 
 def test_alarms_on_aws_s_other_services_keep_what_was_set(account: Account) -> None:
     name = alarm(account, "ApproximateNumberOfMessagesVisible", Namespace="AWS/SQS")
-    account.client("cloudwatch").set_alarm_state(AlarmName=name, StateValue="OK", StateReason="looked at")
+    account.client("cloudwatch").set_alarm_state(
+        AlarmName=name, StateValue="OK", StateReason="looked at"
+    )
     assert state(account, name) == "OK"

@@ -1,6 +1,7 @@
 """The `aws` CLI from PyPI, told only where the endpoint is.
 
-`aws sqs` is not here: version 1 of the CLI ignores AWS_ENDPOINT_URL for SQS and needs --endpoint-url.
+`aws sqs` is not here: version 1 of the CLI ignores AWS_ENDPOINT_URL for SQS and needs
+--endpoint-url.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ AWS = Path(sys.executable).with_name("aws")
 def aws(account: Account, *arguments: str) -> Any:
     """The CLI's answer, parsed where it is JSON."""
     command = [sys.executable, str(AWS), *arguments]
-    done = subprocess.run(command, env=account.environment(), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, env=account.environment(), capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout) if done.stdout.startswith("{") else done.stdout
 
@@ -32,25 +35,54 @@ def test_a_file_copied_to_s3_and_back_is_the_same(account: Account, tmp_path: Pa
     bucket = unique("copies-of-the-tests")
     (tmp_path / "there").write_bytes(bytes(range(256)) * 40_000)
     aws(account, "s3", "mb", f"s3://{bucket}")
-    aws(account, "s3", "cp", str(tmp_path / "there"), f"s3://{bucket}/deep/key", "--only-show-errors")
-    aws(account, "s3", "cp", f"s3://{bucket}/deep/key", str(tmp_path / "back"), "--only-show-errors")
+    aws(
+        account,
+        "s3",
+        "cp",
+        str(tmp_path / "there"),
+        f"s3://{bucket}/deep/key",
+        "--only-show-errors",
+    )
+    aws(
+        account, "s3", "cp", f"s3://{bucket}/deep/key", str(tmp_path / "back"), "--only-show-errors"
+    )
     assert (tmp_path / "back").read_bytes() == (tmp_path / "there").read_bytes()
 
 
 def test_a_function_is_invoked_and_its_log_read(account: Account, tmp_path: Path) -> None:
-    name = account.function("def handler(event, context):\n    print('seen', event)\n    return len(event)\n")
-    answer = aws(account, "lambda", "invoke", "--function-name", name, "--payload", '{"a": 1}', str(tmp_path / "out"))
+    name = account.function(
+        "def handler(event, context):\n    print('seen', event)\n    return len(event)\n"
+    )
+    answer = aws(
+        account,
+        "lambda",
+        "invoke",
+        "--function-name",
+        name,
+        "--payload",
+        '{"a": 1}',
+        str(tmp_path / "out"),
+    )
     assert (answer["StatusCode"], (tmp_path / "out").read_text()) == (200, "1")
     group = f"/aws/lambda/{name}"
-    stream = aws(account, "logs", "describe-log-streams", "--log-group-name", group)["logStreams"][0]["logStreamName"]
-    events = aws(account, "logs", "get-log-events", "--log-group-name", group, "--log-stream-name", stream)["events"]
+    stream = aws(account, "logs", "describe-log-streams", "--log-group-name", group)["logStreams"][
+        0
+    ]["logStreamName"]
+    events = aws(
+        account, "logs", "get-log-events", "--log-group-name", group, "--log-stream-name", stream
+    )["events"]
     assert "seen {'a': 1}" in [event["message"] for event in events]
 
 
 def test_stacks_are_described(account: Account) -> None:
     name = unique("stack")
     account.stack({"Queue": {"Type": "AWS::SQS::Queue"}}, name)
-    assert aws(account, "cloudformation", "describe-stacks", "--stack-name", name)["Stacks"][0]["StackStatus"] == "CREATE_COMPLETE"
+    assert (
+        aws(account, "cloudformation", "describe-stacks", "--stack-name", name)["Stacks"][0][
+            "StackStatus"
+        ]
+        == "CREATE_COMPLETE"
+    )
 
 
 def test_events_are_put(account: Account) -> None:

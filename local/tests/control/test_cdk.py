@@ -1,4 +1,6 @@
-"""The real `cdk` CLI, told only where the endpoint is: bootstrap, deploy, diff, deploy a change, destroy, and nothing is left."""
+"""The real `cdk` CLI, told only where the endpoint is: bootstrap, deploy, diff, deploy a change,
+destroy, and nothing is left.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,15 @@ def node() -> str:
 def cdk(account: Account, *arguments: str) -> str:
     environment = {**account.environment(), "CDK_DISABLE_CLI_TELEMETRY": "true", "CI": "true"}
     command = [node(), str(CDK), *arguments]
-    done = subprocess.run(command, env=environment, cwd=account.state_dir.parent, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command,
+        env=environment,
+        cwd=account.state_dir.parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout + done.stderr
 
@@ -55,9 +65,18 @@ def contents(account: Account) -> dict[str, Any]:
         "vpcs": [vpc["VpcId"] for vpc in ec2.describe_vpcs()["Vpcs"]],
         "subnets": sorted(subnet["SubnetId"] for subnet in ec2.describe_subnets()["Subnets"]),
         "groups": [group["GroupId"] for group in ec2.describe_security_groups()["SecurityGroups"]],
-        "route tables": [table["RouteTableId"] for table in ec2.describe_route_tables()["RouteTables"]],
-        "gateways": [gateway["InternetGatewayId"] for gateway in ec2.describe_internet_gateways()["InternetGateways"]],
-        "nat": [gateway["State"] for gateway in ec2.describe_nat_gateways()["NatGateways"] if gateway["State"] != "deleted"],
+        "route tables": [
+            table["RouteTableId"] for table in ec2.describe_route_tables()["RouteTables"]
+        ],
+        "gateways": [
+            gateway["InternetGatewayId"]
+            for gateway in ec2.describe_internet_gateways()["InternetGateways"]
+        ],
+        "nat": [
+            gateway["State"]
+            for gateway in ec2.describe_nat_gateways()["NatGateways"]
+            if gateway["State"] != "deleted"
+        ],
         "addresses": ec2.describe_addresses()["Addresses"],
         "endpoints": ec2.describe_vpc_endpoints()["VpcEndpoints"],
         "flow logs": ec2.describe_flow_logs()["FlowLogs"],
@@ -71,10 +90,15 @@ def contents(account: Account) -> dict[str, Any]:
         "rules": account.client("events").list_rules()["Rules"],
         "alarms": account.client("cloudwatch").describe_alarms()["MetricAlarms"],
         "dashboards": account.client("cloudwatch").list_dashboards()["DashboardEntries"],
-        "parameters": [found["Name"] for found in account.client("ssm").describe_parameters()["Parameters"]],
+        "parameters": [
+            found["Name"] for found in account.client("ssm").describe_parameters()["Parameters"]
+        ],
         "pipelines": sagemaker.list_pipelines()["PipelineSummaries"],
         "model groups": sagemaker.list_model_package_groups()["ModelPackageGroupSummaryList"],
-        "stacks": [stack["StackName"] for stack in account.client("cloudformation").describe_stacks()["Stacks"]],
+        "stacks": [
+            stack["StackName"]
+            for stack in account.client("cloudformation").describe_stacks()["Stacks"]
+        ],
     }
 
 
@@ -86,14 +110,20 @@ def enabled_keys(account: Account) -> list[str]:
 
 
 def definition(account: Account) -> str:
-    return str(account.client("sagemaker").describe_pipeline(PipelineName="checked-pipeline")["PipelineDefinition"])
+    return str(
+        account.client("sagemaker").describe_pipeline(PipelineName="checked-pipeline")[
+            "PipelineDefinition"
+        ]
+    )
 
 
 def granted(account: Account) -> str:
     """The S3 action that the pipeline's role may take."""
     iam = account.client("iam")
     name = iam.list_role_policies(RoleName="checked-role")["PolicyNames"][0]
-    statements = iam.get_role_policy(RoleName="checked-role", PolicyName=name)["PolicyDocument"]["Statement"]
+    statements = iam.get_role_policy(RoleName="checked-role", PolicyName=name)["PolicyDocument"][
+        "Statement"
+    ]
     actions = [str(statement["Action"]) for statement in statements]
     return next(action for action in actions if action.startswith("s3:"))
 
@@ -113,14 +143,22 @@ def lived(account: Account, assembly: str) -> Lifecycle:
     cdk(account, "bootstrap", "aws://111122223333/us-east-1")
     bootstrapped = contents(account)
     cdk(account, *deploy, "before/*")
-    deployed, first = contents(account), (account.invoke("checked-worker")["payload"], definition(account), granted(account))
+    deployed, first = (
+        contents(account),
+        (account.invoke("checked-worker")["payload"], definition(account), granted(account)),
+    )
     diff = cdk(account, "diff", "--app", assembly, "before/*")
-    outputs = {entry["OutputKey"]: entry["OutputValue"] for entry in account.settled("checked-data")["Outputs"]}
+    outputs = {
+        entry["OutputKey"]: entry["OutputValue"]
+        for entry in account.settled("checked-data")["Outputs"]
+    }
     cdk(account, *deploy, "after/*")
     second = (account.invoke("checked-worker")["payload"], definition(account), granted(account))
     cdk(account, "destroy", "--app", assembly, "--force", "after/*")
     answers, definitions, actions = zip(first, second, strict=True)
-    return Lifecycle(bootstrapped, deployed, diff, answers, definitions, actions, contents(account), outputs)
+    return Lifecycle(
+        bootstrapped, deployed, diff, answers, definitions, actions, contents(account), outputs
+    )
 
 
 def test_deploy_makes_the_stacks(lifecycle: Lifecycle) -> None:
@@ -137,7 +175,9 @@ def test_diff_after_deploy_finds_no_differences(lifecycle: Lifecycle) -> None:
     assert lifecycle.diff.count("There were no differences") == len(STACKS)
 
 
-def test_a_second_deploy_changes_code_environment_definition_and_policy(lifecycle: Lifecycle) -> None:
+def test_a_second_deploy_changes_code_environment_definition_and_policy(
+    lifecycle: Lifecycle,
+) -> None:
     assert lifecycle.answers == ("before before", "after after")
     assert ["before" in text for text in lifecycle.definitions] == [True, False]
     assert lifecycle.actions == ("s3:before", "s3:after")

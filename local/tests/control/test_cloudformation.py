@@ -1,4 +1,6 @@
-"""Stacks through the API: what is made, changed, replaced, taken back and refused, without the CDK in between."""
+"""Stacks through the API: what is made, changed, replaced, taken back and refused, without the CDK
+in between.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,34 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.tests.control.account import ACCOUNT_ID, Account, allow, eventually, template, trust, unique
+from local.tests.control.account import (
+    ACCOUNT_ID,
+    Account,
+    allow,
+    eventually,
+    template,
+    trust,
+    unique,
+)
 
-POLICY_OF_NO_BUCKET = {"Type": "AWS::S3::BucketPolicy", "DependsOn": "Queue", "Properties": {"Bucket": "none-such", "PolicyDocument": {}}}
+POLICY_OF_NO_BUCKET = {
+    "Type": "AWS::S3::BucketPolicy",
+    "DependsOn": "Queue",
+    "Properties": {"Bucket": "none-such", "PolicyDocument": {}},
+}
 
 
 def queue(**properties: Any) -> dict[str, Any]:
     return {"Type": "AWS::SQS::Queue", "Properties": properties}
 
 
-def test_a_type_that_is_not_emulated_fails_the_stack_by_name_before_anything_is_made(account: Account) -> None:
+def test_a_type_that_is_not_emulated_fails_the_stack_by_name_before_anything_is_made(
+    account: Account,
+) -> None:
     name = unique("stack")
-    stack = account.stack({"Queue": queue(QueueName="never"), "Table": {"Type": "AWS::DynamoDB::Table"}}, name)
+    stack = account.stack(
+        {"Queue": queue(QueueName="never"), "Table": {"Type": "AWS::DynamoDB::Table"}}, name
+    )
     assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
     assert "AWS::DynamoDB::Table" in account.failures(name)["Table"]
     with pytest.raises(ClientError, match="NonExistentQueue"):
@@ -28,8 +46,14 @@ def test_a_type_that_is_not_emulated_fails_the_stack_by_name_before_anything_is_
 
 def test_a_property_that_is_not_emulated_fails_the_resource_by_name(account: Account) -> None:
     name = unique("stack")
-    account.stack({"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"ReplicationConfiguration": {}}}}, name)
-    assert "the property ReplicationConfiguration of AWS::S3::Bucket" in account.failures(name)["Bucket"]
+    account.stack(
+        {"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"ReplicationConfiguration": {}}}},
+        name,
+    )
+    assert (
+        "the property ReplicationConfiguration of AWS::S3::Bucket"
+        in account.failures(name)["Bucket"]
+    )
 
 
 def test_a_failed_creation_takes_back_what_was_made(account: Account) -> None:
@@ -42,14 +66,25 @@ def test_a_failed_creation_takes_back_what_was_made(account: Account) -> None:
 
 def test_an_update_changes_a_resource_in_place(account: Account) -> None:
     name = unique("stack")
-    before = account.stack({"Queue": queue(VisibilityTimeout=5)}, name, Outputs={"Url": {"Value": {"Ref": "Queue"}}})
-    after = account.update(name, {"Queue": queue(VisibilityTimeout=7)}, Outputs={"Url": {"Value": {"Ref": "Queue"}}})
+    before = account.stack(
+        {"Queue": queue(VisibilityTimeout=5)}, name, Outputs={"Url": {"Value": {"Ref": "Queue"}}}
+    )
+    after = account.update(
+        name, {"Queue": queue(VisibilityTimeout=7)}, Outputs={"Url": {"Value": {"Ref": "Queue"}}}
+    )
     url = after["Outputs"][0]["OutputValue"]
-    found = account.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["VisibilityTimeout"])
-    assert (url, found["Attributes"]["VisibilityTimeout"]) == (before["Outputs"][0]["OutputValue"], "7")
+    found = account.client("sqs").get_queue_attributes(
+        QueueUrl=url, AttributeNames=["VisibilityTimeout"]
+    )
+    assert (url, found["Attributes"]["VisibilityTimeout"]) == (
+        before["Outputs"][0]["OutputValue"],
+        "7",
+    )
 
 
-def test_a_change_that_needs_a_new_resource_makes_it_and_deletes_the_old_one(account: Account) -> None:
+def test_a_change_that_needs_a_new_resource_makes_it_and_deletes_the_old_one(
+    account: Account,
+) -> None:
     name, old, new = unique("stack"), unique("queue"), unique("queue")
     account.stack({"Queue": queue(QueueName=old)}, name)
     stack = account.update(name, {"Queue": queue(QueueName=new)})
@@ -61,10 +96,19 @@ def test_a_change_that_needs_a_new_resource_makes_it_and_deletes_the_old_one(acc
 
 def test_a_failed_update_brings_the_old_properties_back(account: Account) -> None:
     name = unique("stack")
-    account.stack({"Queue": queue(VisibilityTimeout=5)}, name, Outputs={"Url": {"Value": {"Ref": "Queue"}}})
-    stack = account.update(name, {"Queue": queue(VisibilityTimeout=9), "Policy": POLICY_OF_NO_BUCKET})
-    found = account.client("sqs").get_queue_attributes(QueueUrl=stack["Outputs"][0]["OutputValue"], AttributeNames=["VisibilityTimeout"])
-    assert (stack["StackStatus"], found["Attributes"]["VisibilityTimeout"]) == ("UPDATE_ROLLBACK_COMPLETE", "5")
+    account.stack(
+        {"Queue": queue(VisibilityTimeout=5)}, name, Outputs={"Url": {"Value": {"Ref": "Queue"}}}
+    )
+    stack = account.update(
+        name, {"Queue": queue(VisibilityTimeout=9), "Policy": POLICY_OF_NO_BUCKET}
+    )
+    found = account.client("sqs").get_queue_attributes(
+        QueueUrl=stack["Outputs"][0]["OutputValue"], AttributeNames=["VisibilityTimeout"]
+    )
+    assert (stack["StackStatus"], found["Attributes"]["VisibilityTimeout"]) == (
+        "UPDATE_ROLLBACK_COMPLETE",
+        "5",
+    )
 
 
 def test_an_update_without_changes_is_refused(account: Account) -> None:
@@ -80,7 +124,12 @@ def exporting(account: Account) -> tuple[str, str, str]:
     output = {"Arn": {"Value": {"Fn::GetAtt": ["Queue", "Arn"]}, "Export": {"Name": export}}}
     account.stack({"Queue": queue()}, exporter, Outputs=output)
     document = allow("sqs:*", {"Fn::ImportValue": export}, Principal="*")  # type: ignore[arg-type]
-    other = {"Policy": {"Type": "AWS::IAM::ManagedPolicy", "Properties": {"PolicyDocument": _without_principal(document)}}}
+    other = {
+        "Policy": {
+            "Type": "AWS::IAM::ManagedPolicy",
+            "Properties": {"PolicyDocument": _without_principal(document)},
+        }
+    }
     assert account.stack(other, importer)["StackStatus"] == "CREATE_COMPLETE"
     return exporter, export, importer
 
@@ -97,14 +146,18 @@ def test_an_export_that_is_imported_can_neither_go_nor_change(account: Account) 
     for outputs, what in (({}, "delete"), (changed, "update")):
         stack = account.update(exporter, {"Queue": queue()}, Outputs=outputs)
         assert stack["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
-        events = account.client("cloudformation").describe_stack_events(StackName=exporter)["StackEvents"]
+        events = account.client("cloudformation").describe_stack_events(StackName=exporter)[
+            "StackEvents"
+        ]
         said = f"Cannot {what} export {export} as it is in use by {importer}."
         assert any(said in each.get("ResourceStatusReason", "") for each in events)
     assert account.client("cloudformation").list_exports()["Exports"]
 
 
 def _without_principal(document: dict[str, Any]) -> dict[str, Any]:
-    statement = {key: value for key, value in document["Statement"][0].items() if key != "Principal"}
+    statement = {
+        key: value for key, value in document["Statement"][0].items() if key != "Principal"
+    }
     return {**document, "Statement": [statement]}
 
 
@@ -117,7 +170,9 @@ def test_a_retained_resource_outlives_its_stack(account: Account) -> None:
 
 def test_a_bucket_with_objects_fails_the_deletion_with_the_reason(account: Account) -> None:
     name, bucket = unique("stack"), unique("bucket-of-objects")
-    stack_id = account.stack({"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": bucket}}}, name)["StackId"]
+    stack_id = account.stack(
+        {"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": bucket}}}, name
+    )["StackId"]
     account.client("s3").put_object(Bucket=bucket, Key="k", Body=b"")
     account.client("cloudformation").delete_stack(StackName=name)
     assert account.settled(stack_id)["StackStatus"] == "DELETE_FAILED"
@@ -127,7 +182,9 @@ def test_a_bucket_with_objects_fails_the_deletion_with_the_reason(account: Accou
 def test_a_protected_stack_is_not_deleted(account: Account) -> None:
     name = unique("stack")
     account.stack({"Queue": queue()}, name)
-    account.client("cloudformation").update_termination_protection(StackName=name, EnableTerminationProtection=True)
+    account.client("cloudformation").update_termination_protection(
+        StackName=name, EnableTerminationProtection=True
+    )
     with pytest.raises(ClientError, match="TerminationProtection is enabled"):
         account.client("cloudformation").delete_stack(StackName=name)
 
@@ -140,12 +197,22 @@ def test_a_protected_stack_is_not_deleted(account: Account) -> None:
             template({"A": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": {"Ref": "B"}}}}),
             r"Unresolved resource dependencies \[B\]",
         ),
-        (template({"A": {"Type": "AWS::SQS::Queue", "DependsOn": "B"}, "B": {"Type": "AWS::SQS::Queue", "DependsOn": "A"}}), "Circular"),
+        (
+            template(
+                {
+                    "A": {"Type": "AWS::SQS::Queue", "DependsOn": "B"},
+                    "B": {"Type": "AWS::SQS::Queue", "DependsOn": "A"},
+                }
+            ),
+            "Circular",
+        ),
         (template({"A": queue()}, Transform="AWS::Serverless-2016-10-31"), "no transforms"),
         (template({"A": queue()}, Parameters={"P": {"Type": "String"}}), r"\[P\] must have values"),
     ],
 )
-def test_a_template_that_is_wrong_is_refused_with_the_reason(account: Account, body: str, named: str) -> None:
+def test_a_template_that_is_wrong_is_refused_with_the_reason(
+    account: Account, body: str, named: str
+) -> None:
     with pytest.raises(ClientError, match=named):
         account.client("cloudformation").create_stack(StackName=unique("stack"), TemplateBody=body)
 
@@ -156,7 +223,10 @@ def test_a_change_set_says_what_would_be_replaced_and_touches_nothing(account: A
     body = template({"Queue": queue(QueueName=f"{old}-new"), "Other": queue()})
     cloudformation.create_change_set(StackName=name, ChangeSetName="next", TemplateBody=body)
     found = cloudformation.describe_change_set(StackName=name, ChangeSetName="next")["Changes"]
-    changes = {(entry["ResourceChange"]["Action"], entry["ResourceChange"].get("Replacement")) for entry in found}
+    changes = {
+        (entry["ResourceChange"]["Action"], entry["ResourceChange"].get("Replacement"))
+        for entry in found
+    }
     assert changes == {("Modify", "True"), ("Add", None)}
     assert account.client("sqs").get_queue_url(QueueName=old)
 
@@ -171,11 +241,13 @@ def handler(event, context):
             "Data": {"Seen": event["RequestType"] + " " + json.dumps(wanted.get("Flag"))}}
     print(event["RequestType"], event.get("PhysicalResourceId"))
     urllib.request.urlopen(urllib.request.Request(event["ResponseURL"], json.dumps(body).encode(), method="PUT"))
-"""
+"""  # noqa: E501
 
 
 def custom(account: Account, function: str, **properties: Any) -> dict[str, Any]:
-    arn = account.client("lambda").get_function(FunctionName=function)["Configuration"]["FunctionArn"]
+    arn = account.client("lambda").get_function(FunctionName=function)["Configuration"][
+        "FunctionArn"
+    ]
     return {"Thing": {"Type": "Custom::Thing", "Properties": {"ServiceToken": arn, **properties}}}
 
 
@@ -198,20 +270,26 @@ def test_a_custom_resource_lives_by_what_its_function_answers(account: Account) 
     assert eventually(lambda: [line for line in account.log(function) if line in wanted] == wanted)
 
 
-def test_a_custom_resource_that_answers_failed_fails_the_stack_with_its_reason(account: Account) -> None:
+def test_a_custom_resource_that_answers_failed_fails_the_stack_with_its_reason(
+    account: Account,
+) -> None:
     name = unique("stack")
     stack = account.stack(custom(account, account.function(CUSTOM), Fail="Create"), name)
     assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
     assert "as it was told" in account.failures(name)["Thing"]
 
 
-def test_what_a_failed_update_made_stays_where_it_cannot_be_taken_back_because_it_may_be_in_use(account: Account) -> None:
+def test_what_a_failed_update_made_stays_where_it_cannot_be_taken_back_because_it_may_be_in_use(
+    account: Account,
+) -> None:
     """The first properties say that updates fail, so the way back to them does."""
     name, function = unique("stack"), account.function(CUSTOM)
     account.stack(custom(account, function, Fail="Update"), name)
     made = {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": name}}
     broken = {**POLICY_OF_NO_BUCKET, "DependsOn": ["Thing", "Made"]}
-    stack = account.update(name, {**custom(account, function, Flag=True), "Made": made, "Broken": broken})
+    stack = account.update(
+        name, {**custom(account, function, Flag=True), "Made": made, "Broken": broken}
+    )
     assert stack["StackStatus"] == "UPDATE_ROLLBACK_FAILED"
     assert account.client("sqs").get_queue_url(QueueName=name)["QueueUrl"]
 
@@ -227,13 +305,21 @@ def test_a_role_and_its_policies_are_updated_and_deleted_with_the_stack(account:
     name, role = unique("stack"), unique("role")
 
     def resources(action: str) -> dict[str, Any]:
-        properties = {"RoleName": role, "AssumeRolePolicyDocument": json.loads(trust({"Service": "lambda.amazonaws.com"}))}
+        properties = {
+            "RoleName": role,
+            "AssumeRolePolicyDocument": json.loads(trust({"Service": "lambda.amazonaws.com"})),
+        }
         policy = {"PolicyName": "work", "Roles": [{"Ref": "Role"}], "PolicyDocument": allow(action)}
-        return {"Role": {"Type": "AWS::IAM::Role", "Properties": properties}, "Policy": {"Type": "AWS::IAM::Policy", "Properties": policy}}
+        return {
+            "Role": {"Type": "AWS::IAM::Role", "Properties": properties},
+            "Policy": {"Type": "AWS::IAM::Policy", "Properties": policy},
+        }
 
     stack = account.stack(resources("s3:GetObject"), name)
     account.update(name, resources("s3:PutObject"))
-    found = account.client("iam").get_role_policy(RoleName=role, PolicyName="work")["PolicyDocument"]
+    found = account.client("iam").get_role_policy(RoleName=role, PolicyName="work")[
+        "PolicyDocument"
+    ]
     assert found["Statement"][0]["Action"] == "s3:PutObject"
     account.client("cloudformation").delete_stack(StackName=name)
     assert account.settled(stack["StackId"])["StackStatus"] == "DELETE_COMPLETE"
@@ -243,20 +329,48 @@ def test_a_role_and_its_policies_are_updated_and_deleted_with_the_stack(account:
 
 def test_a_role_whose_boundary_is_not_there_fails_with_its_stack(account: Account) -> None:
     name, boundary = unique("stack"), f"arn:aws:iam::{ACCOUNT_ID}:policy/{unique('boundary')}"
-    properties = {"AssumeRolePolicyDocument": json.loads(trust({"Service": "lambda.amazonaws.com"})), "PermissionsBoundary": boundary}
+    properties = {
+        "AssumeRolePolicyDocument": json.loads(trust({"Service": "lambda.amazonaws.com"})),
+        "PermissionsBoundary": boundary,
+    }
     stack = account.stack({"Role": {"Type": "AWS::IAM::Role", "Properties": properties}}, name)
-    assert (stack["StackStatus"], boundary in account.failures(name)["Role"]) == ("ROLLBACK_COMPLETE", True)
+    assert (stack["StackStatus"], boundary in account.failures(name)["Role"]) == (
+        "ROLLBACK_COMPLETE",
+        True,
+    )
 
 
 def test_a_budget_and_who_hears_of_it_live_with_the_stack(account: Account) -> None:
     name, budget, topic = unique("stack"), unique("budget"), {"Type": "AWS::SNS::Topic"}
-    subscription = {"TopicArn": {"Ref": "Topic"}, "Protocol": "email", "Endpoint": "team@example.com"}
+    subscription = {
+        "TopicArn": {"Ref": "Topic"},
+        "Protocol": "email",
+        "Endpoint": "team@example.com",
+    }
 
     def resources(amount: int) -> dict[str, Any]:
-        details = {"BudgetName": budget, "BudgetType": "COST", "TimeUnit": "MONTHLY", "BudgetLimit": {"Amount": amount, "Unit": "USD"}}
-        notice = {"NotificationType": "ACTUAL", "ComparisonOperator": "GREATER_THAN", "Threshold": 80}
-        heard = [{"Notification": notice, "Subscribers": [{"SubscriptionType": "SNS", "Address": {"Ref": "Topic"}}]}]
-        given = {"Budget": details, "NotificationsWithSubscribers": heard, "ResourceTags": [{"Key": "team", "Value": "a"}]}
+        details = {
+            "BudgetName": budget,
+            "BudgetType": "COST",
+            "TimeUnit": "MONTHLY",
+            "BudgetLimit": {"Amount": amount, "Unit": "USD"},
+        }
+        notice = {
+            "NotificationType": "ACTUAL",
+            "ComparisonOperator": "GREATER_THAN",
+            "Threshold": 80,
+        }
+        heard = [
+            {
+                "Notification": notice,
+                "Subscribers": [{"SubscriptionType": "SNS", "Address": {"Ref": "Topic"}}],
+            }
+        ]
+        given = {
+            "Budget": details,
+            "NotificationsWithSubscribers": heard,
+            "ResourceTags": [{"Key": "team", "Value": "a"}],
+        }
         return {
             "Topic": topic,
             "Mail": {"Type": "AWS::SNS::Subscription", "Properties": subscription},
@@ -264,7 +378,9 @@ def test_a_budget_and_who_hears_of_it_live_with_the_stack(account: Account) -> N
         }
 
     def limit() -> float:
-        described = account.client("budgets").describe_budget(AccountId=ACCOUNT_ID, BudgetName=budget)["Budget"]
+        described = account.client("budgets").describe_budget(
+            AccountId=ACCOUNT_ID, BudgetName=budget
+        )["Budget"]
         return float(described["BudgetLimit"]["Amount"])
 
     account.stack(resources(100), name)
@@ -272,7 +388,9 @@ def test_a_budget_and_who_hears_of_it_live_with_the_stack(account: Account) -> N
     account.update(name, resources(200))
     assert (before, limit()) == (100, 200)
     account.client("cloudformation").delete_stack(StackName=name)
-    assert eventually(lambda: not account.client("budgets").describe_budgets(AccountId=ACCOUNT_ID).get("Budgets"))
+    assert eventually(
+        lambda: not account.client("budgets").describe_budgets(AccountId=ACCOUNT_ID).get("Budgets")
+    )
     assert eventually(lambda: not account.client("sns").list_subscriptions()["Subscriptions"])
 
 
@@ -295,30 +413,49 @@ def test_conditions_mappings_and_substitutions_are_resolved(account: Account) ->
         "Mappings": {"Seconds": {"small": {"visible": "11"}, "big": {"visible": "99"}}},
         "Outputs": {
             "Text": {
-                "Value": {"Fn::Sub": ["${Queue.QueueName} in ${AWS::Region} ${!kept} ${Other}", {"Other": {"Fn::Select": [1, ["x", "y"]]}}]}
+                "Value": {
+                    "Fn::Sub": [
+                        "${Queue.QueueName} in ${AWS::Region} ${!kept} ${Other}",
+                        {"Other": {"Fn::Select": [1, ["x", "y"]]}},
+                    ]
+                }
             }
         },
     }
     kept = unique("queue")
     visible = {"Fn::FindInMap": ["Seconds", {"Ref": "Size"}, "visible"]}
     delay = {"Fn::If": ["Big", 5, {"Ref": "AWS::NoValue"}]}
-    resources = {"Queue": queue(QueueName=kept, VisibilityTimeout=visible, DelaySeconds=delay), "Never": {**queue(), "Condition": "Big"}}
+    resources = {
+        "Queue": queue(QueueName=kept, VisibilityTimeout=visible, DelaySeconds=delay),
+        "Never": {**queue(), "Condition": "Big"},
+    }
     stack = account.stack(resources, **sections)
     assert outputs(stack)["Text"] == f"{kept} in us-east-1 ${{kept}} y"
     url = account.client("sqs").get_queue_url(QueueName=kept)["QueueUrl"]
-    found = account.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["VisibilityTimeout", "DelaySeconds"])["Attributes"]
+    found = account.client("sqs").get_queue_attributes(
+        QueueUrl=url, AttributeNames=["VisibilityTimeout", "DelaySeconds"]
+    )["Attributes"]
     assert found == {"VisibilityTimeout": "11", "DelaySeconds": "0"}
 
 
 def test_yaml_with_short_functions_is_a_template(account: Account) -> None:
-    body = "Resources:\n  Queue:\n    Type: AWS::SQS::Queue\nOutputs:\n  Arn:\n    Value: !GetAtt Queue.Arn\n"
+    body = (
+        "Resources:\n  Queue:\n    Type: AWS::SQS::Queue\nOutputs:\n  Arn:\n    Value: !GetAtt"
+        " Queue.Arn\n"
+    )
     name = unique("stack")
     account.client("cloudformation").create_stack(StackName=name, TemplateBody=body)
     assert outputs(account.settled(name))["Arn"].startswith("arn:aws:sqs:us-east-1:111122223333:")
 
 
-def test_an_attribute_that_a_type_does_not_have_fails_the_stack_with_those_it_has(account: Account) -> None:
-    stack = account.stack({"Queue": queue()}, Outputs={"X": {"Value": {"Fn::GetAtt": ["Queue", "Colour"]}}})
-    events = account.client("cloudformation").describe_stack_events(StackName=stack["StackId"])["StackEvents"]
+def test_an_attribute_that_a_type_does_not_have_fails_the_stack_with_those_it_has(
+    account: Account,
+) -> None:
+    stack = account.stack(
+        {"Queue": queue()}, Outputs={"X": {"Value": {"Fn::GetAtt": ["Queue", "Colour"]}}}
+    )
+    events = account.client("cloudformation").describe_stack_events(StackName=stack["StackId"])[
+        "StackEvents"
+    ]
     reasons = " ".join(event.get("ResourceStatusReason", "") for event in events)
     assert "no attribute Colour in Shoal's emulator (it has Arn, QueueName, QueueUrl)" in reasons

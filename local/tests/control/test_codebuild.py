@@ -15,7 +15,11 @@ def project(name: str, **changes: Any) -> dict[str, Any]:
         "Name": name,
         "ServiceRole": "arn:aws:iam::111122223333:role/builder",
         "Artifacts": {"Type": "NO_ARTIFACTS"},
-        "Environment": {"Type": "LINUX_CONTAINER", "ComputeType": "BUILD_GENERAL1_LARGE", "Image": "aws/codebuild/standard:7.0"},
+        "Environment": {
+            "Type": "LINUX_CONTAINER",
+            "ComputeType": "BUILD_GENERAL1_LARGE",
+            "Image": "aws/codebuild/standard:7.0",
+        },
         "Source": {"Type": "NO_SOURCE", "BuildSpec": "version: 0.2"},
     }
     return {"Project": {"Type": "AWS::CodeBuild::Project", "Properties": properties | changes}}
@@ -23,17 +27,24 @@ def project(name: str, **changes: Any) -> dict[str, Any]:
 
 def timeouts(account: Account, name: str) -> list[int]:
     """In minutes, of the projects of this name."""
-    return [found["timeoutInMinutes"] for found in account.client("codebuild").batch_get_projects(names=[name])["projects"]]
+    return [
+        found["timeoutInMinutes"]
+        for found in account.client("codebuild").batch_get_projects(names=[name])["projects"]
+    ]
 
 
-def test_a_project_of_a_stack_is_kept_as_the_template_says_changed_and_deleted(account: Account) -> None:
+def test_a_project_of_a_stack_is_kept_as_the_template_says_changed_and_deleted(
+    account: Account,
+) -> None:
     stack, name = unique("stack"), unique("project")
     account.stack(project(name, TimeoutInMinutes="60"), stack)
     before = timeouts(account, name)
     account.update(stack, project(name, TimeoutInMinutes=90))
     after = timeouts(account, name)
     account.client("cloudformation").delete_stack(StackName=stack)
-    account.client("cloudformation").get_waiter("stack_delete_complete").wait(StackName=stack, WaiterConfig={"Delay": 1})
+    account.client("cloudformation").get_waiter("stack_delete_complete").wait(
+        StackName=stack, WaiterConfig={"Delay": 1}
+    )
     assert (before, after, timeouts(account, name)) == ([60], [90], [])
 
 
@@ -44,6 +55,8 @@ def test_a_build_is_refused_by_name(account: Account) -> None:
         account.client("codebuild").start_build(projectName=name)
 
 
-def test_an_operation_of_codebuild_that_is_not_emulated_is_refused_by_name(account: Account) -> None:
+def test_an_operation_of_codebuild_that_is_not_emulated_is_refused_by_name(
+    account: Account,
+) -> None:
     with pytest.raises(ClientError, match="does not emulate codebuild ListBuilds"):
         account.client("codebuild").list_builds()

@@ -1,4 +1,6 @@
-"""Events reach the targets of the rules they match, where the targets' policies allow it, and queues feed functions."""
+"""Events reach the targets of the rules they match, where the targets' policies allow it, and
+queues feed functions.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,14 @@ def test_an_event_that_matches_a_rule_reaches_its_queue(account: Account) -> Non
     put_event(account, "app.other", 1)
     put_event(account, "app.queue", 2)
     received = account.received(url)
-    assert [(event["source"], event["detail"]) for event in received] == [("app.queue", {"number": 2})]
+    assert [(event["source"], event["detail"]) for event in received] == [
+        ("app.queue", {"number": 2})
+    ]
 
 
-def test_a_queue_whose_policy_does_not_allow_events_gets_none_and_the_dead_letter_queue_gets_it(account: Account) -> None:
+def test_a_queue_whose_policy_does_not_allow_events_gets_none_and_the_dead_letter_queue_gets_it(
+    account: Account,
+) -> None:
     url, arn = account.queue()
     dead_url, dead_arn = account.open_queue()
     put_rule(account, "app.closed", arn, DeadLetterConfig={"Arn": dead_arn})
@@ -64,7 +70,11 @@ def test_an_event_invokes_a_function_that_permits_the_rule(account: Account) -> 
     arn = account.client("lambda").get_function(FunctionName=name)["Configuration"]["FunctionArn"]
     rule = put_rule(account, "app.function", arn)
     account.client("lambda").add_permission(
-        FunctionName=name, StatementId="rule", Action="lambda:InvokeFunction", Principal="events.amazonaws.com", SourceArn=rule
+        FunctionName=name,
+        StatementId="rule",
+        Action="lambda:InvokeFunction",
+        Principal="events.amazonaws.com",
+        SourceArn=rule,
     )
     put_event(account, "app.function", 4)
     assert eventually(lambda: "event 4" in account.log(name))
@@ -76,20 +86,28 @@ def test_a_rule_with_a_rate_fires_again_and_again_until_it_is_disabled(account: 
     rule = events.put_rule(Name=name, ScheduleExpression="rate(1 minute)")["RuleArn"]
     events.put_targets(Rule=name, Targets=[{"Id": "target", "Arn": arn}])
     fired = [account.received(url)[0] for _ in range(2)]
-    assert [(event["detail-type"], event["resources"]) for event in fired] == [("Scheduled Event", [rule])] * 2
+    assert [(event["detail-type"], event["resources"]) for event in fired] == [
+        ("Scheduled Event", [rule])
+    ] * 2
     events.disable_rule(Name=name)
     account.received(url, limit_s=1.5)
     assert account.received(url, limit_s=1.5) == []
 
 
-@pytest.mark.parametrize("expression", ["cron(0 12 * * ? *)", "rate(1 minutes)", "rate(5 minute)", "rate(0 minutes)"])
-def test_a_schedule_that_would_never_start_anything_is_refused(account: Account, expression: str) -> None:
+@pytest.mark.parametrize(
+    "expression", ["cron(0 12 * * ? *)", "rate(1 minutes)", "rate(5 minute)", "rate(0 minutes)"]
+)
+def test_a_schedule_that_would_never_start_anything_is_refused(
+    account: Account, expression: str
+) -> None:
     with pytest.raises(ClientError, match="rate"):
         account.client("events").put_rule(Name=unique("rule"), ScheduleExpression=expression)
 
 
 def test_a_rule_that_was_late_fires_once() -> None:
-    rule = Rule("late", "123456789012", "us-east-1", None, None, "rate(1 hour)", None, "default", "ENABLED")  # type: ignore[abstract]
+    rule = Rule(
+        "late", "123456789012", "us-east-1", None, None, "rate(1 hour)", None, "default", "ENABLED"
+    )  # type: ignore[abstract]
     fired: list[Rule] = []
     times = iter([0.0, 3599.0, 36_000.0, 36_001.0])
     schedules = Schedules(lambda: [rule], fired.append, clock=lambda: next(times))
@@ -101,11 +119,22 @@ def test_a_rule_that_was_late_fires_once() -> None:
 @pytest.mark.parametrize(
     ("target", "named"),
     [
-        ({"Arn": "arn:aws:sqs:us-east-1:111122223333:q", "InputTransformer": {"InputTemplate": "x"}}, "InputTransformer"),
-        ({"Arn": "arn:aws:states:us-east-1:111122223333:stateMachine:m"}, "Lambda and SQS only, not arn:aws:states"),
+        (
+            {
+                "Arn": "arn:aws:sqs:us-east-1:111122223333:q",
+                "InputTransformer": {"InputTemplate": "x"},
+            },
+            "InputTransformer",
+        ),
+        (
+            {"Arn": "arn:aws:states:us-east-1:111122223333:stateMachine:m"},
+            "Lambda and SQS only, not arn:aws:states",
+        ),
     ],
 )
-def test_a_target_that_would_never_be_reached_is_refused_by_name(account: Account, target: dict[str, Any], named: str) -> None:
+def test_a_target_that_would_never_be_reached_is_refused_by_name(
+    account: Account, target: dict[str, Any], named: str
+) -> None:
     events, name = account.client("events"), unique("rule")
     events.put_rule(Name=name, EventPattern='{"source": ["x"]}')
     with pytest.raises(ClientError, match=named):
@@ -114,19 +143,28 @@ def test_a_target_that_would_never_be_reached_is_refused_by_name(account: Accoun
 
 def test_events_in_the_name_of_aws_are_not_taken_from_callers(account: Account) -> None:
     answer = put_event(account, "aws.sagemaker", 5)
-    assert (answer["FailedEntryCount"], answer["Entries"][0]["ErrorCode"]) == (1, "NotAuthorizedForSourceException")
+    assert (answer["FailedEntryCount"], answer["Entries"][0]["ErrorCode"]) == (
+        1,
+        "NotAuthorizedForSourceException",
+    )
 
 
 def mapped(account: Account, source: str, queue_arn: str, **settings: Any) -> str:
     """A function fed from a queue; its name."""
     name = account.function(source, Timeout=1)
-    account.client("lambda").create_event_source_mapping(FunctionName=name, EventSourceArn=queue_arn, **settings)
+    account.client("lambda").create_event_source_mapping(
+        FunctionName=name, EventSourceArn=queue_arn, **settings
+    )
     return name
 
 
 def test_a_message_invokes_the_mapped_function_and_is_deleted(account: Account) -> None:
     url, arn = account.queue(VisibilityTimeout="1")
-    name = mapped(account, "def handler(event, context):\n    print('body', event['Records'][0]['body'])\n", arn)
+    name = mapped(
+        account,
+        "def handler(event, context):\n    print('body', event['Records'][0]['body'])\n",
+        arn,
+    )
     account.client("sqs").send_message(QueueUrl=url, MessageBody="one")
     assert eventually(lambda: "body one" in account.log(name))
     assert eventually(lambda: counted(account, url) == (0, 0))
@@ -135,7 +173,9 @@ def test_a_message_invokes_the_mapped_function_and_is_deleted(account: Account) 
 def counted(account: Account, url: str) -> tuple[int, int]:
     """Messages that wait and messages that are in flight."""
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    found = account.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+    found = account.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=names)[
+        "Attributes"
+    ]
     return int(found[names[0]]), int(found[names[1]])
 
 
@@ -154,8 +194,8 @@ def test_only_the_messages_that_a_partial_batch_response_names_stay(account: Acc
     for body in ("good", "bad"):
         account.client("sqs").send_message(QueueUrl=url, MessageBody=body)
     source = (
-        "def handler(event, context):\n"
-        "    return {'batchItemFailures': [{'itemIdentifier': r['messageId']} for r in event['Records'] if r['body'] == 'bad']}\n"
+        "def handler(event, context):\n    return {'batchItemFailures': [{'itemIdentifier':"
+        " r['messageId']} for r in event['Records'] if r['body'] == 'bad']}\n"
     )
     mapped(account, source, arn, FunctionResponseTypes=["ReportBatchItemFailures"])
     assert eventually(lambda: sum(counted(account, url)) == 1)
@@ -173,24 +213,32 @@ def test_a_mapping_goes_on_after_a_failure_that_nobody_expects(account: Account)
 
 
 def last_result(account: Account, name: str) -> str:
-    found = account.client("lambda").list_event_source_mappings(FunctionName=name)["EventSourceMappings"]
+    found = account.client("lambda").list_event_source_mappings(FunctionName=name)[
+        "EventSourceMappings"
+    ]
     return str(found[0]["LastProcessingResult"])
 
 
 def test_a_disabled_mapping_leaves_messages_alone_until_it_is_enabled(account: Account) -> None:
     url, arn = account.queue(VisibilityTimeout="1")
     name = account.function("def handler(event, context):\n    pass\n", Timeout=1)
-    made = account.client("lambda").create_event_source_mapping(FunctionName=name, EventSourceArn=arn, Enabled=False)
+    made = account.client("lambda").create_event_source_mapping(
+        FunctionName=name, EventSourceArn=arn, Enabled=False
+    )
     account.client("sqs").send_message(QueueUrl=url, MessageBody="later")
     assert not eventually(lambda: counted(account, url) == (0, 0), limit_s=1.5)
     account.client("lambda").update_event_source_mapping(UUID=made["UUID"], Enabled=True)
     assert eventually(lambda: counted(account, url) == (0, 0))
 
 
-def test_a_queue_that_shows_messages_again_before_the_function_ends_is_refused(account: Account) -> None:
+def test_a_queue_that_shows_messages_again_before_the_function_ends_is_refused(
+    account: Account,
+) -> None:
     _url, arn = account.queue(VisibilityTimeout="5")
     name = account.function("def handler(event, context):\n    pass\n", Timeout=60)
-    with pytest.raises(ClientError, match="visibility timeout: 5 seconds is less than Function timeout: 60 seconds"):
+    with pytest.raises(
+        ClientError, match="visibility timeout: 5 seconds is less than Function timeout: 60 seconds"
+    ):
         account.client("lambda").create_event_source_mapping(FunctionName=name, EventSourceArn=arn)
 
 
@@ -214,5 +262,7 @@ def test_a_queue_that_shows_messages_again_before_the_function_ends_is_refused(a
         ("text", {"a", "b"}),
     ],
 )
-def test_a_partial_batch_response_that_lambda_cannot_read_fails_the_whole_batch(payload: Any, failed: set[str]) -> None:
+def test_a_partial_batch_response_that_lambda_cannot_read_fails_the_whole_batch(
+    payload: Any, failed: set[str]
+) -> None:
     assert failures(payload, [{"MessageId": "a"}, {"MessageId": "b"}]) == failed

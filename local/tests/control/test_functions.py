@@ -27,7 +27,9 @@ def test_a_function_answers_with_what_its_handler_returns(account: Account) -> N
     assert answer["payload"] == {"event": {"number": 7}}
 
 
-def test_what_a_function_prints_is_in_its_log_group_and_in_the_tail_of_the_answer(account: Account) -> None:
+def test_what_a_function_prints_is_in_its_log_group_and_in_the_tail_of_the_answer(
+    account: Account,
+) -> None:
     name = account.function(ECHO)
     tail = base64.b64decode(account.invoke(name, "hello")["LogResult"]).decode()
     assert "got hello\n" in tail
@@ -40,15 +42,26 @@ def test_the_report_counts_the_functions_own_memory_only(account: Account) -> No
     assert 5 < used_mb < 40
 
 
-def test_an_exception_is_an_unhandled_function_error_with_type_message_and_stack(account: Account) -> None:
-    answer = account.invoke(account.function("def handler(event, context):\n    raise KeyError('no such digit')\n"))
+def test_an_exception_is_an_unhandled_function_error_with_type_message_and_stack(
+    account: Account,
+) -> None:
+    answer = account.invoke(
+        account.function("def handler(event, context):\n    raise KeyError('no such digit')\n")
+    )
     assert answer["FunctionError"] == "Unhandled"
-    assert (answer["payload"]["errorType"], answer["payload"]["errorMessage"]) == ("KeyError", "'no such digit'")
+    assert (answer["payload"]["errorType"], answer["payload"]["errorMessage"]) == (
+        "KeyError",
+        "'no such digit'",
+    )
     assert "line 2, in handler" in answer["payload"]["stackTrace"][0]
 
 
-def test_a_function_that_is_late_is_killed_and_the_error_says_after_how_long(account: Account) -> None:
-    name = account.function("import time\ndef handler(event, context):\n    time.sleep(60)\n", Timeout=1)
+def test_a_function_that_is_late_is_killed_and_the_error_says_after_how_long(
+    account: Account,
+) -> None:
+    name = account.function(
+        "import time\ndef handler(event, context):\n    time.sleep(60)\n", Timeout=1
+    )
     begun = time.monotonic()
     answer = account.invoke(name)
     assert "Task timed out after 1.00 seconds" in answer["payload"]["errorMessage"]
@@ -56,7 +69,9 @@ def test_a_function_that_is_late_is_killed_and_the_error_says_after_how_long(acc
 
 
 def test_a_function_whose_process_ends_reports_the_exit_status(account: Account) -> None:
-    answer = account.invoke(account.function("import os\ndef handler(event, context):\n    os._exit(3)\n"))
+    answer = account.invoke(
+        account.function("import os\ndef handler(event, context):\n    os._exit(3)\n")
+    )
     assert answer["payload"]["errorType"] == "Runtime.ExitError"
     assert "exit status 3" in answer["payload"]["errorMessage"]
 
@@ -74,17 +89,24 @@ def test_a_result_that_is_not_json_is_a_marshal_error(account: Account) -> None:
 
 def test_a_function_calls_aws_as_its_role(account: Account) -> None:
     role = account.role()
-    source = "import boto3\ndef handler(event, context):\n    return boto3.client('sts').get_caller_identity()['Arn']\n"
-    name = account.function(source, Role=role)
-    assert account.invoke(name)["payload"] == f"arn:aws:sts::111122223333:assumed-role/{role.rpartition('/')[2]}/{name}"
-
-
-def test_a_function_sees_its_variables_and_its_context_but_not_the_emulators_environment(account: Account) -> None:
     source = (
-        "import os\n"
-        "def handler(event, context):\n"
-        "    seen = [os.environ['DIGITS'], os.environ.get('MOTO_ACCOUNT_ID'), context.function_name]\n"
-        "    return [*seen, context.get_remaining_time_in_millis()]\n"
+        "import boto3\ndef handler(event, context):\n    return"
+        " boto3.client('sts').get_caller_identity()['Arn']\n"
+    )
+    name = account.function(source, Role=role)
+    assert (
+        account.invoke(name)["payload"]
+        == f"arn:aws:sts::111122223333:assumed-role/{role.rpartition('/')[2]}/{name}"
+    )
+
+
+def test_a_function_sees_its_variables_and_its_context_but_not_the_emulators_environment(
+    account: Account,
+) -> None:
+    source = (
+        "import os\ndef handler(event, context):\n    seen = [os.environ['DIGITS'],"
+        " os.environ.get('MOTO_ACCOUNT_ID'), context.function_name]\n    return [*seen,"
+        " context.get_remaining_time_in_millis()]\n"
     )
     name = account.function(source, Environment={"Variables": {"DIGITS": "ten"}}, Timeout=5)
     digits, leaked, function_name, remaining_ms = account.invoke(name)["payload"]
@@ -92,10 +114,17 @@ def test_a_function_sees_its_variables_and_its_context_but_not_the_emulators_env
     assert 3000 < remaining_ms <= 5000
 
 
-def test_an_asynchronous_invocation_returns_at_once_and_is_tried_three_times(account: Account) -> None:
+def test_an_asynchronous_invocation_returns_at_once_and_is_tried_three_times(
+    account: Account,
+) -> None:
     name = account.function("def handler(event, context):\n    raise ValueError('again')\n")
     begun = time.monotonic()
-    assert account.client("lambda").invoke(FunctionName=name, InvocationType="Event", Payload=b"{}")["StatusCode"] == 202
+    assert (
+        account.client("lambda").invoke(FunctionName=name, InvocationType="Event", Payload=b"{}")[
+            "StatusCode"
+        ]
+        == 202
+    )
     assert time.monotonic() - begun < 1
     assert eventually(lambda: sum("START" in line for line in account.log(name)) == 3)
 
@@ -103,7 +132,9 @@ def test_an_asynchronous_invocation_returns_at_once_and_is_tried_three_times(acc
 def test_an_update_of_the_code_is_what_the_next_invocation_runs(account: Account) -> None:
     name = account.function("def handler(event, context):\n    return 'old'\n")
     account.invoke(name)
-    account.client("lambda").update_function_code(FunctionName=name, ZipFile=zipped("def handler(event, context):\n    return 'new'\n"))
+    account.client("lambda").update_function_code(
+        FunctionName=name, ZipFile=zipped("def handler(event, context):\n    return 'new'\n")
+    )
     assert account.invoke(name)["payload"] == "new"
 
 
@@ -128,14 +159,20 @@ class LargeObject:
         return {"ContentLength": 262_144_001, "Body": None}
 
 
-def test_code_in_s3_that_is_larger_than_any_function_may_be_is_refused_unread(tmp_path: Path) -> None:
+def test_code_in_s3_that_is_larger_than_any_function_may_be_is_refused_unread(
+    tmp_path: Path,
+) -> None:
     nobody: Any = None
     clients: Any = LargeObject()
     known = {"large": model.Function("large", "arn", model.Code("", 0, tmp_path), {})}
     functions = Functions(nobody, clients, nobody, tmp_path, known)
     wanted = {"FunctionName": "large", "S3Bucket": "code", "S3Key": "large.zip"}
-    with pytest.raises(AwsError, match=r"must be smaller than 262144000 bytes \(the zip itself has 262144001") as refused:
-        functions.operations["UpdateFunctionCode"](ApiCall("lambda", "UpdateFunctionCode", "us-east-1", "arn", wanted))
+    with pytest.raises(
+        AwsError, match=r"must be smaller than 262144000 bytes \(the zip itself has 262144001"
+    ) as refused:
+        functions.operations["UpdateFunctionCode"](
+            ApiCall("lambda", "UpdateFunctionCode", "us-east-1", "arn", wanted)
+        )
     assert refused.value.code == "InvalidParameterValueException"
 
 
@@ -147,7 +184,9 @@ def test_code_in_s3_that_is_larger_than_any_function_may_be_is_refused_unread(tm
         ({"Role": "arn:aws:iam::111122223333:role/nobody"}, "cannot be assumed by Lambda"),
     ],
 )
-def test_what_cannot_run_is_refused_by_name(account: Account, settings: dict[str, object], named: str) -> None:
+def test_what_cannot_run_is_refused_by_name(
+    account: Account, settings: dict[str, object], named: str
+) -> None:
     with pytest.raises(ClientError, match=named.replace("*", r"\*")):
         account.function(ECHO, **settings)
 
@@ -165,8 +204,13 @@ def test_a_deleted_function_is_not_found(account: Account) -> None:
         account.invoke(name)
 
 
-def test_a_zip_that_reaches_outside_its_folder_is_refused_and_leaves_nothing(account: Account) -> None:
-    with pytest.raises(ClientError, match=r"Could not unzip uploaded file: '\.\./main\.py' would be written outside"):
+def test_a_zip_that_reaches_outside_its_folder_is_refused_and_leaves_nothing(
+    account: Account,
+) -> None:
+    with pytest.raises(
+        ClientError,
+        match=r"Could not unzip uploaded file: '\.\./main\.py' would be written outside",
+    ):
         account.client("lambda").create_function(
             FunctionName="slip",
             Role=account.role(),
@@ -177,7 +221,9 @@ def test_a_zip_that_reaches_outside_its_folder_is_refused_and_leaves_nothing(acc
     assert not list((account.state_dir / "lambda" / "slip").glob("*"))
 
 
-def test_a_zip_whose_unpacking_breaks_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zip_whose_unpacking_breaks_off_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def break_off(_archive: IO[bytes], target: Path, _most_bytes: int) -> None:
         (target / "main.py").touch()
         raise MemoryError

@@ -21,7 +21,10 @@ def test_dummy_credentials_are_the_accounts_root(account: Account) -> None:
 def test_the_credentials_of_an_assumed_role_are_its_session(account: Account) -> None:
     role = account.role({"AWS": ROOT_ARN})
     name = role.rpartition("/")[2]
-    assert account.as_role("sts", role).get_caller_identity()["Arn"] == f"arn:aws:sts::111122223333:assumed-role/{name}/tests"
+    assert (
+        account.as_role("sts", role).get_caller_identity()["Arn"]
+        == f"arn:aws:sts::111122223333:assumed-role/{name}/tests"
+    )
 
 
 def test_a_role_that_does_not_exist_cannot_be_assumed(account: Account) -> None:
@@ -29,7 +32,9 @@ def test_a_role_that_does_not_exist_cannot_be_assumed(account: Account) -> None:
         account.as_role("sts", "arn:aws:iam::111122223333:role/nobody")
 
 
-def test_a_role_whose_trust_policy_names_a_service_cannot_be_assumed_by_a_user(account: Account) -> None:
+def test_a_role_whose_trust_policy_names_a_service_cannot_be_assumed_by_a_user(
+    account: Account,
+) -> None:
     with pytest.raises(ClientError, match="its trust policy does not allow this principal"):
         account.as_role("sts", account.role({"Service": "sagemaker.amazonaws.com"}))
 
@@ -44,23 +49,39 @@ def test_a_session_may_assume_a_role_that_trusts_its_role(account: Account) -> N
 @pytest.mark.parametrize("operation", ["create_role", "put_role_permissions_boundary"])
 def test_a_boundary_that_is_not_there_is_refused(account: Account, operation: str) -> None:
     there = account.role({"AWS": ROOT_ARN}).rpartition("/")[2]
-    wanted = {"RoleName": "bounded", "AssumeRolePolicyDocument": "{}"} if operation == "create_role" else {"RoleName": there}
+    wanted = (
+        {"RoleName": "bounded", "AssumeRolePolicyDocument": "{}"}
+        if operation == "create_role"
+        else {"RoleName": there}
+    )
     with pytest.raises(ClientError, match=r"NoSuchEntity.*policy/not-there does not exist"):
-        getattr(account.client("iam"), operation)(**wanted, PermissionsBoundary="arn:aws:iam::111122223333:policy/not-there")
+        getattr(account.client("iam"), operation)(
+            **wanted, PermissionsBoundary="arn:aws:iam::111122223333:policy/not-there"
+        )
 
 
 def test_a_request_is_written_down_with_caller_parameters_and_status(account: Account) -> None:
     role = account.role({"AWS": ROOT_ARN})
     with pytest.raises(ClientError):
         account.as_role("s3", role).get_object(Bucket="never-made", Key="digits/7")
-    entry = next(entry for entry in account.requests("GetObject") if entry["parameters"].get("Bucket") == "never-made")
+    entry = next(
+        entry
+        for entry in account.requests("GetObject")
+        if entry["parameters"].get("Bucket") == "never-made"
+    )
     assert entry["caller"].endswith("/tests")
-    assert (entry["service"], entry["parameters"]["Key"], entry["status"]) == ("s3", "digits/7", 404)
+    assert (entry["service"], entry["parameters"]["Key"], entry["status"]) == (
+        "s3",
+        "digits/7",
+        404,
+    )
 
 
 def test_payloads_are_not_written_down(account: Account) -> None:
     account.function("SECRET = 'very secret source'\n")
-    assert all("ZipFile" not in str(entry["parameters"]) for entry in account.requests("CreateFunction"))
+    assert all(
+        "ZipFile" not in str(entry["parameters"]) for entry in account.requests("CreateFunction")
+    )
 
 
 def test_a_service_that_is_not_emulated_is_refused_by_name(account: Account) -> None:
@@ -70,17 +91,28 @@ def test_a_service_that_is_not_emulated_is_refused_by_name(account: Account) -> 
 
 def test_an_operation_that_is_not_emulated_is_refused_by_name(account: Account) -> None:
     with pytest.raises(ClientError, match="does not emulate lambda PutFunctionConcurrency"):
-        account.client("lambda").put_function_concurrency(FunctionName="any", ReservedConcurrentExecutions=1)
+        account.client("lambda").put_function_concurrency(
+            FunctionName="any", ReservedConcurrentExecutions=1
+        )
 
 
 @pytest.mark.parametrize(
     ("service", "operation", "parameters", "named"),
     [
-        ("ec2", "run_instances", {"ImageId": "ami-1", "MinCount": 1, "MaxCount": 1}, "has no instances"),
+        (
+            "ec2",
+            "run_instances",
+            {"ImageId": "ami-1", "MinCount": 1, "MaxCount": 1},
+            "has no instances",
+        ),
         (
             "sns",
             "subscribe",
-            {"TopicArn": "arn:aws:sns:us-east-1:111122223333:t", "Protocol": "https", "Endpoint": "x"},
+            {
+                "TopicArn": "arn:aws:sns:us-east-1:111122223333:t",
+                "Protocol": "https",
+                "Endpoint": "x",
+            },
             "SQS only, not https",
         ),
         (
@@ -89,7 +121,12 @@ def test_an_operation_that_is_not_emulated_is_refused_by_name(account: Account) 
             {
                 "Bucket": "b-b-b",
                 "NotificationConfiguration": {
-                    "QueueConfigurations": [{"QueueArn": "arn:aws:sqs:us-east-1:111122223333:q", "Events": ["s3:ObjectCreated:*"]}]
+                    "QueueConfigurations": [
+                        {
+                            "QueueArn": "arn:aws:sqs:us-east-1:111122223333:q",
+                            "Events": ["s3:ObjectCreated:*"],
+                        }
+                    ]
                 },
             },
             "through EventBridge only",
@@ -109,8 +146,16 @@ def test_motos_own_control_panel_is_closed(account: Account) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{not json", b"{}", b'{"Entries": "none"}'])
-def test_a_request_that_is_not_what_the_api_takes_is_the_callers_fault(account: Account, body: bytes) -> None:
-    signed = {"Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/events/aws4_request"}
-    headers = {**signed, "X-Amz-Target": "AWSEvents.PutEvents", "Content-Type": "application/x-amz-json-1.1"}
+def test_a_request_that_is_not_what_the_api_takes_is_the_callers_fault(
+    account: Account, body: bytes
+) -> None:
+    signed = {
+        "Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/events/aws4_request"
+    }
+    headers = {
+        **signed,
+        "X-Amz-Target": "AWSEvents.PutEvents",
+        "Content-Type": "application/x-amz-json-1.1",
+    }
     with pytest.raises(HTTPError, match="400"):
         urlopen(Request(account.endpoint, data=body, headers=headers))

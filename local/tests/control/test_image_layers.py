@@ -28,7 +28,10 @@ class Uploading:
         self.begin()
 
     def begin(self) -> None:
-        self.which = {**self.repository, "uploadId": self.ecr.initiate_layer_upload(**self.repository)["uploadId"]}
+        self.which = {
+            **self.repository,
+            "uploadId": self.ecr.initiate_layer_upload(**self.repository)["uploadId"],
+        }
 
     def part(self, first: int, content: bytes) -> dict[str, Any]:
         place = {"partFirstByte": first, "partLastByte": first + len(content) - 1}
@@ -43,15 +46,21 @@ def upload(account: Account) -> Uploading:
     return Uploading(account)
 
 
-def test_a_layer_can_be_read_once_it_is_complete_and_in_its_repository_only(upload: Uploading, account: Account) -> None:
+def test_a_layer_can_be_read_once_it_is_complete_and_in_its_repository_only(
+    upload: Uploading, account: Account
+) -> None:
     assert upload.part(0, LAYER)["lastByteReceived"] == len(LAYER) - 1
     with pytest.raises(ClientError, match="LayersNotFoundException"):
         upload.ecr.get_download_url_for_layer(**upload.repository, layerDigest=DIGEST)
     assert upload.complete()["layerDigest"] == DIGEST
-    url = upload.ecr.get_download_url_for_layer(**upload.repository, layerDigest=DIGEST)["downloadUrl"]
+    url = upload.ecr.get_download_url_for_layer(**upload.repository, layerDigest=DIGEST)[
+        "downloadUrl"
+    ]
     with urllib.request.urlopen(url) as body:
         assert body.read() == LAYER
-    (found,) = upload.ecr.batch_check_layer_availability(**upload.repository, layerDigests=[DIGEST])["layers"]
+    (found,) = upload.ecr.batch_check_layer_availability(
+        **upload.repository, layerDigests=[DIGEST]
+    )["layers"]
     assert (found["layerAvailability"], found["layerSize"]) == ("AVAILABLE", len(LAYER))
     with pytest.raises(ClientError, match="LayersNotFoundException"):
         upload.ecr.get_download_url_for_layer(**Uploading(account).repository, layerDigest=DIGEST)
@@ -105,10 +114,20 @@ def test_a_repository_that_is_not_there_takes_no_layer(account: Account) -> None
 
 
 def test_an_image_has_the_digest_of_its_manifest_and_no_other(upload: Uploading) -> None:
-    manifest = json.dumps({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "layers": []})
+    manifest = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "layers": [],
+        }
+    )
     with pytest.raises(ClientError, match="ImageDigestDoesNotMatchException"):
-        upload.ecr.put_image(**upload.repository, imageManifest=manifest, imageTag="v1", imageDigest=OTHER)
+        upload.ecr.put_image(
+            **upload.repository, imageManifest=manifest, imageTag="v1", imageDigest=OTHER
+        )
     upload.ecr.put_image(**upload.repository, imageManifest=manifest, imageTag="v1")
-    (found,) = upload.ecr.batch_get_image(**upload.repository, imageIds=[{"imageTag": "v1"}])["images"]
+    (found,) = upload.ecr.batch_get_image(**upload.repository, imageIds=[{"imageTag": "v1"}])[
+        "images"
+    ]
     digest = f"sha256:{hashlib.sha256(manifest.encode()).hexdigest()}"
     assert (found["imageManifest"], found["imageId"]["imageDigest"]) == (manifest, digest)

@@ -18,7 +18,10 @@ from local.tests.control.account import REGION, Account
 from shoal_local.control.loopback_guard import LARGEST, LARGEST_OTHERWISE
 
 FORM = "Action=GetCallerIdentity&Version=2011-06-15"
-STS = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/sts/aws4_request, SignedHeaders=host, Signature=0"
+STS = (
+    "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/sts/aws4_request, SignedHeaders=host,"
+    " Signature=0"
+)
 S3 = STS.replace("/sts/", "/s3/")
 
 
@@ -26,11 +29,19 @@ def port_of(account: Account) -> int:
     return int(urlsplit(account.endpoint).port or 0)
 
 
-def ask(account: Account, headers: dict[str, str], body: str = FORM, host: str | None = None) -> tuple[int, str]:
-    """Status and text of a request like boto3's GetCallerIdentity with these headers; "HOST:PORT" of `host`, PORT its own."""
+def ask(
+    account: Account, headers: dict[str, str], body: str = FORM, host: str | None = None
+) -> tuple[int, str]:
+    """Status and text of a request like boto3's GetCallerIdentity with these headers; "HOST:PORT"
+    of `host`, PORT its own.
+    """
     connection = http.client.HTTPConnection("127.0.0.1", port_of(account), timeout=30)
     given = {"Host": (host or "localhost:PORT").replace("PORT", str(port_of(account)))}
-    form = {"Content-Type": "application/x-www-form-urlencoded", "Authorization": STS, "Content-Length": str(len(body))}
+    form = {
+        "Content-Type": "application/x-www-form-urlencoded",
+        "Authorization": STS,
+        "Content-Length": str(len(body)),
+    }
     try:
         connection.putrequest("POST", "/", skip_host=True, skip_accept_encoding=True)
         for name, value in {**given, **form, **headers}.items():
@@ -42,7 +53,9 @@ def ask(account: Account, headers: dict[str, str], body: str = FORM, host: str |
         connection.close()
 
 
-@pytest.mark.parametrize("host", ["localhost:PORT", "127.0.0.1:PORT", "[::1]:PORT", "LOCALHOST:PORT"])
+@pytest.mark.parametrize(
+    "host", ["localhost:PORT", "127.0.0.1:PORT", "[::1]:PORT", "LOCALHOST:PORT"]
+)
 def test_the_names_of_this_machine_are_answered(account: Account, host: str) -> None:
     status, text = ask(account, {}, host=host)
     assert (status, "<Account>111122223333</Account>" in text) == (200, True)
@@ -63,7 +76,9 @@ def test_the_names_of_this_machine_are_answered(account: Account, host: str) -> 
         "a/b.localhost:PORT",
     ],
 )
-def test_a_foreign_host_is_refused_as_dns_rebinding_would_send_it(account: Account, host: str) -> None:
+def test_a_foreign_host_is_refused_as_dns_rebinding_would_send_it(
+    account: Account, host: str
+) -> None:
     status, text = ask(account, {}, host=host)
     assert status == 403
     assert "AccessDenied" in text
@@ -72,7 +87,9 @@ def test_a_foreign_host_is_refused_as_dns_rebinding_would_send_it(account: Accou
 
 def test_a_request_without_a_host_is_refused(account: Account) -> None:
     with socket.create_connection(("127.0.0.1", port_of(account)), timeout=30) as connection:
-        connection.sendall(f"POST / HTTP/1.0\r\nAuthorization: {STS}\r\nContent-Length: {len(FORM)}\r\n\r\n{FORM}".encode())
+        connection.sendall(
+            f"POST / HTTP/1.0\r\nAuthorization: {STS}\r\nContent-Length: {len(FORM)}\r\n\r\n{FORM}".encode()  # noqa: E501
+        )
         assert b" 403 " in connection.makefile("rb").readline()
 
 
@@ -86,27 +103,46 @@ def test_a_request_without_a_host_is_refused(account: Account) -> None:
         {"Sec-Fetch-Site": "same-site"},
     ],
 )
-def test_what_a_page_of_another_site_asks_is_refused(account: Account, headers: dict[str, str]) -> None:
+def test_what_a_page_of_another_site_asks_is_refused(
+    account: Account, headers: dict[str, str]
+) -> None:
     status, text = ask(account, headers)
     assert (status, "web pages of other sites" in text) == (403, True)
 
 
 def test_a_page_of_another_site_does_not_change_anything_either(account: Account) -> None:
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
-    connection.request("PUT", "/made-by-a-page", headers={"Origin": "https://attacker.example", "Authorization": S3})
+    connection.request(
+        "PUT",
+        "/made-by-a-page",
+        headers={"Origin": "https://attacker.example", "Authorization": S3},
+    )
     assert connection.getresponse().status == 403
-    assert "made-by-a-page" not in [bucket["Name"] for bucket in account.client("s3").list_buckets()["Buckets"]]
+    assert "made-by-a-page" not in [
+        bucket["Name"] for bucket in account.client("s3").list_buckets()["Buckets"]
+    ]
 
 
-def test_what_a_page_sends_behind_a_refused_request_is_not_taken_for_the_next_one(account: Account) -> None:
-    """A page may choose the body of its request, and that may look like a request that no page makes."""
-    inner = f"PUT /smuggled HTTP/1.1\r\nHost: localhost:{port_of(account)}\r\nAuthorization: {S3}\r\nContent-Length: 0\r\n\r\n"
+def test_what_a_page_sends_behind_a_refused_request_is_not_taken_for_the_next_one(
+    account: Account,
+) -> None:
+    """A page may choose the body of its request, and that may look like a request that no page
+    makes.
+    """
+    inner = (
+        f"PUT /smuggled HTTP/1.1\r\nHost: localhost:{port_of(account)}\r\nAuthorization:"
+        f" {S3}\r\nContent-Length: 0\r\n\r\n"
+    )
     host = f"Host: localhost:{port_of(account)}\r\nOrigin: https://attacker.example"
     with socket.create_connection(("127.0.0.1", port_of(account)), timeout=30) as connection:
-        connection.sendall(f"POST / HTTP/1.1\r\n{host}\r\nContent-Length: {len(inner)}\r\n\r\n{inner}".encode())
+        connection.sendall(
+            f"POST / HTTP/1.1\r\n{host}\r\nContent-Length: {len(inner)}\r\n\r\n{inner}".encode()
+        )
         answers = connection.makefile("rb").read()
     assert (answers.count(b"HTTP/1.1 "), b" 403 " in answers) == (1, True)
-    assert "smuggled" not in [bucket["Name"] for bucket in account.client("s3").list_buckets()["Buckets"]]
+    assert "smuggled" not in [
+        bucket["Name"] for bucket in account.client("s3").list_buckets()["Buckets"]
+    ]
 
 
 def test_an_answer_lets_no_other_site_read_it(account: Account) -> None:
@@ -115,7 +151,9 @@ def test_an_answer_lets_no_other_site_read_it(account: Account) -> None:
     assert connection.getresponse().headers.get("Access-Control-Allow-Origin") is None
 
 
-def test_a_bucket_can_be_addressed_by_its_name_below_localhost(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_can_be_addressed_by_its_name_below_localhost(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
     account.client("s3").create_bucket(Bucket="by-its-name")
     account.client("s3").put_object(Bucket="by-its-name", Key="a key/with spaces+", Body=b"found")
     seen: list[str] = []
@@ -129,8 +167,13 @@ def test_a_bucket_can_be_addressed_by_its_name_below_localhost(account: Account,
     )
     virtual.meta.events.register("before-send.s3", lambda request, **_: seen.append(request.url))
     below_localhost(monkeypatch)
-    assert virtual.get_object(Bucket="by-its-name", Key="a key/with spaces+")["Body"].read() == b"found"
-    assert [each["Key"] for each in virtual.list_objects_v2(Bucket="by-its-name")["Contents"]] == ["a key/with spaces+"]
+    assert (
+        virtual.get_object(Bucket="by-its-name", Key="a key/with spaces+")["Body"].read()
+        == b"found"
+    )
+    assert [each["Key"] for each in virtual.list_objects_v2(Bucket="by-its-name")["Contents"]] == [
+        "a key/with spaces+"
+    ]
     assert seen[0].startswith("http://by-its-name.localhost:")
 
 
@@ -138,8 +181,12 @@ def below_localhost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names below localhost are this machine (RFC 6761); not every system's resolver knows."""
     ask_system = socket.getaddrinfo
 
-    def ask(host: object, *arguments: object, **named: object) -> object:
-        return ask_system("localhost" if str(host).endswith(".localhost") else host, *arguments, **named)  # type: ignore[arg-type]
+    def ask(host: Any, *arguments: Any, **named: Any) -> Any:
+        return ask_system(
+            "localhost" if str(host).endswith(".localhost") else host,
+            *arguments,
+            **named,
+        )
 
     monkeypatch.setattr(socket, "getaddrinfo", ask)
 
@@ -181,19 +228,36 @@ def test_a_request_larger_than_the_service_takes_is_refused_before_it_is_read(
 
 def test_what_boto3_compresses_is_read(account: Account) -> None:
     """It does so with more than 10,240 bytes of measurements."""
-    data: list[Any] = [{"MetricName": f"{'long' * 20}-{number}", "Value": 1.0} for number in range(300)]
+    data: list[Any] = [
+        {"MetricName": f"{'long' * 20}-{number}", "Value": 1.0} for number in range(300)
+    ]
     account.client("cloudwatch").put_metric_data(Namespace="Compressed", MetricData=data)
-    pages = account.client("cloudwatch").get_paginator("list_metrics").paginate(Namespace="Compressed")
+    pages = (
+        account.client("cloudwatch").get_paginator("list_metrics").paginate(Namespace="Compressed")
+    )
     assert sum(len(page["Metrics"]) for page in pages) == 300
 
 
 @pytest.mark.parametrize(
-    ("body", "code"), [(gzip.compress(bytes(LARGEST_OTHERWISE + 1)), 413), (gzip.compress(bytes(9))[:-9], 400), (b"no gzip", 400)]
+    ("body", "code"),
+    [
+        (gzip.compress(bytes(LARGEST_OTHERWISE + 1)), 413),
+        (gzip.compress(bytes(9))[:-9], 400),
+        (b"no gzip", 400),
+    ],
 )
-def test_what_is_damaged_or_too_large_when_it_is_unpacked_is_refused(account: Account, body: bytes, code: int) -> None:
+def test_what_is_damaged_or_too_large_when_it_is_unpacked_is_refused(
+    account: Account, body: bytes, code: int
+) -> None:
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
-    headers = {"Authorization": STS.replace("/sts/", "/logs/"), "Content-Encoding": "gzip", "Content-Type": "application/x-amz-json-1.1"}
-    connection.request("POST", "/", body, {**headers, "X-Amz-Target": "Logs_20140328.DescribeLogGroups"})
+    headers = {
+        "Authorization": STS.replace("/sts/", "/logs/"),
+        "Content-Encoding": "gzip",
+        "Content-Type": "application/x-amz-json-1.1",
+    }
+    connection.request(
+        "POST", "/", body, {**headers, "X-Amz-Target": "Logs_20140328.DescribeLogGroups"}
+    )
     assert connection.getresponse().status == code
 
 
@@ -204,7 +268,13 @@ def chunks(size: int) -> Iterator[bytes]:
 
 def test_a_request_in_chunks_is_refused_at_the_limit_too(account: Account) -> None:
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
-    connection.request("POST", "/", body=chunks(LARGEST_OTHERWISE), headers={"Authorization": STS}, encode_chunked=True)
+    connection.request(
+        "POST",
+        "/",
+        body=chunks(LARGEST_OTHERWISE),
+        headers={"Authorization": STS},
+        encode_chunked=True,
+    )
     assert connection.getresponse().status == 413
 
 
@@ -218,26 +288,52 @@ def in_chunks(account: Account) -> str:
 @pytest.mark.usefixtures("in_chunks")
 def test_an_object_in_chunks_is_kept_whole(account: Account) -> None:
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
-    connection.request("PUT", "/in-chunks/object", body=chunks(200_000), headers={"Authorization": S3}, encode_chunked=True)
+    connection.request(
+        "PUT",
+        "/in-chunks/object",
+        body=chunks(200_000),
+        headers={"Authorization": S3},
+        encode_chunked=True,
+    )
     assert connection.getresponse().status == 200
-    assert account.client("s3").head_object(Bucket="in-chunks", Key="object")["ContentLength"] == 262144
+    assert (
+        account.client("s3").head_object(Bucket="in-chunks", Key="object")["ContentLength"]
+        == 262144
+    )
 
 
 @pytest.mark.usefixtures("in_chunks")
-@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "multipart/form-data"])
+@pytest.mark.parametrize(
+    "kind",
+    ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "multipart/form-data"],
+)
 def test_an_upload_that_calls_itself_a_form_is_kept_as_it_came(account: Account, kind: str) -> None:
     """As `curl --data-binary @file` calls every upload."""
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
-    connection.request("PUT", "/in-chunks/form", b"a=1&b=2", {"Authorization": S3, "Content-Type": kind})
+    connection.request(
+        "PUT", "/in-chunks/form", b"a=1&b=2", {"Authorization": S3, "Content-Type": kind}
+    )
     assert connection.getresponse().status == 200
-    assert account.client("s3").get_object(Bucket="in-chunks", Key="form")["Body"].read() == b"a=1&b=2"
+    assert (
+        account.client("s3").get_object(Bucket="in-chunks", Key="form")["Body"].read() == b"a=1&b=2"
+    )
 
 
-def put_signed_chunks(account: Account, body: bytes, length: int, key: str = "in-signed-chunks") -> tuple[int, str]:
+def put_signed_chunks(
+    account: Account, body: bytes, length: int, key: str = "in-signed-chunks"
+) -> tuple[int, str]:
     """Status and answer of an upload that says that its chunks have `length` bytes."""
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
-    streaming = {"x-amz-content-sha256": "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER", "x-amz-decoded-content-length": str(length)}
-    connection.request("PUT", f"/in-chunks/{key}", body, {"Authorization": S3, "Content-Encoding": "aws-chunked", **streaming})
+    streaming = {
+        "x-amz-content-sha256": "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER",
+        "x-amz-decoded-content-length": str(length),
+    }
+    connection.request(
+        "PUT",
+        f"/in-chunks/{key}",
+        body,
+        {"Authorization": S3, "Content-Encoding": "aws-chunked", **streaming},
+    )
     response = connection.getresponse()
     return response.status, response.read().decode()
 
@@ -251,7 +347,10 @@ END = b"0;chunk-signature=%s\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n" % (b"0" *
 def test_an_object_in_signed_chunks_is_kept_without_them(account: Account, chunks_: int) -> None:
     status, text = put_signed_chunks(account, SIGNED * chunks_ + END, 1024 * chunks_)
     assert status == 200, text
-    assert account.client("s3").get_object(Bucket="in-chunks", Key="in-signed-chunks")["Body"].read() == b"x" * 1024 * chunks_
+    assert (
+        account.client("s3").get_object(Bucket="in-chunks", Key="in-signed-chunks")["Body"].read()
+        == b"x" * 1024 * chunks_
+    )
 
 
 @pytest.mark.parametrize(
@@ -269,7 +368,9 @@ def test_an_object_in_signed_chunks_is_kept_without_them(account: Account, chunk
     ],
 )
 @pytest.mark.usefixtures("in_chunks")
-def test_signed_chunks_that_are_none_are_refused_and_nothing_is_kept(account: Account, body: bytes, length: int) -> None:
+def test_signed_chunks_that_are_none_are_refused_and_nothing_is_kept(
+    account: Account, body: bytes, length: int
+) -> None:
     status, text = put_signed_chunks(account, body, length, "none")
     assert (status, "<Code>IncompleteBody</Code>" in text) == (400, True), text
     assert account.client("s3").list_objects_v2(Bucket="in-chunks", Prefix="none")["KeyCount"] == 0
@@ -277,20 +378,34 @@ def test_signed_chunks_that_are_none_are_refused_and_nothing_is_kept(account: Ac
 
 def listening(pid: int) -> set[str]:
     """Addresses, as /proc/net has them in hexadecimal, at which a process waits for connections."""
-    sockets = {str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink()}
+    sockets = {
+        str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink()
+    }
     inodes = {link[8:-1] for link in sockets if link.startswith("socket:[")}
-    rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]]
+    rows = [
+        line.split()
+        for name in ("tcp", "tcp6")
+        for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]
+    ]
     return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and row[9] in inodes}
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's /proc")
 def test_it_listens_on_loopback_only(account: Account) -> None:
-    pid = int((account.state_dir / "emulator.json").read_text().partition('"pid": ')[2].partition(",")[0])
+    pid = int(
+        (account.state_dir / "emulator.json").read_text().partition('"pid": ')[2].partition(",")[0]
+    )
     assert listening(pid) == {"0100007F"}
 
 
 def test_only_its_user_may_look_into_the_state_directory(account: Account) -> None:
     account.client("sts").get_caller_identity()
-    files = {path.name: path.stat().st_mode & 0o777 for path in account.state_dir.iterdir() if path.is_file()}
+    files = {
+        path.name: path.stat().st_mode & 0o777
+        for path in account.state_dir.iterdir()
+        if path.is_file()
+    }
     assert account.state_dir.stat().st_mode & 0o777 == 0o700
-    assert files == dict.fromkeys((".shoal-emulator", "emulator.json", "emulator.log", "requests.jsonl"), 0o600)
+    assert files == dict.fromkeys(
+        (".shoal-emulator", "emulator.json", "emulator.log", "requests.jsonl"), 0o600
+    )

@@ -14,7 +14,12 @@ EVENTS = Principal("Service", "events.amazonaws.com")
 
 
 def policy(**changes: Any) -> dict[str, Any]:
-    statement = {"Effect": "Allow", "Principal": {"Service": EVENTS.name}, "Action": "sqs:SendMessage", "Resource": QUEUE}
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": EVENTS.name},
+        "Action": "sqs:SendMessage",
+        "Resource": QUEUE,
+    }
     return {"Statement": [{**statement, **changes}]}
 
 
@@ -42,21 +47,32 @@ def sends(document: dict[str, Any], **context: str) -> bool:
         ({"Condition": {"IpAddress": {"aws:SourceArn": "10.0.0.0/8"}}}, False),
     ],
 )
-def test_a_statement_allows_what_all_its_elements_match(changes: dict[str, Any], allowed: bool) -> None:
+def test_a_statement_allows_what_all_its_elements_match(
+    changes: dict[str, Any], allowed: bool
+) -> None:
     assert sends(policy(**changes)) is allowed
 
 
 def test_a_denial_wins() -> None:
-    document = {"Statement": [*policy()["Statement"], *policy(Effect="Deny", Principal="*")["Statement"]]}
+    document = {
+        "Statement": [*policy()["Statement"], *policy(Effect="Deny", Principal="*")["Statement"]]
+    }
     assert not sends(document)
 
 
 def test_a_value_known_only_by_its_beginning_matches_what_agrees_so_far() -> None:
     context = {"aws:SourceArn": "arn:aws:sagemaker:us-east-1:111122223333:*"}
-    document = policy(Condition={"ArnLike": {"aws:SourceArn": "arn:aws:sagemaker:us-east-1:111122223333:pipeline/p"}})
+    document = policy(
+        Condition={
+            "ArnLike": {"aws:SourceArn": "arn:aws:sagemaker:us-east-1:111122223333:pipeline/p"}
+        }
+    )
     assert allows(document, EVENTS, "sqs:SendMessage", QUEUE, context)
 
 
-@pytest.mark.parametrize(("pattern", "value", "found"), [("a*c", "abbc", True), ("a?c", "abbc", False), ("a.c", "abc", False)])
+@pytest.mark.parametrize(
+    ("pattern", "value", "found"),
+    [("a*c", "abbc", True), ("a?c", "abbc", False), ("a.c", "abc", False)],
+)
 def test_wildcards_are_stars_and_question_marks_only(pattern: str, value: str, found: bool) -> None:
     assert like(pattern, value) is found

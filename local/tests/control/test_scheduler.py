@@ -1,4 +1,6 @@
-"""EventBridge Scheduler: its API, and schedules that call their targets in the name of their role when they are due."""
+"""EventBridge Scheduler: its API, and schedules that call their targets in the name of their role
+when they are due.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,12 @@ from botocore.exceptions import ClientError
 
 from local.tests.control.account import Account, allow, eventually, unique
 
-REMEMBER = "def handler(event, context):\n    print('due', event['at'], 'attempt', event['attempt'])\n"
-INPUT = json.dumps({"at": "<aws.scheduler.scheduled-time>", "attempt": "<aws.scheduler.attempt-number>"})
+REMEMBER = (
+    "def handler(event, context):\n    print('due', event['at'], 'attempt', event['attempt'])\n"
+)
+INPUT = json.dumps(
+    {"at": "<aws.scheduler.scheduled-time>", "attempt": "<aws.scheduler.attempt-number>"}
+)
 EVERY_MINUTE = {"ScheduleExpression": "rate(1 minute)", "FlexibleTimeWindow": {"Mode": "OFF"}}
 
 
@@ -21,14 +27,20 @@ def function_arn(name: str) -> str:
 
 def role_for(account: Account, actions: list[str], service: str = "scheduler.amazonaws.com") -> str:
     arn = account.role({"Service": service})
-    account.client("iam").put_role_policy(RoleName=arn.rpartition("/")[2], PolicyName="p", PolicyDocument=json.dumps(allow(actions)))
+    account.client("iam").put_role_policy(
+        RoleName=arn.rpartition("/")[2], PolicyName="p", PolicyDocument=json.dumps(allow(actions))
+    )
     return arn
 
 
 def schedule(account: Account, target_arn: str, **changes: Any) -> str:
     """A schedule of a minute, which is a second here; its name."""
     name = unique("schedule")
-    target = {"Arn": target_arn, "RoleArn": role_for(account, ["lambda:InvokeFunction", "sqs:SendMessage"]), "Input": INPUT}
+    target = {
+        "Arn": target_arn,
+        "RoleArn": role_for(account, ["lambda:InvokeFunction", "sqs:SendMessage"]),
+        "Input": INPUT,
+    }
     wanted = {**EVERY_MINUTE, **changes, "Target": {**target, **changes.pop("Target", {})}}
     account.client("scheduler").create_schedule(Name=name, **wanted)
     return name
@@ -40,7 +52,9 @@ def calls(account: Account, function: str) -> int:
 
 def update(account: Account, name: str, **changes: Any) -> None:
     found = account.client("scheduler").get_schedule(Name=name)
-    kept = {key: found[key] for key in ("ScheduleExpression", "FlexibleTimeWindow", "Target", "State")}
+    kept = {
+        key: found[key] for key in ("ScheduleExpression", "FlexibleTimeWindow", "Target", "State")
+    }
     account.client("scheduler").update_schedule(Name=name, **{**kept, **changes})
 
 
@@ -67,7 +81,9 @@ def test_what_cannot_be_delivered_is_a_dead_letter_with_its_reason(account: Acco
     url, arn = account.queue()
     name = schedule(account, function_arn("not-there"), Target={"DeadLetterConfig": {"Arn": arn}})
     sqs = account.client("sqs")
-    (letter, *_) = eventually(lambda: sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"]).get("Messages"))
+    (letter, *_) = eventually(
+        lambda: sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"]).get("Messages")
+    )
     account.client("scheduler").delete_schedule(Name=name)
     assert letter["MessageAttributes"]["ERROR_CODE"]["StringValue"] == "ResourceNotFoundException"
     assert json.loads(letter["Body"])["attempt"] == "1"
@@ -80,7 +96,12 @@ def test_deliveries_are_measured_as_aws_measures_them(account: Account) -> None:
     dimensions = [{"Name": "ScheduleGroup", "Value": group}]
     metrics = account.client("cloudwatch")
     wanted = {"InvocationAttemptCount", "TargetErrorCount", "InvocationDroppedCount"}
-    listed = eventually(lambda: len(metrics.list_metrics(Namespace="AWS/Scheduler", Dimensions=dimensions)["Metrics"]) >= 3)
+    listed = eventually(
+        lambda: (
+            len(metrics.list_metrics(Namespace="AWS/Scheduler", Dimensions=dimensions)["Metrics"])
+            >= 3
+        )
+    )
     account.client("scheduler").delete_schedule(Name=name, GroupName=group)
     assert listed
     found = metrics.list_metrics(Namespace="AWS/Scheduler", Dimensions=dimensions)["Metrics"]
@@ -89,7 +110,9 @@ def test_deliveries_are_measured_as_aws_measures_them(account: Account) -> None:
 
 def test_a_role_that_scheduler_may_not_take_is_refused(account: Account) -> None:
     role = role_for(account, ["lambda:InvokeFunction"], "lambda.amazonaws.com")
-    with pytest.raises(ClientError, match="must allow AWS EventBridge Scheduler to assume the role"):
+    with pytest.raises(
+        ClientError, match="must allow AWS EventBridge Scheduler to assume the role"
+    ):
         schedule(account, function_arn("any"), Target={"RoleArn": role})
 
 
@@ -102,10 +125,15 @@ def test_a_role_that_scheduler_may_not_take_is_refused(account: Account) -> None
         ({"ScheduleExpressionTimezone": "Europe/Atlantis"}, "Invalid Schedule Expression Timezone"),
         ({"EndDate": "2030-01-01"}, "EndDate"),
         ({"GroupName": "nowhere"}, "Schedule group nowhere does not exist"),
-        ({"Target": {"Arn": "arn:aws:states:us-east-1:111122223333:stateMachine:x"}}, "functions and pipelines only"),
+        (
+            {"Target": {"Arn": "arn:aws:states:us-east-1:111122223333:stateMachine:x"}},
+            "functions and pipelines only",
+        ),
     ],
 )
-def test_what_would_not_run_is_refused(account: Account, changes: dict[str, Any], said: str) -> None:
+def test_what_would_not_run_is_refused(
+    account: Account, changes: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ClientError, match=said):
         schedule(account, function_arn("any"), **changes)
 
@@ -113,7 +141,11 @@ def test_what_would_not_run_is_refused(account: Account, changes: dict[str, Any]
 def test_schedules_are_listed_by_group_and_go_with_it(account: Account) -> None:
     scheduler, group = account.client("scheduler"), unique("group")
     scheduler.create_schedule_group(Name=group, Tags=[{"Key": "team", "Value": "ml"}])
-    name = schedule(account, function_arn("any"), GroupName=group, ScheduleExpression="cron(0 3 * * ? *)")
-    assert [found["Name"] for found in scheduler.list_schedules(GroupName=group)["Schedules"]] == [name]
+    name = schedule(
+        account, function_arn("any"), GroupName=group, ScheduleExpression="cron(0 3 * * ? *)"
+    )
+    assert [found["Name"] for found in scheduler.list_schedules(GroupName=group)["Schedules"]] == [
+        name
+    ]
     scheduler.delete_schedule_group(Name=group)
     assert name not in {found["Name"] for found in scheduler.list_schedules()["Schedules"]}

@@ -1,4 +1,6 @@
-"""The emulator as a process: it says where it is, stops cleanly, and what a crash leaves is cleaned up."""
+"""The emulator as a process: it says where it is, stops cleanly, and what a crash leaves is cleaned
+up.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,12 @@ from shoal_local.processes import ProcessRegistry, started_at
 def emulator(*arguments: str) -> tuple[int, str]:
     """Run `python -m shoal_local ...`; exit code and output."""
     done = subprocess.run(
-        [sys.executable, "-m", "shoal_local", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "shoal_local", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -35,11 +42,17 @@ def served(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, An
     emulator("down", "--state-dir", str(state_dir))
 
 
-def test_the_ready_line_is_what_the_state_file_and_status_say(served: tuple[subprocess.Popen[str], dict[str, Any], Path]) -> None:
+def test_the_ready_line_is_what_the_state_file_and_status_say(
+    served: tuple[subprocess.Popen[str], dict[str, Any], Path],
+) -> None:
     process, ready, state_dir = served
     code, said = emulator("status", "--state-dir", str(state_dir))
     assert ready["pid"] == process.pid
-    assert (code, json.loads(said), json.loads((state_dir / "emulator.json").read_text())) == (0, ready, ready)
+    assert (code, json.loads(said), json.loads((state_dir / "emulator.json").read_text())) == (
+        0,
+        ready,
+        ready,
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -54,30 +67,41 @@ def test_a_signal_stops_it_with_exit_code_zero_and_status_finds_none(
 
 def test_a_signal_while_it_imports_ends_it_before_it_serves(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "shoal_local", "serve", "--state-dir", str(tmp_path / "state")]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         eventually(lambda: (tmp_path / "state" / "emulator.log").exists())
         process.send_signal(signal.SIGTERM)
         output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors) == (0, "", "")
 
 
-def test_down_stops_it_and_removes_its_files(served: tuple[subprocess.Popen[str], dict[str, Any], Path]) -> None:
+def test_down_stops_it_and_removes_its_files(
+    served: tuple[subprocess.Popen[str], dict[str, Any], Path],
+) -> None:
     process, _ready, state_dir = served
     assert emulator("down", "--state-dir", str(state_dir)) == (0, '{"stopped": true}\n')
     assert process.wait(5) == 0
     assert not state_dir.exists()
 
 
-def test_a_second_emulator_with_the_same_state_directory_is_refused(served: tuple[subprocess.Popen[str], dict[str, Any], Path]) -> None:
+def test_a_second_emulator_with_the_same_state_directory_is_refused(
+    served: tuple[subprocess.Popen[str], dict[str, Any], Path],
+) -> None:
     code, said = emulator("serve", "--state-dir", str(served[2]))
     assert code == 1
     assert "an emulator already runs" in said
 
 
-def test_children_of_a_crashed_emulator_are_ended_by_down(served: tuple[subprocess.Popen[str], dict[str, Any], Path]) -> None:
+def test_children_of_a_crashed_emulator_are_ended_by_down(
+    served: tuple[subprocess.Popen[str], dict[str, Any], Path],
+) -> None:
     process, ready, state_dir = served
     account = Account(ready["endpoint"], state_dir)
-    name = account.function("import subprocess\ndef handler(event, context):\n    return subprocess.Popen(['sleep', '60']).pid\n")
+    name = account.function(
+        "import subprocess\ndef handler(event, context):\n    return subprocess.Popen(['sleep',"
+        " '60']).pid\n"
+    )
     child = account.invoke(name)["payload"]
     process.kill()
     process.wait(10)
@@ -86,7 +110,9 @@ def test_children_of_a_crashed_emulator_are_ended_by_down(served: tuple[subproce
     assert started_at(child) is None
 
 
-def test_a_start_after_a_crash_begins_empty(served: tuple[subprocess.Popen[str], dict[str, Any], Path]) -> None:
+def test_a_start_after_a_crash_begins_empty(
+    served: tuple[subprocess.Popen[str], dict[str, Any], Path],
+) -> None:
     crashed, ready, state_dir = served
     Account(ready["endpoint"], state_dir).client("s3").create_bucket(Bucket="before-the-crash")
     crashed.kill()
@@ -108,14 +134,25 @@ def test_an_account_that_is_none_is_refused(tmp_path: Path) -> None:
     assert (code, "'12345' is not an account id of 12 digits" in said) == (2, True)
 
 
-def test_a_port_that_is_taken_is_one_sentence(served: tuple[subprocess.Popen[str], dict[str, Any], Path], tmp_path: Path) -> None:
-    code, said = emulator("serve", "--state-dir", str(tmp_path / "other"), "--port", str(served[1]["port"]))
+def test_a_port_that_is_taken_is_one_sentence(
+    served: tuple[subprocess.Popen[str], dict[str, Any], Path], tmp_path: Path
+) -> None:
+    code, said = emulator(
+        "serve", "--state-dir", str(tmp_path / "other"), "--port", str(served[1]["port"])
+    )
     assert code == 1
-    assert said.strip() == f"emulator: port {served[1]['port']} of 127.0.0.1 cannot be used: Address already in use"
+    assert (
+        said.strip()
+        == f"emulator: port {served[1]['port']} of 127.0.0.1 cannot be used: Address already in use"
+    )
 
 
 def test_settings_of_the_users_aws_account_do_not_reach_it(tmp_path: Path) -> None:
-    environment = {**os.environ, "AWS_PROFILE": "production", "AWS_ENDPOINT_URL": "http://localhost:1"}
+    environment = {
+        **os.environ,
+        "AWS_PROFILE": "production",
+        "AWS_ENDPOINT_URL": "http://localhost:1",
+    }
     with running(tmp_path / "state", environment) as account:
         assert account.answers()
 
@@ -130,7 +167,9 @@ def test_a_pid_that_belongs_to_another_program_now_is_left_alone(tmp_path: Path)
 
 def test_a_registered_group_is_ended_with_its_members(tmp_path: Path) -> None:
     script = "sleep 60 & echo $!; wait"
-    process = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        ["sh", "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     assert process.stdout is not None
     member = int(process.stdout.readline())
     registry = ProcessRegistry(tmp_path)

@@ -26,17 +26,34 @@ def with_horovod(tmp_path: Path) -> Path:
 
 
 def test_importing_next_to_the_real_horovod_is_refused(with_horovod: Path) -> None:
-    answer = subprocess.run([str(with_horovod), "-c", "import horovod"], env={"PYTHONPATH": str(SOURCE)}, capture_output=True, text=True)
-    assert "HorovodConflictError: horovod-local is installed next to the real horovod" in answer.stderr
+    answer = subprocess.run(
+        [str(with_horovod), "-c", "import horovod"],
+        env={"PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+    )
+    assert (
+        "HorovodConflictError: horovod-local is installed next to the real horovod" in answer.stderr
+    )
 
 
 def test_building_next_to_the_real_horovod_is_refused(with_horovod: Path) -> None:
-    answer = subprocess.run([str(with_horovod), "setup.py", "--version"], cwd=SOURCE.parent, capture_output=True, text=True)
+    answer = subprocess.run(
+        [str(with_horovod), "setup.py", "--version"],
+        cwd=SOURCE.parent,
+        capture_output=True,
+        text=True,
+    )
     assert answer.returncode == 1
     assert answer.stderr.startswith("horovod-local will not be installed over the real horovod")
 
 
 def test_the_version_and_a_marker_say_that_this_is_not_horovod() -> None:
     code = "import horovod; print(horovod.IS_LOCAL, horovod.__version__.endswith('+local'))"
-    answer = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(SOURCE)}, capture_output=True, text=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+    )
     assert answer.stdout == "True True\n"

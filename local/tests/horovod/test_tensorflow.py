@@ -1,4 +1,6 @@
-"""TensorFlow 2 scripts written for Horovod train correctly with the stand-in, on two ranks under mpirun."""
+"""TensorFlow 2 scripts written for Horovod train correctly with the stand-in, on two ranks under
+mpirun.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,12 @@ def test_ranks_and_sizes_are_those_of_mpirun(pair: dict[str, Any]) -> None:
 
 
 def test_every_reduction_computes_what_it_says(pair: dict[str, Any]) -> None:
-    assert pair["ops"] == {"Average": [1.5, 3.0], "Sum": [3.0, 6.0], "Min": [1.0, 2.0], "Max": [2.0, 4.0]}
+    assert pair["ops"] == {
+        "Average": [1.5, 3.0],
+        "Sum": [3.0, 6.0],
+        "Min": [1.0, 2.0],
+        "Max": [2.0, 4.0],
+    }
     assert pair["average=False"] == [3.0, 6.0]
 
 
@@ -53,7 +60,9 @@ def test_tensors_and_objects_travel(pair: dict[str, Any]) -> None:
     assert (pair["broadcast"], pair["objects"]) == ([2.0, 4.0], [{"rank": 1}, [0, 1]])
 
 
-@pytest.mark.parametrize(("name", "error"), [("adasum", "UnsupportedError"), ("no such rank", "HorovodLocalError")])
+@pytest.mark.parametrize(
+    ("name", "error"), [("adasum", "UnsupportedError"), ("no such rank", "HorovodLocalError")]
+)
 def test_wrong_arguments_are_refused(pair: dict[str, Any], name: str, error: str) -> None:
     assert pair[name].startswith(f"{error}: ")
 

@@ -1,4 +1,6 @@
-"""PyTorch scripts written for Horovod train correctly with the stand-in, on two ranks under mpirun."""
+"""PyTorch scripts written for Horovod train correctly with the stand-in, on two ranks under
+mpirun.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,17 @@ def test_ranks_and_sizes_are_those_of_mpirun(pair: dict[str, Any]) -> None:
 
 
 def test_every_reduction_computes_what_it_says(pair: dict[str, Any]) -> None:
-    assert pair["ops"] == {"Average": [1.5, 3.0], "Sum": [3.0, 6.0], "Min": [1.0, 2.0], "Max": [2.0, 4.0]}
-    assert (pair["average=False"], pair["in place"], pair["grouped"]) == ([3.0, 6.0], [1.5, 3.0], [[3.0, 6.0], [1]])
+    assert pair["ops"] == {
+        "Average": [1.5, 3.0],
+        "Sum": [3.0, 6.0],
+        "Min": [1.0, 2.0],
+        "Max": [2.0, 4.0],
+    }
+    assert (pair["average=False"], pair["in place"], pair["grouped"]) == (
+        [3.0, 6.0],
+        [1.5, 3.0],
+        [[3.0, 6.0], [1]],
+    )
 
 
 @pytest.mark.parametrize("dtype", ["torch.float16", "torch.bfloat16", "torch.float64"])
@@ -59,17 +70,30 @@ def test_a_gradient_that_one_rank_lacks_counts_as_zero(pair: dict[str, Any]) -> 
     assert pair["missing gradient"] == [[1.0, 1.0]]  # rank 0 has 2
 
 
-def test_zero_grad_between_backward_and_step_is_refused_as_horovod_does(pair: dict[str, Any]) -> None:
-    assert pair["zero_grad"].startswith("AssertionError: optimizer.zero_grad() was called after loss.backward()")
+def test_zero_grad_between_backward_and_step_is_refused_as_horovod_does(
+    pair: dict[str, Any],
+) -> None:
+    assert pair["zero_grad"].startswith(
+        "AssertionError: optimizer.zero_grad() was called after loss.backward()"
+    )
 
 
-def test_more_backward_passes_than_announced_are_refused_as_horovod_does(pair: dict[str, Any]) -> None:
-    assert pair["two passes"].startswith("AssertionError: Gradients were computed more than backward_passes_per_step times")
+def test_more_backward_passes_than_announced_are_refused_as_horovod_does(
+    pair: dict[str, Any],
+) -> None:
+    assert pair["two passes"].startswith(
+        "AssertionError: Gradients were computed more than backward_passes_per_step times"
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "error"),
-    [("both", "ValueError"), ("names", "ValueError"), ("adasum", "UnsupportedError"), ("no such rank", "HorovodLocalError")],
+    [
+        ("both", "ValueError"),
+        ("names", "ValueError"),
+        ("adasum", "UnsupportedError"),
+        ("no such rank", "HorovodLocalError"),
+    ],
 )
 def test_wrong_arguments_are_refused(pair: dict[str, Any], name: str, error: str) -> None:
     assert pair[name].startswith(f"{error}: ")

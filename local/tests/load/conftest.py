@@ -1,4 +1,6 @@
-"""One emulator for all tests of load, in a process of its own, so that its memory is nobody else's."""
+"""One emulator for all tests of load, in a process of its own, so that its memory is nobody
+else's.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
 
 @pytest.fixture(scope="session")
 def jobs(account: Account) -> JobsAccount:
-    """The same account, with what jobs need. One has run: the first one brings modules and clients that all find, some 50 MiB."""
+    """The same account, with what jobs need.
+
+    One has run: the first one brings modules and clients that all find, some 50 MiB.
+    """
     build(runtimes()["pytorch"], None, print)
     jobs = JobsAccount.at(account.endpoint, account.state_dir, ACCOUNT_ID)
     jobs.train("first")

@@ -11,7 +11,9 @@ from pathlib import Path
 
 @dataclass
 class Growth:
-    """`kib` is by how much the resident memory grew at its peak over what it was at the beginning; known at the end."""
+    """`kib` is by how much the resident memory grew at its peak over what it was at the beginning;
+    known at the end.
+    """
 
     kib: int = -1
 

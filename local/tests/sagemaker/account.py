@@ -1,4 +1,6 @@
-"""What the tests of the SageMaker emulation need of an account: an emulator, clients, a role, a bucket, and short requests."""
+"""What the tests of the SageMaker emulation need of an account: an emulator, clients, a role, a
+bucket, and short requests.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,17 @@ PROGRAMS = Path(__file__).parent / "programs"
 ACCOUNT_ID = "123456789012"
 """moto's own, which an emulator inside this process has."""
 BUCKET = "jobs-of-the-tests"
-TRAINING_IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker"
-INFERENCE_IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"
+TRAINING_IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker"  # noqa: E501
+INFERENCE_IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
 _TRUST = {
     "Version": "2012-10-17",
-    "Statement": [{"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}],
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Principal": {"Service": "sagemaker.amazonaws.com"},
+            "Action": "sts:AssumeRole",
+        }
+    ],
 }
 
 
@@ -41,10 +49,14 @@ class Account:
     def at(cls, endpoint: str, state_dir: Path, number: str = ACCOUNT_ID) -> Account:
         """The account of an emulator, with the role `jobs`, a bucket, code and data."""
         account = cls(endpoint, state_dir, f"arn:aws:iam::{number}:role/jobs")
-        account.client("iam").create_role(RoleName="jobs", AssumeRolePolicyDocument=json.dumps(_TRUST))
+        account.client("iam").create_role(
+            RoleName="jobs", AssumeRolePolicyDocument=json.dumps(_TRUST)
+        )
         account.client("s3").create_bucket(Bucket=BUCKET)
         for program in ("train.py", "ranks.py"):
-            account.put(f"code/{program}.tar.gz", archive({program: (PROGRAMS / program).read_bytes()}))
+            account.put(
+                f"code/{program}.tar.gz", archive({program: (PROGRAMS / program).read_bytes()})
+            )
         account.put("data/train/one.txt", b"1")
         account.put("data/train/deep/two.txt", b"2")
         return account
@@ -80,19 +92,34 @@ class Account:
         return bytes(self.client("s3").get_object(Bucket=BUCKET, Key=key)["Body"].read())
 
     def keys(self, prefix: str) -> list[str]:
-        return [each["Key"] for each in self.client("s3").list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])]
+        return [
+            each["Key"]
+            for each in (
+                self.client("s3").list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
+            )
+        ]
 
     def training(self, name: str, program: str = "train.py", **changes: Any) -> dict[str, Any]:
         """A CreateTrainingJob request; `changes` replace its members, hyperparameters are added."""
         own = changes.pop("hyperparameters", {})
-        toolkit = {"sagemaker_program": program, "sagemaker_submit_directory": f"s3://{BUCKET}/code/{program}.tar.gz"}
+        toolkit = {
+            "sagemaker_program": program,
+            "sagemaker_submit_directory": f"s3://{BUCKET}/code/{program}.tar.gz",
+        }
         return {
             "TrainingJobName": name,
-            "AlgorithmSpecification": {"TrainingImage": TRAINING_IMAGE, "TrainingInputMode": "File"},
+            "AlgorithmSpecification": {
+                "TrainingImage": TRAINING_IMAGE,
+                "TrainingInputMode": "File",
+            },
             "RoleArn": self.role,
             "HyperParameters": toolkit | own,
             "OutputDataConfig": {"S3OutputPath": f"s3://{BUCKET}/out"},
-            "ResourceConfig": {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1},
+            "ResourceConfig": {
+                "InstanceType": "ml.m5.xlarge",
+                "InstanceCount": 1,
+                "VolumeSizeInGB": 1,
+            },
             "StoppingCondition": {"MaxRuntimeInSeconds": 180},
         } | changes
 
@@ -115,13 +142,28 @@ class Account:
         return self.processing_ended(name)
 
     def start_processing(self, name: str, script: str, **changes: Any) -> None:
-        """Start `bash -c script` as a processing job whose output `report` is /opt/ml/processing/report."""
-        report = {"S3Uri": f"s3://{BUCKET}/reports/{name}", "LocalPath": "/opt/ml/processing/report", "S3UploadMode": "EndOfJob"}
+        """Start `bash -c script` as a processing job whose output `report` is
+        /opt/ml/processing/report.
+        """
+        report = {
+            "S3Uri": f"s3://{BUCKET}/reports/{name}",
+            "LocalPath": "/opt/ml/processing/report",
+            "S3UploadMode": "EndOfJob",
+        }
         request = {
             "ProcessingJobName": name,
             "RoleArn": self.role,
-            "AppSpecification": {"ImageUri": TRAINING_IMAGE, "ContainerEntrypoint": ["/bin/bash", "-c", script]},
-            "ProcessingResources": {"ClusterConfig": {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}},
+            "AppSpecification": {
+                "ImageUri": TRAINING_IMAGE,
+                "ContainerEntrypoint": ["/bin/bash", "-c", script],
+            },
+            "ProcessingResources": {
+                "ClusterConfig": {
+                    "InstanceType": "ml.m5.xlarge",
+                    "InstanceCount": 1,
+                    "VolumeSizeInGB": 1,
+                }
+            },
             "ProcessingOutputConfig": {"Outputs": [{"OutputName": "report", "S3Output": report}]},
         } | changes
         self.sagemaker.create_processing_job(**request)
@@ -137,10 +179,17 @@ class Account:
         """The messages of a job's streams."""
         logs = self.client("logs")
         try:
-            streams = logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=job)["logStreams"]
+            streams = logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=job)[
+                "logStreams"
+            ]
         except logs.exceptions.ResourceNotFoundException:  # nothing was written yet
             return []
-        pages = [logs.get_log_events(logGroupName=group, logStreamName=each["logStreamName"], startFromHead=True) for each in streams]
+        pages = [
+            logs.get_log_events(
+                logGroupName=group, logStreamName=each["logStreamName"], startFromHead=True
+            )
+            for each in streams
+        ]
         return [event["message"] for page in pages for event in page["events"]]
 
     def measured(self, namespace: str, name: str, statistic: str, **dimensions: str) -> list[float]:
@@ -152,7 +201,9 @@ class Account:
         }
         now = datetime.datetime.now(datetime.UTC)
         answer = self.client("cloudwatch").get_metric_data(
-            MetricDataQueries=[{"Id": "m", "MetricStat": {"Metric": metric, "Period": 60, "Stat": statistic}}],
+            MetricDataQueries=[
+                {"Id": "m", "MetricStat": {"Metric": metric, "Period": 60, "Stat": statistic}}
+            ],
             StartTime=now - datetime.timedelta(hours=1),
             EndTime=now + datetime.timedelta(minutes=1),
         )
@@ -160,12 +211,18 @@ class Account:
 
     def deploy_pipeline(self, name: str, steps: list[dict[str, Any]], **parts: Any) -> None:
         """CreatePipeline with `steps` and other members of the definition."""
-        definition = json.dumps({"Version": "2020-12-01", "Metadata": {}, "Parameters": [], **parts, "Steps": steps})
-        self.sagemaker.create_pipeline(PipelineName=name, PipelineDefinition=definition, RoleArn=self.role)
+        definition = json.dumps(
+            {"Version": "2020-12-01", "Metadata": {}, "Parameters": [], **parts, "Steps": steps}
+        )
+        self.sagemaker.create_pipeline(
+            PipelineName=name, PipelineDefinition=definition, RoleArn=self.role
+        )
 
     def execute(self, name: str, **start: Any) -> dict[str, Any]:
         """Start an execution of a deployed pipeline, wait for its end, and describe it."""
-        arn = self.sagemaker.start_pipeline_execution(PipelineName=name, **start)["PipelineExecutionArn"]
+        arn = self.sagemaker.start_pipeline_execution(PipelineName=name, **start)[
+            "PipelineExecutionArn"
+        ]
         return self.execution_ended(arn)
 
     def execution_ended(self, arn: str) -> dict[str, Any]:
@@ -184,8 +241,14 @@ class Account:
 
     def model_files(self, job: dict[str, Any]) -> dict[str, str]:
         """The text files of a job's model.tar.gz."""
-        with tarfile.open(fileobj=io.BytesIO(self.get(job["ModelArtifacts"]["S3ModelArtifacts"]))) as tar:
-            return {each.name: tar.extractfile(each).read().decode() for each in tar if each.isfile()}  # type: ignore[union-attr]
+        with tarfile.open(
+            fileobj=io.BytesIO(self.get(job["ModelArtifacts"]["S3ModelArtifacts"]))
+        ) as tar:
+            return {
+                each.name: content.read().decode()
+                for each in tar
+                if (content := tar.extractfile(each))
+            }
 
 
 def channel(uri: str, name: str = "train") -> dict[str, Any]:
@@ -201,11 +264,22 @@ def processing_input(uri: str, path: str, name: str = "input") -> dict[str, Any]
 
 
 def shell_step(name: str, script: str, **members: Any) -> dict[str, Any]:
-    """A Processing step that runs `bash -c script`, for the role `jobs`; `Arguments` in `members` are added to its own."""
+    """A Processing step that runs `bash -c script`, for the role `jobs`; `Arguments` in `members`
+    are added to its own.
+    """
     arguments = {
         "RoleArn": f"arn:aws:iam::{ACCOUNT_ID}:role/jobs",
-        "AppSpecification": {"ImageUri": TRAINING_IMAGE, "ContainerEntrypoint": ["/bin/bash", "-c", script]},
-        "ProcessingResources": {"ClusterConfig": {"InstanceType": "ml.m5.xlarge", "InstanceCount": 1, "VolumeSizeInGB": 1}},
+        "AppSpecification": {
+            "ImageUri": TRAINING_IMAGE,
+            "ContainerEntrypoint": ["/bin/bash", "-c", script],
+        },
+        "ProcessingResources": {
+            "ClusterConfig": {
+                "InstanceType": "ml.m5.xlarge",
+                "InstanceCount": 1,
+                "VolumeSizeInGB": 1,
+            }
+        },
     } | members.pop("Arguments", {})
     return {"Name": name, "Type": "Processing", "Arguments": arguments, **members}
 

@@ -1,4 +1,6 @@
-"""One emulator for this folder's tests, and the runtime built once; both as a user would have them."""
+"""One emulator for this folder's tests, and the runtime built once; both as a user would have
+them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,15 @@ def runtime() -> Path:
 def emulator(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
     """An emulator in this process, so that a test can look into it."""
     assert runtime.exists()
-    emulator = Emulator(Options(tmp_path_factory.mktemp("emulator"), ACCOUNT_ID, "us-east-1", accelerators=2, hosting_speed=HOSTING_SPEED))
+    emulator = Emulator(
+        Options(
+            tmp_path_factory.mktemp("emulator"),
+            ACCOUNT_ID,
+            "us-east-1",
+            accelerators=2,
+            hosting_speed=HOSTING_SPEED,
+        )
+    )
     emulator.start()
     yield emulator
     emulator.close()

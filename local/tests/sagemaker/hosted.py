@@ -1,4 +1,6 @@
-"""Endpoints for tests: short ways to make models, configurations and endpoints, to change them, and to call them many times at once."""
+"""Endpoints for tests: short ways to make models, configurations and endpoints, to change them, and
+to call them many times at once.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,19 @@ from typing import Any
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local.tests.sagemaker.account import INFERENCE_IMAGE, PROGRAMS, Account, archive, command_lines, until
+from local.tests.sagemaker.account import (
+    INFERENCE_IMAGE,
+    PROGRAMS,
+    Account,
+    archive,
+    command_lines,
+    until,
+)
 
-ENVIRONMENT = {"SAGEMAKER_PROGRAM": "inference.py", "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code"}
+ENVIRONMENT = {
+    "SAGEMAKER_PROGRAM": "inference.py",
+    "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
+}
 CODE = (PROGRAMS / "inference.py").read_bytes()
 GOOD_MODEL = archive({"model.txt": b"3", "code/inference.py": CODE})
 ONE = b'{"x": 1}'
@@ -25,18 +37,41 @@ BUSY = frozenset({"Creating", "Updating", "RollingBack"})
 
 
 def model_of(factor: str, **settings: str) -> bytes:
-    """An archive whose model multiplies by `factor`; settings, such as `slow_s`, are read by the program."""
-    return archive({"model.txt": factor.encode(), "settings.json": json.dumps(settings).encode(), "code/inference.py": CODE})
+    """An archive whose model multiplies by `factor`; settings, such as `slow_s`, are read by the
+    program.
+    """
+    return archive(
+        {
+            "model.txt": factor.encode(),
+            "settings.json": json.dumps(settings).encode(),
+            "code/inference.py": CODE,
+        }
+    )
 
 
-def configure(account: Account, name: str, model: bytes, variant: Mapping[str, Any] | None = None, **config: Any) -> str:
+def configure(
+    account: Account,
+    name: str,
+    model: bytes,
+    variant: Mapping[str, Any] | None = None,
+    **config: Any,
+) -> str:
     """CreateModel and CreateEndpointConfig, both called `name`."""
     url = account.put(f"models/{name}/model.tar.gz", model)
     container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": ENVIRONMENT}
-    account.sagemaker.create_model(ModelName=name, PrimaryContainer=container, ExecutionRoleArn=account.role)
+    account.sagemaker.create_model(
+        ModelName=name, PrimaryContainer=container, ExecutionRoleArn=account.role
+    )
     on = {"InstanceType": "ml.m5.xlarge", "InitialInstanceCount": 1}
-    given = {"VariantName": "AllTraffic", "ModelName": name, **({} if variant and "ServerlessConfig" in variant else on), **(variant or {})}
-    account.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[given], **config)
+    given = {
+        "VariantName": "AllTraffic",
+        "ModelName": name,
+        **({} if variant and "ServerlessConfig" in variant else on),
+        **(variant or {}),
+    }
+    account.sagemaker.create_endpoint_config(
+        EndpointConfigName=name, ProductionVariants=[given], **config
+    )
     return name
 
 
@@ -48,21 +83,31 @@ def deploy(account: Account, name: str, model: bytes) -> None:
 
 def settled(account: Account, name: str, timeout_s: float = 120) -> dict[str, Any]:
     look = partial(account.sagemaker.describe_endpoint, EndpointName=name)
-    endpoint: dict[str, Any] = until(look, lambda each: each["EndpointStatus"] not in BUSY, timeout_s)
+    endpoint: dict[str, Any] = until(
+        look, lambda each: each["EndpointStatus"] not in BUSY, timeout_s
+    )
     return endpoint
 
 
-def invoke(account: Account, name: str, payload: Any, content_type: str = "application/json", **more: Any) -> Any:
+def invoke(
+    account: Account, name: str, payload: Any, content_type: str = "application/json", **more: Any
+) -> Any:
     client = account.client("sagemaker-runtime")
     answer = client.invoke_endpoint(
-        EndpointName=name, Body=json.dumps(payload), ContentType=content_type, Accept="application/json", **more
+        EndpointName=name,
+        Body=json.dumps(payload),
+        ContentType=content_type,
+        Accept="application/json",
+        **more,
     )
     return json.loads(answer["Body"].read())
 
 
 @dataclass
 class Calls:
-    """What many invocations came to: how often each factor answered, and what failed, in the words of the error."""
+    """What many invocations came to: how often each factor answered, and what failed, in the words
+    of the error.
+    """
 
     factors: Counter[float] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
@@ -98,35 +143,49 @@ def calling(account: Account, name: str, at_once: int = 2, body: bytes = ONE) ->
 
 
 def _client(account: Account) -> Any:
-    return account.client("sagemaker-runtime", Config(retries={"total_max_attempts": 1}, max_pool_connections=10))
+    return account.client(
+        "sagemaker-runtime", Config(retries={"total_max_attempts": 1}, max_pool_connections=10)
+    )
 
 
 def _call(client: Any, name: str, calls: Calls, body: bytes = ONE) -> None:
     try:
-        answer = client.invoke_endpoint(EndpointName=name, Body=body, ContentType="application/json")
+        answer = client.invoke_endpoint(
+            EndpointName=name, Body=body, ContentType="application/json"
+        )
         calls.factors[json.loads(answer["Body"].read())["y"]] += 1
     except ClientError as failed:
         calls.failed.append(str(failed))
 
 
 def servers_of(endpoint: str) -> list[str]:
-    """The command lines of an endpoint's server processes: each names the folder of its container."""
+    """The command lines of an endpoint's server processes: each names the folder of its
+    container.
+    """
     return [line for line in command_lines() if f"/endpoint-{endpoint}-" in line]
 
 
 def every_server(account: Account) -> set[str]:
     """The command lines of the server processes of all endpoints of this emulator."""
-    return {line for line in command_lines() if f"{account.state_dir}/" in line and "/endpoint-" in line}
+    return {
+        line for line in command_lines() if f"{account.state_dir}/" in line and "/endpoint-" in line
+    }
 
 
-def guarded(routing: dict[str, Any], *alarms: str, termination_s: int = 0, timeout_s: int = 3600) -> dict[str, Any]:
+def guarded(
+    routing: dict[str, Any], *alarms: str, termination_s: int = 0, timeout_s: int = 3600
+) -> dict[str, Any]:
     """A DeploymentConfig; `routing` is Type, sizes and WaitIntervalInSeconds."""
     policy = {
         "TrafficRoutingConfiguration": {"WaitIntervalInSeconds": 0, **routing},
         "TerminationWaitInSeconds": termination_s,
         "MaximumExecutionTimeoutInSeconds": timeout_s,
     }
-    rollback = {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": each} for each in alarms]}} if alarms else {}
+    rollback = (
+        {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": each} for each in alarms]}}
+        if alarms
+        else {}
+    )
     return {"BlueGreenUpdatePolicy": policy, **rollback}
 
 
@@ -135,10 +194,20 @@ def percent(value: int) -> dict[str, Any]:
     return {"Type": "CAPACITY_PERCENT", "Value": value}
 
 
-def alarm(account: Account, name: str, endpoint: str, metric: str, threshold: float, statistic: str = "Average") -> str:
+def alarm(
+    account: Account,
+    name: str,
+    endpoint: str,
+    metric: str,
+    threshold: float,
+    statistic: str = "Average",
+) -> str:
     """An alarm on an endpoint's metric: one minute above the threshold."""
     kind = "ExtendedStatistic" if statistic.startswith("p") else "Statistic"
-    dimensions = [{"Name": "EndpointName", "Value": endpoint}, {"Name": "VariantName", "Value": "AllTraffic"}]
+    dimensions = [
+        {"Name": "EndpointName", "Value": endpoint},
+        {"Name": "VariantName", "Value": "AllTraffic"},
+    ]
     account.client("cloudwatch").put_metric_alarm(
         AlarmName=name,
         Namespace="AWS/SageMaker",

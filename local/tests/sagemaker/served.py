@@ -16,9 +16,22 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 @contextmanager
 def served(state_dir: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """An emulator process; terminated at the end unless that happened before."""
-    command = [sys.executable, "-m", "shoal_local", "serve", "--port", "0", "--state-dir", str(state_dir), "--account", "111122223333"]
+    command = [
+        sys.executable,
+        "-m",
+        "shoal_local",
+        "serve",
+        "--port",
+        "0",
+        "--state-dir",
+        str(state_dir),
+        "--account",
+        "111122223333",
+    ]
     own = os.environ | environment
-    with subprocess.Popen([*command, "--region", "us-east-1"], cwd=REPOSITORY, env=own, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [*command, "--region", "us-east-1"], cwd=REPOSITORY, env=own, stdout=subprocess.PIPE
+    ) as process:
         yield process
         process.terminate()
 

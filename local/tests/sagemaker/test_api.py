@@ -1,4 +1,6 @@
-"""The API as AWS documents it: what is refused in which words, pages, tags, the registry; and responses that are checked too."""
+"""The API as AWS documents it: what is refused in which words, pages, tags, the registry; and
+responses that are checked too.
+"""
 
 from __future__ import annotations
 
@@ -20,22 +22,46 @@ from shoal_local.sagemaker.store import Store
         (
             "DescribeModel",
             {},
-            "1 validation error detected: Value null at 'modelName' failed to satisfy constraint: Member must not be null",
+            (
+                "1 validation error detected: Value null at 'modelName' failed to satisfy"
+                " constraint: Member must not be null"
+            ),
         ),
         (
             "DescribeModel",
             {"ModelName": "a b"},
-            "Value 'a b' at 'modelName' failed to satisfy constraint: Member must satisfy regular expression",
+            (
+                "Value 'a b' at 'modelName' failed to satisfy constraint: Member must satisfy"
+                " regular expression"
+            ),
         ),
-        ("DescribeModel", {"ModelName": "a" * 64}, "Member must have length less than or equal to 63"),
+        (
+            "DescribeModel",
+            {"ModelName": "a" * 64},
+            "Member must have length less than or equal to 63",
+        ),
         ("ListModels", {"MaxResults": 0}, "Member must have value greater than or equal to 1"),
-        ("ListModels", {"SortBy": "Colour"}, "Member must satisfy enum value set: [Name, CreationTime]"),
-        ("ListModels", {"Colour": "red"}, "Value 'red' at 'colour' failed to satisfy constraint: Unknown field"),
+        (
+            "ListModels",
+            {"SortBy": "Colour"},
+            "Member must satisfy enum value set: [Name, CreationTime]",
+        ),
+        (
+            "ListModels",
+            {"Colour": "red"},
+            "Value 'red' at 'colour' failed to satisfy constraint: Unknown field",
+        ),
         ("ListModels", {"MaxResults": "5"}, "Member must be of type integer"),
-        ("AddTags", {"ResourceArn": "arn", "Tags": [{"Key": "a"}]}, "Value null at 'tags.1.member.value'"),
+        (
+            "AddTags",
+            {"ResourceArn": "arn", "Tags": [{"Key": "a"}]},
+            "Value null at 'tags.1.member.value'",
+        ),
     ],
 )
-def test_a_request_that_breaks_its_shape_is_refused_in_aws_words(operation: str, request_: dict[str, Any], message: str) -> None:
+def test_a_request_that_breaks_its_shape_is_refused_in_aws_words(
+    operation: str, request_: dict[str, Any], message: str
+) -> None:
     with pytest.raises(AwsError) as refused:
         check_request(operation, request_)
     assert refused.value.code == "ValidationException"
@@ -48,7 +74,12 @@ def test_several_mistakes_are_told_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "response", [{}, {"ModelArn": 1}, {"ModelArn": "arn:aws:sagemaker:us-east-1:123456789012:model/m", "Colour": "red"}]
+    "response",
+    [
+        {},
+        {"ModelArn": 1},
+        {"ModelArn": "arn:aws:sagemaker:us-east-1:123456789012:model/m", "Colour": "red"},
+    ],
 )
 def test_a_response_that_aws_would_not_make_is_our_own_error(response: dict[str, Any]) -> None:
     with pytest.raises(ResponseMismatchError):
@@ -56,22 +87,38 @@ def test_a_response_that_aws_would_not_make_is_our_own_error(response: dict[str,
 
 
 def test_an_operation_that_is_not_emulated_is_refused_by_name(account: Account) -> None:
-    with pytest.raises(ClientError, match="does not emulate the operation ListTransformJobs of SageMaker"):
+    with pytest.raises(
+        ClientError, match="does not emulate the operation ListTransformJobs of SageMaker"
+    ):
         account.sagemaker.list_transform_jobs()
 
 
 @pytest.mark.parametrize(
     ("method", "arguments", "message"),
     [
-        ("describe_model", {"ModelName": "no"}, 'Could not find model "arn:aws:sagemaker:us-east-1:123456789012:model/no"'),
+        (
+            "describe_model",
+            {"ModelName": "no"},
+            'Could not find model "arn:aws:sagemaker:us-east-1:123456789012:model/no"',
+        ),
         ("describe_endpoint", {"EndpointName": "no"}, "Could not find endpoint "),
-        ("describe_endpoint_config", {"EndpointConfigName": "no"}, "Could not find endpoint configuration "),
+        (
+            "describe_endpoint_config",
+            {"EndpointConfigName": "no"},
+            "Could not find endpoint configuration ",
+        ),
         ("describe_training_job", {"TrainingJobName": "no"}, "Requested resource not found"),
-        ("describe_processing_job", {"ProcessingJobName": "no"}, "Could not find requested job with name: no"),
+        (
+            "describe_processing_job",
+            {"ProcessingJobName": "no"},
+            "Could not find requested job with name: no",
+        ),
         ("delete_model", {"ModelName": "no"}, "Could not find model "),
     ],
 )
-def test_what_is_not_there_is_a_validation_exception(account: Account, method: str, arguments: dict[str, str], message: str) -> None:
+def test_what_is_not_there_is_a_validation_exception(
+    account: Account, method: str, arguments: dict[str, str], message: str
+) -> None:
     with pytest.raises(ClientError) as refused:
         getattr(account.sagemaker, method)(**arguments)
     assert refused.value.response["Error"]["Code"] == "ValidationException"
@@ -84,15 +131,21 @@ def test_lists_come_in_pages_sorted_as_asked(account: Account) -> None:
     ask: dict[str, Any] = {"NameContains": "paged-", "SortBy": "Name", "SortOrder": "Ascending"}
     first = account.sagemaker.list_model_package_groups(**ask)
     second = account.sagemaker.list_model_package_groups(**ask, NextToken=first["NextToken"])
-    names = [each["ModelPackageGroupName"] for page in (first, second) for each in page["ModelPackageGroupSummaryList"]]
+    names = [
+        each["ModelPackageGroupName"]
+        for page in (first, second)
+        for each in page["ModelPackageGroupSummaryList"]
+    ]
     assert (names, "NextToken" in second) == ([f"paged-{number:02}" for number in range(12)], False)
 
 
 def test_tags_are_merged_and_deleted_by_key(account: Account) -> None:
-    arn = account.sagemaker.create_model_package_group(ModelPackageGroupName="tagged", Tags=[{"Key": "a", "Value": "1"}])[
-        "ModelPackageGroupArn"
-    ]
-    account.sagemaker.add_tags(ResourceArn=arn, Tags=[{"Key": "a", "Value": "2"}, {"Key": "b", "Value": "3"}])
+    arn = account.sagemaker.create_model_package_group(
+        ModelPackageGroupName="tagged", Tags=[{"Key": "a", "Value": "1"}]
+    )["ModelPackageGroupArn"]
+    account.sagemaker.add_tags(
+        ResourceArn=arn, Tags=[{"Key": "a", "Value": "2"}, {"Key": "b", "Value": "3"}]
+    )
     account.sagemaker.delete_tags(ResourceArn=arn, TagKeys=["b"])
     assert account.sagemaker.list_tags(ResourceArn=arn)["Tags"] == [{"Key": "a", "Value": "2"}]
 
@@ -100,14 +153,28 @@ def test_tags_are_merged_and_deleted_by_key(account: Account) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"RoleArn": "arn:aws:iam::123456789012:role/nobody"}, "Could not assume role arn:aws:iam::123456789012:role/nobody"),
-        ({"VpcConfig": {"Subnets": ["subnet-0123"], "SecurityGroupIds": ["sg-0123"]}}, "subnet-0123"),
-        ({"OutputDataConfig": {"S3OutputPath": "s3://bucket/out", "KmsKeyId": "alias/none"}}, "alias/none"),
+        (
+            {"RoleArn": "arn:aws:iam::123456789012:role/nobody"},
+            "Could not assume role arn:aws:iam::123456789012:role/nobody",
+        ),
+        (
+            {"VpcConfig": {"Subnets": ["subnet-0123"], "SecurityGroupIds": ["sg-0123"]}},
+            "subnet-0123",
+        ),
+        (
+            {"OutputDataConfig": {"S3OutputPath": "s3://bucket/out", "KmsKeyId": "alias/none"}},
+            "alias/none",
+        ),
         ({"EnableNetworkIsolation": True}, "does not emulate EnableNetworkIsolation"),
-        ({"CheckpointConfig": {"S3Uri": "s3://bucket/c", "LocalPath": "/var/c"}}, "the container path /var/c"),
+        (
+            {"CheckpointConfig": {"S3Uri": "s3://bucket/c", "LocalPath": "/var/c"}},
+            "the container path /var/c",
+        ),
     ],
 )
-def test_a_job_that_names_what_is_not_there_is_refused(account: Account, changes: dict[str, Any], message: str) -> None:
+def test_a_job_that_names_what_is_not_there_is_refused(
+    account: Account, changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ClientError, match="ValidationException") as refused:
         account.sagemaker.create_training_job(**account.training("refused", **changes))
     assert message in refused.value.response["Error"]["Message"]
@@ -119,7 +186,9 @@ def register(account: Account, group: str) -> str:
         "SupportedContentTypes": ["application/json"],
         "SupportedResponseMIMETypes": ["application/json"],
     }
-    answer = account.sagemaker.create_model_package(ModelPackageGroupName=group, InferenceSpecification=specification)
+    answer = account.sagemaker.create_model_package(
+        ModelPackageGroupName=group, InferenceSpecification=specification
+    )
     return str(answer["ModelPackageArn"])
 
 
@@ -127,9 +196,17 @@ def test_versions_of_a_group_count_up_and_wait_for_approval(account: Account) ->
     account.sagemaker.create_model_package_group(ModelPackageGroupName="versions")
     first, second = register(account, "versions"), register(account, "versions")
     account.sagemaker.update_model_package(ModelPackageArn=second, ModelApprovalStatus="Approved")
-    approved = account.sagemaker.list_model_packages(ModelPackageGroupName="versions", ModelApprovalStatus="Approved")
-    assert (first[-2:], [each["ModelPackageArn"] for each in approved["ModelPackageSummaryList"]]) == ("/1", [second])
-    assert account.sagemaker.describe_model_package(ModelPackageName=first)["ModelApprovalStatus"] == "PendingManualApproval"
+    approved = account.sagemaker.list_model_packages(
+        ModelPackageGroupName="versions", ModelApprovalStatus="Approved"
+    )
+    assert (
+        first[-2:],
+        [each["ModelPackageArn"] for each in approved["ModelPackageSummaryList"]],
+    ) == ("/1", [second])
+    assert (
+        account.sagemaker.describe_model_package(ModelPackageName=first)["ModelApprovalStatus"]
+        == "PendingManualApproval"
+    )
 
 
 def test_a_group_with_versions_cannot_be_deleted(account: Account) -> None:
@@ -143,14 +220,18 @@ def test_a_group_with_versions_cannot_be_deleted(account: Account) -> None:
 
 def test_a_pipelines_arn_is_lower_case_and_its_name_unique(account: Account) -> None:
     account.deploy_pipeline("MixedCase", [shell_step("A", "true")])
-    assert account.sagemaker.describe_pipeline(PipelineName="mixedcase")["PipelineArn"].endswith(":pipeline/mixedcase")
+    assert account.sagemaker.describe_pipeline(PipelineName="mixedcase")["PipelineArn"].endswith(
+        ":pipeline/mixedcase"
+    )
     with pytest.raises(ClientError, match=r"Pipeline with name \(MixedCase\) already exists"):
         account.deploy_pipeline("MixedCase", [shell_step("A", "true")])
 
 
 def test_a_changed_pipeline_runs_as_changed(account: Account) -> None:
     account.deploy_pipeline("changed", [shell_step("Old", "true")])
-    definition = account.sagemaker.describe_pipeline(PipelineName="changed")["PipelineDefinition"].replace('"Old"', '"New"')
+    definition = account.sagemaker.describe_pipeline(PipelineName="changed")[
+        "PipelineDefinition"
+    ].replace('"Old"', '"New"')
     account.sagemaker.update_pipeline(PipelineName="changed", PipelineDefinition=definition)
     assert list(account.steps(account.execute("changed"))) == ["New"]
 
@@ -158,6 +239,8 @@ def test_a_changed_pipeline_runs_as_changed(account: Account) -> None:
 def test_a_stored_document_is_a_file_that_can_be_read_afterwards(tmp_path: Path) -> None:
     store = Store(tmp_path / "documents")
     store.create("model", "Mine", {"ModelName": "Mine"}, lambda _existing: KeyError())
-    assert (tmp_path / "documents" / "model" / "mine.json").read_text() == '{\n "ModelName": "Mine"\n}'
+    assert (
+        tmp_path / "documents" / "model" / "mine.json"
+    ).read_text() == '{\n "ModelName": "Mine"\n}'
     store.delete("model", "mine")
     assert not (tmp_path / "documents" / "model" / "mine.json").exists()

@@ -1,4 +1,6 @@
-"""What is unpacked of archives that somebody else made, and what is refused before anything of it is written elsewhere."""
+"""What is unpacked of archives that somebody else made, and what is refused before anything of it
+is written elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def test_what_was_packed_is_unpacked(tmp_path: Path) -> None:
     assert (tmp_path / "there" / "code" / "inference.py").read_text() == "pass"
 
 
-def test_what_links_inside_of_a_packed_folder_point_to_is_unpacked_in_their_place(tmp_path: Path) -> None:
+def test_what_links_inside_of_a_packed_folder_point_to_is_unpacked_in_their_place(
+    tmp_path: Path,
+) -> None:
     model = tmp_path / "model"
     (model / "checkpoint-1").mkdir(parents=True)
     (model / "checkpoint-1" / "step-1.pt").write_text("weights")
@@ -61,32 +65,56 @@ def test_what_links_inside_of_a_packed_folder_point_to_is_unpacked_in_their_plac
     (model / "model.pt").hardlink_to(model / "checkpoint-1" / "step-1.pt")
     assert archive(model, tmp_path / "model.tar.gz")
     unpack(tmp_path / "model.tar.gz", tmp_path / "there")
-    there = {name: (tmp_path / "there" / name).read_text() for name in below(tmp_path / "there") if (tmp_path / "there" / name).is_file()}
+    there = {
+        name: (tmp_path / "there" / name).read_text()
+        for name in below(tmp_path / "there")
+        if (tmp_path / "there" / name).is_file()
+    }
     assert there == dict.fromkeys(
-        ["best/first.pt", "best/step-1.pt", "checkpoint-1/first.pt", "checkpoint-1/step-1.pt", "latest.pt", "model.pt"], "weights"
+        [
+            "best/first.pt",
+            "best/step-1.pt",
+            "checkpoint-1/first.pt",
+            "checkpoint-1/step-1.pt",
+            "latest.pt",
+            "model.pt",
+        ],
+        "weights",
     )
 
 
-@pytest.mark.parametrize("target", ["../secret", "/etc/hostname", "gone.pt", "link", ".", "../model"])
-def test_a_link_that_leads_to_no_content_of_a_packed_folder_stays_a_link(tmp_path: Path, target: str) -> None:
+@pytest.mark.parametrize(
+    "target", ["../secret", "/etc/hostname", "gone.pt", "link", ".", "../model"]
+)
+def test_a_link_that_leads_to_no_content_of_a_packed_folder_stays_a_link(
+    tmp_path: Path, target: str
+) -> None:
     (tmp_path / "secret").write_text("x")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "link").symlink_to(target)
     assert archive(tmp_path / "model", tmp_path / "model.tar.gz")
     with tarfile.open(tmp_path / "model.tar.gz") as tar:
-        assert [(each.name, each.type, each.linkname) for each in tar] == [("link", tarfile.SYMTYPE, target)]
+        assert [(each.name, each.type, each.linkname) for each in tar] == [
+            ("link", tarfile.SYMTYPE, target)
+        ]
 
 
 @pytest.mark.parametrize("target", ["/proc/self/environ", "../secret"])
-def test_a_link_out_of_the_folder_that_a_job_has_filled_is_not_followed(tmp_path: Path, target: str) -> None:
+def test_a_link_out_of_the_folder_that_a_job_has_filled_is_not_followed(
+    tmp_path: Path, target: str
+) -> None:
     (tmp_path / "output" / "deep").mkdir(parents=True)
     (tmp_path / "secret").write_text("x")
-    (tmp_path / "output" / "deep" / "link").symlink_to(target if target.startswith("/") else f"../{target}")
+    (tmp_path / "output" / "deep" / "link").symlink_to(
+        target if target.startswith("/") else f"../{target}"
+    )
     with pytest.raises(DataError, match="deep/link is a link that leads out of its folder"):
         files_in(tmp_path / "output")
 
 
-def test_a_folder_whose_links_multiply_is_not_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_whose_links_multiply_is_not_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(storage, "MOST_UNPACKED_BYTES", 1000)
     folder, target = tmp_path / "model", tmp_path / "model.tar.gz"
     for number in range(4):
@@ -114,12 +142,17 @@ def test_a_link_in_the_place_of_the_folder_is_not_followed(tmp_path: Path) -> No
 
 
 def test_an_archive_of_the_folder_itself_is_unpacked(tmp_path: Path) -> None:
-    unpack(tar_of(tmp_path / "model.tar.gz", member(".", tarfile.DIRTYPE), member("./weights.pt")), tmp_path / "there")
+    unpack(
+        tar_of(tmp_path / "model.tar.gz", member(".", tarfile.DIRTYPE), member("./weights.pt")),
+        tmp_path / "there",
+    )
     assert below(tmp_path / "there") == ["weights.pt"]
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_a_member_of_a_model_archive_that_reaches_outside_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_member_of_a_model_archive_that_reaches_outside_is_refused(
+    tmp_path: Path, name: str
+) -> None:
     (tmp_path / "in").mkdir()
     with pytest.raises(DataError, match="outside the folder"):
         unpack(tar_of(tmp_path / "model.tar.gz", member(name)), tmp_path / "in" / "there")
@@ -128,9 +161,14 @@ def test_a_member_of_a_model_archive_that_reaches_outside_is_refused(tmp_path: P
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
 @pytest.mark.parametrize("target", ["/etc/passwd", "../..", "weights.pt"])
-def test_a_link_in_a_model_archive_is_refused_wherever_it_points(tmp_path: Path, kind: bytes, target: str) -> None:
+def test_a_link_in_a_model_archive_is_refused_wherever_it_points(
+    tmp_path: Path, kind: bytes, target: str
+) -> None:
     with pytest.raises(DataError, match="'link' is a link"):
-        unpack(tar_of(tmp_path / "model.tar.gz", member("link", kind, target), member("link/escaped")), tmp_path / "there")
+        unpack(
+            tar_of(tmp_path / "model.tar.gz", member("link", kind, target), member("link/escaped")),
+            tmp_path / "there",
+        )
     assert below(tmp_path / "there") == []
 
 
@@ -153,7 +191,9 @@ def test_a_model_archive_that_unpacks_to_too_much_stops_at_the_limit(tmp_path: P
 
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
-def test_a_header_that_is_as_large_as_a_model_is_not_read_into_memory(tmp_path: Path, kind: bytes) -> None:
+def test_a_header_that_is_as_large_as_a_model_is_not_read_into_memory(
+    tmp_path: Path, kind: bytes
+) -> None:
     header = member("header", kind)
     header.size = 10_000_000
     with tarfile.open(tmp_path / "bomb.tar.gz", "w:gz") as tar:
@@ -206,7 +246,9 @@ def test_neither_owner_nor_special_bits_of_a_member_are_taken_over(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_a_member_of_a_functions_zip_that_reaches_outside_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_member_of_a_functions_zip_that_reaches_outside_is_refused(
+    tmp_path: Path, name: str
+) -> None:
     with pytest.raises(BadArchiveError, match="outside the folder"):
         unpack_zip(zip_of(name), tmp_path / "in" / "there", 1000)
     assert below(tmp_path) == []
@@ -227,8 +269,16 @@ def test_a_functions_zip_that_unpacks_to_too_much_stops_at_the_limit(tmp_path: P
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_a_functions_zip_that_could_only_be_unpacked_at_once_is_refused(tmp_path: Path, method: int) -> None:
+def test_a_functions_zip_that_could_only_be_unpacked_at_once_is_refused(
+    tmp_path: Path, method: int
+) -> None:
     with zipfile.ZipFile(tmp_path / "code.zip", "w", method) as made:
         made.writestr("main.py", "pass")
-    with pytest.raises(BadArchiveError, match=rf"'main.py' is compressed with method {method}; 0 \(stored\) or 8 \(deflate\) is needed"):
+    with pytest.raises(
+        BadArchiveError,
+        match=(
+            rf"'main.py' is compressed with method {method}; 0 \(stored\) or 8 \(deflate\) is"
+            r" needed"
+        ),
+    ):
         unpack_zip((tmp_path / "code.zip").open("rb"), tmp_path / "there", 1000)

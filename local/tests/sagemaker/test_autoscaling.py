@@ -1,4 +1,6 @@
-"""Autoscaling of endpoints: the policy as a function, and a stack whose endpoint gets another process when it is called a lot."""
+"""Autoscaling of endpoints: the policy as a function, and a stack whose endpoint gets another
+process when it is called a lot.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,13 @@ SCOPE = {
 @pytest.mark.parametrize(
     ("current", "values", "bounds", "count", "why"),
     [
-        (1, [25, 25, 25, *[1] * 12], BOUNDS, 3, "three periods above the target: as many as keep it"),
+        (
+            1,
+            [25, 25, 25, *[1] * 12],
+            BOUNDS,
+            3,
+            "three periods above the target: as many as keep it",
+        ),
         (1, [25, 25, 5, *[1] * 12], BOUNDS, 1, "two periods are not enough"),
         (2, [90, 90, 90, *[1] * 12], BOUNDS, 4, "never above MaxCapacity"),
         (4, [4] * 15, BOUNDS, 2, "fifteen periods below nine tenths of it: fewer"),
@@ -36,7 +44,9 @@ SCOPE = {
         (6, [10] * 15, BOUNDS, 4, "back into the bounds"),
     ],
 )
-def test_target_tracking_wants(current: int, values: Sequence[float | None], bounds: Bounds, count: int, why: str) -> None:
+def test_target_tracking_wants(
+    current: int, values: Sequence[float | None], bounds: Bounds, count: int, why: str
+) -> None:
     assert wanted(current, values, 10.0, bounds) == count, why
 
 
@@ -44,7 +54,9 @@ def stack(account: Account, least: int) -> str:
     """A target with its policy: ten invocations per instance and minute."""
     tracked = {
         "TargetValue": "10",
-        "PredefinedMetricSpecification": {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"},
+        "PredefinedMetricSpecification": {
+            "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
+        },
         "ScaleOutCooldown": 60,
     }
     policy = {
@@ -61,26 +73,44 @@ def stack(account: Account, least: int) -> str:
     return json.dumps({"Resources": resources})
 
 
-def test_an_endpoint_that_is_called_a_lot_gets_another_process(account: Account, emulator: Emulator) -> None:
+def test_an_endpoint_that_is_called_a_lot_gets_another_process(
+    account: Account, emulator: Emulator
+) -> None:
     deploy(account, NAME, GOOD_MODEL)
     settled(account, NAME)
     processes = len(emulator.registry.alive())
-    cloudformation, scaling = account.client("cloudformation"), account.client("application-autoscaling")
+    cloudformation, scaling = (
+        account.client("cloudformation"),
+        account.client("application-autoscaling"),
+    )
     cloudformation.create_stack(StackName=NAME, TemplateBody=stack(account, 1))
-    cloudformation.get_waiter("stack_create_complete").wait(StackName=NAME, WaiterConfig={"Delay": 1})
+    cloudformation.get_waiter("stack_create_complete").wait(
+        StackName=NAME, WaiterConfig={"Delay": 1}
+    )
     (target,) = scaling.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"]
     assert (target["MinCapacity"], target["MaxCapacity"]) == (1, 2)
 
     look = partial(account.sagemaker.describe_endpoint, EndpointName=NAME)
     with calling(account, NAME, at_once=3) as calls:
-        until(look, lambda each: each["ProductionVariants"][0]["CurrentInstanceCount"] == 2 and each["EndpointStatus"] == "InService")
+        until(
+            look,
+            lambda each: (
+                each["ProductionVariants"][0]["CurrentInstanceCount"] == 2
+                and each["EndpointStatus"] == "InService"
+            ),
+        )
     assert calls.failed == []
     assert len(emulator.registry.alive()) == processes + 1
-    (activity,) = scaling.describe_scaling_activities(ServiceNamespace="sagemaker")["ScalingActivities"]
+    (activity,) = scaling.describe_scaling_activities(ServiceNamespace="sagemaker")[
+        "ScalingActivities"
+    ]
     assert activity["Description"] == "Setting desired instance count to 2."
 
     cloudformation.delete_stack(StackName=NAME)
-    until(partial(scaling.describe_scalable_targets, ServiceNamespace="sagemaker"), lambda found: not found["ScalableTargets"])
+    until(
+        partial(scaling.describe_scalable_targets, ServiceNamespace="sagemaker"),
+        lambda found: not found["ScalableTargets"],
+    )
     account.sagemaker.delete_endpoint(EndpointName=NAME)
     until(lambda: len(emulator.registry.alive()), lambda left: left == processes - 1)
 
@@ -94,9 +124,16 @@ def test_an_endpoint_that_is_called_a_lot_gets_another_process(account: Account,
         ),
         ({"ResourceId": "nobody"}, "a variant is endpoint/NAME/variant/NAME"),
         ({"MinCapacity": 3}, "Maximum capacity cannot be less than minimum capacity"),
-        ({"ServiceNamespace": "ecs"}, "scales sagemaker sagemaker:variant:DesiredInstanceCount only"),
+        (
+            {"ServiceNamespace": "ecs"},
+            "scales sagemaker sagemaker:variant:DesiredInstanceCount only",
+        ),
     ],
 )
-def test_a_target_that_cannot_be_scaled_is_refused(account: Account, asked: dict[str, object], named: str) -> None:
+def test_a_target_that_cannot_be_scaled_is_refused(
+    account: Account, asked: dict[str, object], named: str
+) -> None:
     with pytest.raises(ClientError, match=named):
-        account.client("application-autoscaling").register_scalable_target(**{**SCOPE, "MinCapacity": 1, "MaxCapacity": 2, **asked})
+        account.client("application-autoscaling").register_scalable_target(
+            **{**SCOPE, "MinCapacity": 1, "MaxCapacity": 2, **asked}
+        )

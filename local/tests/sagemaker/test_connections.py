@@ -72,7 +72,9 @@ def test_requests_at_once_have_a_connection_each(container: Container) -> None:
 
 
 @pytest.mark.parametrize("says_so", [True, False])
-def test_a_connection_that_the_container_closed_is_not_used_again(container: Container, says_so: bool) -> None:
+def test_a_connection_that_the_container_closed_is_not_used_again(
+    container: Container, says_so: bool
+) -> None:
     connections, container.closes, container.says_so = Connections(container.dial), True, says_so
     for _ in range(3):
         with connections.one(10.0) as connection:

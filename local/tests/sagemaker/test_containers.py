@@ -1,4 +1,6 @@
-"""Containers: what a process inside sees, that none outlives its pod, and what is left of it without namespaces."""
+"""Containers: what a process inside sees, that none outlives its pod, and what is left of it
+without namespaces.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,22 @@ from local.tests.sagemaker.account import Account, command_lines, until
 from local.tests.sagemaker.served import endpoint_of, served
 from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker.container import launch
-from shoal_local.sagemaker.container.launch import PLAIN_VARIABLE, Host, Pod, isolation_refused, networks_refused
+from shoal_local.sagemaker.container.launch import (
+    PLAIN_VARIABLE,
+    Host,
+    Pod,
+    isolation_refused,
+    networks_refused,
+)
 from shoal_local.sagemaker.jobs.containers import give_secret
 from shoal_local.sagemaker.jobs.paths import HostPaths
 
-needs_networks = pytest.mark.skipif(networks_refused() is not None, reason="this machine gives hosts no networks of their own")
-needs_namespaces = pytest.mark.skipif(isolation_refused() is not None, reason="this machine makes no namespaces")
+needs_networks = pytest.mark.skipif(
+    networks_refused() is not None, reason="this machine gives hosts no networks of their own"
+)
+needs_namespaces = pytest.mark.skipif(
+    isolation_refused() is not None, reason="this machine makes no namespaces"
+)
 
 
 class Greeter(BaseHTTPRequestHandler):
@@ -43,9 +55,14 @@ class Greeter(BaseHTTPRequestHandler):
 
 @contextmanager
 def pod_of(
-    folder: Path, addresses: dict[str, str] | None = None, visible: Sequence[Path] = (), **scripts: str
+    folder: Path,
+    addresses: dict[str, str] | None = None,
+    visible: Sequence[Path] = (),
+    **scripts: str,
 ) -> Iterator[tuple[Pod, list[str]]]:
-    """A running pod with a host per script, and the lines they have written; $PORT is the endpoint's."""
+    """A running pod with a host per script, and the lines they have written; $PORT is the
+    endpoint's.
+    """
     known = addresses or {}
     lines: list[str] = []
     for name in scripts:
@@ -53,7 +70,8 @@ def pod_of(
     with ThreadingHTTPServer(("127.0.0.1", 0), Greeter) as server:
         environment = {"PATH": os.defpath, "PORT": str(server.server_port)}
         hosts = [
-            Host(name, folder / name, ["/bin/sh", "-c", script], environment, "/", known.get(name)) for name, script in scripts.items()
+            Host(name, folder / name, ["/bin/sh", "-c", script], environment, "/", known.get(name))
+            for name, script in scripts.items()
         ]
         threading.Thread(target=server.serve_forever, daemon=True).start()
         pod = Pod(folder, hosts, ProcessRegistry(folder))
@@ -99,9 +117,15 @@ def test_only_its_user_may_read_the_file_that_has_a_pods_credentials(tmp_path: P
 @needs_namespaces
 def test_a_host_reaches_the_endpoint_and_the_emulator_reaches_the_host(tmp_path: Path) -> None:
     python = f"{sys.base_prefix}/bin/python3"
-    ask = "import urllib.request as u; print(u.urlopen('http://localhost:' + open('/tmp/port').read()).read())"
+    ask = (
+        "import urllib.request as u; print(u.urlopen('http://localhost:' +"
+        " open('/tmp/port').read()).read())"
+    )
     serve = f"exec {python} -m http.server 8080"
-    with pod_of(tmp_path, one=f'while ! test -s /tmp/port; do sleep 0.05; done; {python} -c "{ask}"; {serve}') as (pod, lines):
+    with pod_of(
+        tmp_path,
+        one=f'while ! test -s /tmp/port; do sleep 0.05; done; {python} -c "{ask}"; {serve}',
+    ) as (pod, lines):
         port = json.loads((tmp_path / "pod.json").read_text())["port"]
         (tmp_path / "one" / "tmp" / "port").write_text(str(port))
         until(lambda: lines, lambda seen: "one: b'greetings'" in seen, timeout_s=10)
@@ -109,13 +133,29 @@ def test_a_host_reaches_the_endpoint_and_the_emulator_reaches_the_host(tmp_path:
 
 
 @needs_networks
-def test_hosts_with_addresses_have_ports_and_a_loopback_of_their_own_and_reach_each_other(tmp_path: Path) -> None:
+def test_hosts_with_addresses_have_ports_and_a_loopback_of_their_own_and_reach_each_other(
+    tmp_path: Path,
+) -> None:
     python = f"{sys.base_prefix}/bin/python3"
-    listen = f"{python} -c \"import socket; s = socket.create_server(('one', 7777)); print(s.accept()[1][0])\""
-    reach = "import socket as s; print(s.create_connection(('one', 7777)).getpeername()); s.create_server(('two', 7777))"
-    ask = "import os, urllib.request as u; print(u.urlopen('http://localhost:' + os.environ['PORT']).read())"
+    listen = (
+        f"{python} -c \"import socket; s = socket.create_server(('one', 7777));"
+        ' print(s.accept()[1][0])"'
+    )
+    reach = (
+        "import socket as s; print(s.create_connection(('one', 7777)).getpeername());"
+        " s.create_server(('two', 7777))"
+    )
+    ask = (
+        "import os, urllib.request as u; print(u.urlopen('http://localhost:' +"
+        " os.environ['PORT']).read())"
+    )
     again = f'until {python} -c "{reach}"; do sleep 0.1; done; {python} -c "{ask}"'
-    with pod_of(tmp_path, {"one": "10.0.0.11", "two": "10.0.0.12"}, one=f'{listen} && {python} -c "{ask}"', two=again) as (pod, lines):
+    with pod_of(
+        tmp_path,
+        {"one": "10.0.0.11", "two": "10.0.0.12"},
+        one=f'{listen} && {python} -c "{ask}"',
+        two=again,
+    ) as (pod, lines):
         assert pod.wait(20)
         assert pod.exit_codes() == {"one": 0, "two": 0}
     said = {"one: 10.0.0.12", "one: b'greetings'", "two: ('10.0.0.11', 7777)", "two: b'greetings'"}
@@ -127,16 +167,32 @@ def test_ssh_between_hosts_takes_the_jobs_key_and_no_other(runtime: Path, tmp_pa
     addresses = {"one": "10.0.0.11", "two": "10.0.0.12", "stranger": "10.0.0.13"}
     ready = "until test -s /opt/emulator-bin/cluster-secret; do sleep 0.1; done"
     shell = f"export PATH={runtime.parent}:/opt/emulator-bin:$PATH HOME=/tmp; {ready}"
-    connect = "c.connect('one', pkey=paramiko.ECDSAKey.generate(), allow_agent=False, look_for_keys=False)"
-    knock = f'python -c "import paramiko; c = paramiko.SSHClient(); c.set_missing_host_key_policy(paramiko.AutoAddPolicy()); {connect}"'
+    connect = (
+        "c.connect('one', pkey=paramiko.ECDSAKey.generate(), allow_agent=False,"
+        " look_for_keys=False)"
+    )
+    knock = (
+        'python -c "import paramiko; c = paramiko.SSHClient();'
+        f' c.set_missing_host_key_policy(paramiko.AutoAddPolicy()); {connect}"'
+    )
     scripts = {
         "one": f"{shell}; python -P /opt/emulator/remote_shell.py serve",
-        "two": f"{shell}; until ssh -x one true; do sleep 0.3; done; ssh one 'hostname; exit 3'; echo code=$?",
-        "stranger": f"{shell}; until {knock} 2>&1 | grep AuthenticationException; do sleep 0.3; done",
+        "two": (
+            f"{shell}; until ssh -x one true; do sleep 0.3; done; ssh one 'hostname; exit 3'; echo"
+            " code=$?"
+        ),
+        "stranger": (
+            f"{shell}; until {knock} 2>&1 | grep AuthenticationException; do sleep 0.3; done"
+        ),
     }
     with pod_of(tmp_path, addresses, [runtime.parents[1]], **scripts) as (_, lines):
         give_secret([HostPaths(tmp_path / name) for name in addresses])
-        until(lambda: lines, lambda seen: "two: code=3" in seen and any("AuthenticationException" in line for line in seen))
+        until(
+            lambda: lines,
+            lambda seen: (
+                "two: code=3" in seen and any("AuthenticationException" in line for line in seen)
+            ),
+        )
     assert "two: one" in lines
 
 
@@ -152,7 +208,10 @@ def answers(pod: Pod) -> bool:
 @needs_namespaces
 def test_sigterm_reaches_every_process_of_a_host(tmp_path: Path) -> None:
     inner = 'trap "echo inner; exit 0" TERM; echo ready; while :; do sleep 0.05; done'
-    with pod_of(tmp_path, one=f"sh -c '{inner}' & trap 'wait; echo outer; exit 5' TERM; while :; do sleep 0.05; done") as (pod, lines):
+    with pod_of(
+        tmp_path,
+        one=f"sh -c '{inner}' & trap 'wait; echo outer; exit 5' TERM; while :; do sleep 0.05; done",
+    ) as (pod, lines):
         until(lambda: lines, lambda seen: "one: ready" in seen, timeout_s=10)
         pod.terminate()
         assert pod.wait(10)
@@ -161,8 +220,12 @@ def test_sigterm_reaches_every_process_of_a_host(tmp_path: Path) -> None:
 
 
 @needs_namespaces
-def test_sigterm_that_comes_while_the_container_is_set_up_ends_it_all_the_same(tmp_path: Path) -> None:
-    """After other pauses each time: without the signal being held until there is somebody to get it, one or two of them lose it."""
+def test_sigterm_that_comes_while_the_container_is_set_up_ends_it_all_the_same(
+    tmp_path: Path,
+) -> None:
+    """After other pauses each time: without the signal being held until there is somebody to get
+    it, one or two of them lose it.
+    """
     for pause_ms in (0, 2, 4, 6, 8, 10, 12, 15, 20, 30):
         with pod_of(tmp_path / str(pause_ms), one="exec sleep 600") as (pod, _):
             time.sleep(pause_ms / 1000)
@@ -182,12 +245,19 @@ if child == 0:
 os.kill(os.getpid(), signal.SIGTERM)
 sys.exit(host._wait_for(child, {signal.SIGTERM: lambda: os.kill(child, signal.SIGKILL)}))
 """
-    assert subprocess.run([sys.executable, "-c", program], timeout=30, check=False).returncode == 128 + signal.SIGKILL
+    assert (
+        subprocess.run([sys.executable, "-c", program], timeout=30, check=False).returncode
+        == 128 + signal.SIGKILL
+    )
 
 
-def test_without_namespaces_a_pod_that_is_closed_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_namespaces_a_pod_that_is_closed_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(launch, "isolation_refused", lambda: "the test does not want them")
-    command = f"sleep 54{os.getpid()}"  # of this test alone, whatever others have left on the machine
+    command = (  # of this test alone, whatever others have left on the machine
+        f"sleep 54{os.getpid()}"
+    )
     with pod_of(tmp_path, one=f"trap '' TERM; echo ready; {command}") as (pod, lines):
         until(lambda: lines, lambda seen: "one: ready" in seen, timeout_s=10)
         until(command_lines, lambda found: command in found, timeout_s=10)
@@ -222,18 +292,32 @@ def plain_emulator(tmp_path: Path, runtime: Path) -> Iterator[str]:
         yield endpoint_of(process)
 
 
-def test_a_job_runs_without_namespaces_too_and_its_log_says_so(plain_emulator: str, tmp_path: Path) -> None:
+def test_a_job_runs_without_namespaces_too_and_its_log_says_so(
+    plain_emulator: str, tmp_path: Path
+) -> None:
     account = Account.at(plain_emulator, tmp_path, "111122223333")
     job = account.train("plain", hyperparameters={"do": "succeed"})
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
     assert any(
-        "No Linux namespaces here (SHOAL_PLAIN_CONTAINERS is set)" in line for line in account.log("/aws/sagemaker/TrainingJobs", "plain")
+        "No Linux namespaces here (SHOAL_PLAIN_CONTAINERS is set)" in line
+        for line in account.log("/aws/sagemaker/TrainingJobs", "plain")
     )
-    with pytest.raises(ClientError, match="does not emulate processing jobs on this machine: they need files at /opt/ml/processing"):
+    with pytest.raises(
+        ClientError,
+        match=(
+            "does not emulate processing jobs on this machine: they need files at"
+            " /opt/ml/processing"
+        ),
+    ):
         account.start_processing("plain", "true")
     two_hosts = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
-    with pytest.raises(ClientError, match="does not emulate several hosts on this machine: each needs its own /opt/ml"):
-        account.sagemaker.create_training_job(**account.training("plain-two", ResourceConfig=two_hosts))
+    with pytest.raises(
+        ClientError,
+        match="does not emulate several hosts on this machine: each needs its own /opt/ml",
+    ):
+        account.sagemaker.create_training_job(
+            **account.training("plain-two", ResourceConfig=two_hosts)
+        )
 
 
 def test_an_emulator_that_is_killed_takes_its_jobs_with_it(runtime: Path, tmp_path: Path) -> None:
@@ -244,4 +328,6 @@ def test_an_emulator_that_is_killed_takes_its_jobs_with_it(runtime: Path, tmp_pa
         account.start_processing("orphan", "setsid sleep 5151 & sleep 5252")
         until(command_lines, lambda found: {"sleep 5151", "sleep 5252"} <= set(found))
         process.kill()
-        until(command_lines, lambda found: not {"sleep 5151", "sleep 5252"} & set(found), timeout_s=10)
+        until(
+            command_lines, lambda found: not {"sleep 5151", "sleep 5252"} & set(found), timeout_s=10
+        )

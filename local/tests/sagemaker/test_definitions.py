@@ -1,4 +1,6 @@
-"""What a definition may say: the emulator runs it as AWS would, or refuses it by name before anything starts."""
+"""What a definition may say: the emulator runs it as AWS would, or refuses it by name before
+anything starts.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from shoal_local.sagemaker.pipelines.retries import Retries
 
 
 def definition(*steps: dict[str, Any], **parts: Any) -> str:
-    return json.dumps({"Version": "2020-12-01", "Metadata": {}, "Parameters": [], **parts, "Steps": list(steps)})
+    return json.dumps(
+        {"Version": "2020-12-01", "Metadata": {}, "Parameters": [], **parts, "Steps": list(steps)}
+    )
 
 
 def with_arguments(**arguments: Any) -> dict[str, Any]:
@@ -30,27 +34,65 @@ CONDITION = {"Type": "Equals", "LeftValue": 1, "RightValue": 1}
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (definition({"Name": "Tune", "Type": "Tuning", "Arguments": {}}), "does not emulate the step type 'Tuning'"),
-        (definition(with_arguments(Environment={"A": {"Std:Split": "a"}})), "does not emulate the expression"),
-        (definition(with_arguments(Environment={"A": {"Get": "Execution.TrainingJobName"}})), "the execution variable TrainingJobName"),
-        (definition(with_arguments(Environment={"A": {"Get": "Parameters.Nothing"}})), "the parameter Nothing, which is not defined"),
-        (definition(with_arguments(Environment={"A": {"Get": "Steps.Nothing.X"}})), "depends on Nothing"),
+        (
+            definition({"Name": "Tune", "Type": "Tuning", "Arguments": {}}),
+            "does not emulate the step type 'Tuning'",
+        ),
+        (
+            definition(with_arguments(Environment={"A": {"Std:Split": "a"}})),
+            "does not emulate the expression",
+        ),
+        (
+            definition(with_arguments(Environment={"A": {"Get": "Execution.TrainingJobName"}})),
+            "the execution variable TrainingJobName",
+        ),
+        (
+            definition(with_arguments(Environment={"A": {"Get": "Parameters.Nothing"}})),
+            "the parameter Nothing, which is not defined",
+        ),
+        (
+            definition(with_arguments(Environment={"A": {"Get": "Steps.Nothing.X"}})),
+            "depends on Nothing",
+        ),
         (definition(with_arguments(RoleAn="x")), "Unknown field"),
         (
             definition(with_arguments(AppSpecification={})),
             "'appSpecification.imageUri' failed to satisfy constraint: Member must not be null",
         ),
-        (definition(shell_step("A", "true"), shell_step("A", "true")), "The step name A is used twice"),
-        (definition(shell_step("A", "", DependsOn=["B"]), shell_step("B", "", DependsOn=["A"])), "depend on each other: A -> B -> A"),
+        (
+            definition(shell_step("A", "true"), shell_step("A", "true")),
+            "The step name A is used twice",
+        ),
+        (
+            definition(shell_step("A", "", DependsOn=["B"]), shell_step("B", "", DependsOn=["A"])),
+            "depend on each other: A -> B -> A",
+        ),
         (definition(shell_step("A", "true", CacheConfig={"Enabled": True})), "step caching"),
         (definition(shell_step("A", "true", Colour="red")), "Unknown property 'Colour' in step A"),
-        (definition({"Name": "C", "Type": "Condition", "Arguments": {"Conditions": [{"Type": "Like"}]}}), "the condition type 'Like'"),
         (
-            definition({"Name": "C", "Type": "Condition", "Arguments": {"Conditions": [CONDITION]}}, shell_step("A", "", DependsOn=["C"])),
+            definition(
+                {"Name": "C", "Type": "Condition", "Arguments": {"Conditions": [{"Type": "Like"}]}}
+            ),
+            "the condition type 'Like'",
+        ),
+        (
+            definition(
+                {"Name": "C", "Type": "Condition", "Arguments": {"Conditions": [CONDITION]}},
+                shell_step("A", "", DependsOn=["C"]),
+            ),
             "put it into a branch",
         ),
-        (definition(shell_step("A", "true"), PipelineExperimentConfig={"ExperimentName": "x"}), "PipelineExperimentConfig"),
-        (definition(shell_step("A", "true"), Parameters=[{"Name": "P", "Type": "Integer", "DefaultValue": "1"}]), "is not of type Integer"),
+        (
+            definition(shell_step("A", "true"), PipelineExperimentConfig={"ExperimentName": "x"}),
+            "PipelineExperimentConfig",
+        ),
+        (
+            definition(
+                shell_step("A", "true"),
+                Parameters=[{"Name": "P", "Type": "Integer", "DefaultValue": "1"}],
+            ),
+            "is not of type Integer",
+        ),
         ("{", "Unable to parse pipeline definition"),
     ],
 )
@@ -63,7 +105,12 @@ def test_what_is_wrong_or_not_emulated_is_refused_by_name(text: str, message: st
 
 def scope(parameters: dict[str, Any]) -> Scope:
     outputs = {"Outputs": [{"OutputName": "report", "S3Uri": "s3://b/k"}], "Sizes": [1, 2]}
-    return Scope(parameters, lambda name: f"<{name}>", lambda _step: outputs, lambda _step, _name: {"a": {"b": [0.5]}})
+    return Scope(
+        parameters,
+        lambda name: f"<{name}>",
+        lambda _step: outputs,
+        lambda _step, _name: {"a": {"b": [0.5]}},
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,8 +120,14 @@ def scope(parameters: dict[str, Any]) -> Scope:
         ({"Get": "Execution.PipelineExecutionId"}, "<PipelineExecutionId>"),
         ({"Get": "Steps.S.Outputs['report'].S3Uri"}, "s3://b/k"),
         ({"Get": "Steps.S.Sizes[1]"}, 2),
-        ({"Std:Join": {"On": "-", "Values": ["a", {"Get": "Parameters.P"}, 0.5, True]}}, "a-7-0.5-true"),
-        ({"Std:JsonGet": {"PropertyFile": {"Get": "Steps.S.PropertyFiles.F"}, "Path": "a.b[0]"}}, 0.5),
+        (
+            {"Std:Join": {"On": "-", "Values": ["a", {"Get": "Parameters.P"}, 0.5, True]}},
+            "a-7-0.5-true",
+        ),
+        (
+            {"Std:JsonGet": {"PropertyFile": {"Get": "Steps.S.PropertyFiles.F"}, "Path": "a.b[0]"}},
+            0.5,
+        ),
     ],
 )
 def test_an_expression_has_its_value(expression: dict[str, Any], value: Any) -> None:
@@ -96,7 +149,13 @@ def test_a_path_that_leads_nowhere_is_an_error_with_its_name() -> None:
         ({"Type": "LessThanOrEqualTo", "LeftValue": 3, "RightValue": 2}, False),
         ({"Type": "In", "QueryValue": "a", "Values": ["b", "a"]}, True),
         ({"Type": "Not", "Expression": {"Type": "In", "QueryValue": "a", "Values": ["b"]}}, True),
-        ({"Type": "Or", "Conditions": [{"Type": "Equals", "LeftValue": 1, "RightValue": 2}, CONDITION]}, True),
+        (
+            {
+                "Type": "Or",
+                "Conditions": [{"Type": "Equals", "LeftValue": 1, "RightValue": 2}, CONDITION],
+            },
+            True,
+        ),
     ],
 )
 def test_a_condition_holds_or_not(condition: dict[str, Any], true: bool) -> None:
@@ -119,7 +178,12 @@ def test_values_that_cannot_be_compared_are_an_error() -> None:
     ],
 )
 def test_a_trigger_waits_for_its_ending(trigger: str, status: str, starts: bool) -> None:
-    steps = parse(definition(shell_step("A", "true"), shell_step("B", "true", DependsOn=[{"Step": "A", "Trigger": trigger}]))).steps
+    steps = parse(
+        definition(
+            shell_step("A", "true"),
+            shell_step("B", "true", DependsOn=[{"Step": "A", "Trigger": trigger}]),
+        )
+    ).steps
     assert ("B" in ready(steps, {"A": status}, {})) is starts
 
 
@@ -128,16 +192,34 @@ def test_a_failure_that_nothing_took_up_is_a_failed_execution() -> None:
     assert verdict(steps, {"A": "Failed", "B": "Succeeded"}, stopped=False) == "Failed"
 
 
-def test_what_the_service_got_wrong_itself_is_tried_again_without_a_policy_and_with_one_as_that_says() -> None:
+def test_what_the_service_got_wrong_itself_is_tried_again_without_a_policy_and_with_one_as_that_says() -> (  # noqa: E501
+    None
+):
     assert Retries([]).pause_s("Step.THROTTLING") == 1.0
     assert Retries([]).pause_s("SageMaker.CAPACITY_ERROR") is None
     own = Retries([{"ExceptionType": ["Step.THROTTLING"], "IntervalSeconds": 7, "MaxAttempts": 1}])
-    assert [own.pause_s("Step.THROTTLING"), own.pause_s("Step.THROTTLING"), own.pause_s("Step.SERVICE_FAULT")] == [7.0, None, 1.0]
+    assert [
+        own.pause_s("Step.THROTTLING"),
+        own.pause_s("Step.THROTTLING"),
+        own.pause_s("Step.SERVICE_FAULT"),
+    ] == [7.0, None, 1.0]
 
 
 def test_retries_pause_longer_each_time_and_end_after_max_attempts() -> None:
-    retries = Retries([{"ExceptionType": ["Step.SERVICE_FAULT"], "IntervalSeconds": 2, "BackoffRate": 3.0, "MaxAttempts": 2}])
-    assert [retries.pause_s(cause) for cause in ("", "Step.SERVICE_FAULT", "Step.SERVICE_FAULT", "Step.SERVICE_FAULT")] == [
+    retries = Retries(
+        [
+            {
+                "ExceptionType": ["Step.SERVICE_FAULT"],
+                "IntervalSeconds": 2,
+                "BackoffRate": 3.0,
+                "MaxAttempts": 2,
+            }
+        ]
+    )
+    assert [
+        retries.pause_s(cause)
+        for cause in ("", "Step.SERVICE_FAULT", "Step.SERVICE_FAULT", "Step.SERVICE_FAULT")
+    ] == [
         None,
         2.0,
         6.0,

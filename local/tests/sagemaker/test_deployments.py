@@ -1,4 +1,6 @@
-"""Blue/green deployments to endpoints: two fleets of real server processes, traffic really shared, alarms on what was really measured."""
+"""Blue/green deployments to endpoints: two fleets of real server processes, traffic really shared,
+alarms on what was really measured.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ CANARY = {"Type": "CANARY", "CanarySize": percent(30), "WaitIntervalInSeconds": 
 
 @pytest.fixture(scope="module")
 def processes(account: Account) -> Iterator[set[str]]:
-    """Those of endpoints that were there before these tests. Every fleet of every endpoint that they bring up has to be gone at the end."""
+    """Those of endpoints that were there before these tests.
+
+    Every fleet of every endpoint that they bring up has to be gone at the end.
+    """
     before = every_server(account)
     yield before
     until(lambda: every_server(account), lambda left: left <= before)
@@ -49,41 +54,67 @@ def blue(account: Account, processes: set[str]) -> Iterator[str]:
     assert settled(account, ENDPOINT)["EndpointStatus"] == "InService"
     assert every_server(account) - processes
     yield ENDPOINT
-    until(lambda: account.sagemaker.describe_endpoint(EndpointName=ENDPOINT), lambda each: each["EndpointStatus"] == "InService")
+    until(
+        lambda: account.sagemaker.describe_endpoint(EndpointName=ENDPOINT),
+        lambda each: each["EndpointStatus"] == "InService",
+    )
     account.sagemaker.delete_endpoint(EndpointName=ENDPOINT)
-    until(lambda: account.sagemaker.list_endpoints(NameContains=ENDPOINT)["Endpoints"], lambda found: not found)
+    until(
+        lambda: account.sagemaker.list_endpoints(NameContains=ENDPOINT)["Endpoints"],
+        lambda found: not found,
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)
 def silent(account: Account, blue: str) -> str:
-    """Another endpoint that gets a model which never loads: a minute passes before SageMaker gives up, so it begins with the first test."""
+    """Another endpoint that gets a model which never loads: a minute passes before SageMaker gives
+    up, so it begins with the first test.
+    """
     assert blue
     deploy(account, "silent", model_of("3"))
     settled(account, "silent")
-    configure(account, "never-loads", model_of("7", load_s="600"), {"ContainerStartupHealthCheckTimeoutInSeconds": 60})
-    account.sagemaker.update_endpoint(EndpointName="silent", EndpointConfigName="never-loads", DeploymentConfig=guarded(CANARY))
+    configure(
+        account,
+        "never-loads",
+        model_of("7", load_s="600"),
+        {"ContainerStartupHealthCheckTimeoutInSeconds": 60},
+    )
+    account.sagemaker.update_endpoint(
+        EndpointName="silent", EndpointConfigName="never-loads", DeploymentConfig=guarded(CANARY)
+    )
     return "silent"
 
 
-def update(account: Account, config: str, deployment: dict[str, Any] | None = None, **more: Any) -> None:
+def update(
+    account: Account, config: str, deployment: dict[str, Any] | None = None, **more: Any
+) -> None:
     given = {"DeploymentConfig": deployment} if deployment else {}
-    account.sagemaker.update_endpoint(EndpointName=ENDPOINT, EndpointConfigName=config, **given, **more)
+    account.sagemaker.update_endpoint(
+        EndpointName=ENDPOINT, EndpointConfigName=config, **given, **more
+    )
 
 
 def pending(account: Account) -> dict[str, Any]:
     """The variant of the deployment under way; empty where there is none."""
-    found = account.sagemaker.describe_endpoint(EndpointName=ENDPOINT).get("PendingDeploymentSummary", {})
+    found = account.sagemaker.describe_endpoint(EndpointName=ENDPOINT).get(
+        "PendingDeploymentSummary", {}
+    )
     return dict(found.get("ProductionVariants", [{}])[0])
 
 
 def stage(account: Account, wanted: str) -> dict[str, Any]:
     """The pending deployment's variant once it is in the stage `wanted`."""
-    found = until(partial(pending, account), lambda each: each.get("VariantStatus", [{}])[0].get("Status") == wanted)
+    found = until(
+        partial(pending, account),
+        lambda each: each.get("VariantStatus", [{}])[0].get("Status") == wanted,
+    )
     return dict(found)
 
 
 def share_is(found: int, of: int, wanted: float) -> bool:
-    """Whether `found` of `of` fits `wanted`: within five standard deviations of the binomial distribution, wrong once in a million."""
+    """Whether `found` of `of` fits `wanted`: within five standard deviations of the binomial
+    distribution, wrong once in a million.
+    """
     return abs(found - of * wanted) <= 5 * math.sqrt(of * wanted * (1 - wanted))
 
 
@@ -91,7 +122,9 @@ def while_baking(account: Account, share: float, calls: Calls) -> Counter[float]
     """How often each factor answered `calls` while the new fleet baked with `share`."""
     now, before = stage(account, "Baking"), Counter(calls.factors)
     counted: Counter[float] = Counter()
-    while now.get("VariantStatus", [{}])[0].get("Status") == "Baking" and now["CurrentWeight"] == pytest.approx(share):
+    while now.get("VariantStatus", [{}])[0].get("Status") == "Baking" and now[
+        "CurrentWeight"
+    ] == pytest.approx(share):
         time.sleep(0.1)
         answered = Counter(calls.factors)
         now = pending(account)
@@ -109,7 +142,9 @@ def quiet(account: Account, *alarms: str) -> list[str]:
 
 def servers(account: Account) -> set[str]:
     """The folder of each server that was ever begun for the endpoint."""
-    return {path.name for path in (account.state_dir / "sagemaker-jobs").glob(f"endpoint-{ENDPOINT}-*")}
+    return {
+        path.name for path in (account.state_dir / "sagemaker-jobs").glob(f"endpoint-{ENDPOINT}-*")
+    }
 
 
 def back(account: Account) -> None:
@@ -118,7 +153,9 @@ def back(account: Account) -> None:
     settled(account, ENDPOINT)
 
 
-def test_a_canary_gets_its_share_then_everything_and_no_invocation_fails(account: Account, blue: str) -> None:
+def test_a_canary_gets_its_share_then_everything_and_no_invocation_fails(
+    account: Account, blue: str
+) -> None:
     with calling(account, blue, at_once=4) as calls:
         update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 1440}))
         stage(account, "Baking")
@@ -132,7 +169,12 @@ def test_a_canary_gets_its_share_then_everything_and_no_invocation_fails(account
     assert call_many(account, blue, 20).factors == {GREEN: 20}
     described = account.sagemaker.describe_endpoint(EndpointName=blue)
     assert "PendingDeploymentSummary" not in described
-    assert described["LastDeploymentConfig"]["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]["Type"] == "CANARY"
+    assert (
+        described["LastDeploymentConfig"]["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"][
+            "Type"
+        ]
+        == "CANARY"
+    )
     back(account)
 
 
@@ -143,10 +185,16 @@ def test_linear_steps_go_up_to_everything(account: Account, blue: str) -> None:
 
     def look() -> dict[str, Any]:
         found: dict[str, Any] = account.sagemaker.describe_endpoint(EndpointName=blue)
-        weights.update(each["CurrentWeight"] for each in found.get("PendingDeploymentSummary", {}).get("ProductionVariants", []))
+        weights.update(
+            each["CurrentWeight"]
+            for each in found.get("PendingDeploymentSummary", {}).get("ProductionVariants", [])
+        )
         return found
 
-    assert until(look, lambda each: each["EndpointStatus"] == "InService", 120)["EndpointConfigName"] == "green"
+    assert (
+        until(look, lambda each: each["EndpointStatus"] == "InService", 120)["EndpointConfigName"]
+        == "green"
+    )
     assert {0.4, 0.8} <= {round(weight, 3) for weight in weights}
     back(account)
 
@@ -160,7 +208,13 @@ def test_linear_steps_go_up_to_everything(account: Account, blue: str) -> None:
     ],
 )
 def test_a_bad_model_trips_its_alarm_and_the_old_fleet_serves_on(
-    account: Account, blue: str, name: str, spoiled: dict[str, str], metric: str, statistic: str, threshold: float
+    account: Account,
+    blue: str,
+    name: str,
+    spoiled: dict[str, str],
+    metric: str,
+    statistic: str,
+    threshold: float,
 ) -> None:
     configure(account, name, model_of("7", **spoiled))
     watched = alarm(account, f"{name}-{metric}", blue, metric, threshold, statistic)
@@ -169,7 +223,10 @@ def test_a_bad_model_trips_its_alarm_and_the_old_fleet_serves_on(
         update(account, name, guarded(CANARY | {"WaitIntervalInSeconds": 3600}, watched))
         ended = settled(account, blue)
     assert (ended["EndpointStatus"], ended["EndpointConfigName"]) == ("InService", ENDPOINT)
-    assert f"Alarm in state ALARM while the new fleet baked with 30% of the traffic: {watched}" in ended["FailureReason"]
+    assert (
+        f"Alarm in state ALARM while the new fleet baked with 30% of the traffic: {watched}"
+        in ended["FailureReason"]
+    )
     assert call_many(account, blue, 20).factors == {BLUE: 20}
 
 
@@ -183,7 +240,9 @@ def test_wrong_answers_trip_no_alarm(account: Account, blue: str) -> None:
     back(account)
 
 
-def test_an_alarm_that_is_in_alarm_already_stops_the_update_before_anything_starts(account: Account, blue: str) -> None:
+def test_an_alarm_that_is_in_alarm_already_stops_the_update_before_anything_starts(
+    account: Account, blue: str
+) -> None:
     watched = alarm(account, "errors-before", blue, "Invocation5XXErrors", 0.05)
     begun = servers(account)
     assert begun
@@ -201,7 +260,9 @@ def test_an_alarm_that_is_not_there_stops_the_update(account: Account, blue: str
     assert "Could not find alarm nobody" in settled(account, blue)["FailureReason"]
 
 
-def test_a_deployment_that_takes_longer_than_it_may_is_rolled_back(account: Account, blue: str) -> None:
+def test_a_deployment_that_takes_longer_than_it_may_is_rolled_back(
+    account: Account, blue: str
+) -> None:
     update(account, "green", guarded(CANARY | {"WaitIntervalInSeconds": 3600}, timeout_s=600))
     ended = settled(account, blue)
     assert ended["EndpointConfigName"] == ENDPOINT
@@ -217,7 +278,9 @@ def test_a_deployment_that_takes_longer_than_it_may_is_rolled_back(account: Acco
         ({"Type": "CANARY", "CanarySize": {"Type": "INSTANCE_COUNT", "Value": 1}}, "1 instance"),
     ],
 )
-def test_traffic_sizes_that_aws_does_not_allow_are_refused(account: Account, blue: str, routing: dict[str, Any], named: str) -> None:
+def test_traffic_sizes_that_aws_does_not_allow_are_refused(
+    account: Account, blue: str, routing: dict[str, Any], named: str
+) -> None:
     with pytest.raises(ClientError, match=named):
         update(account, "green", guarded(routing))
     assert account.sagemaker.describe_endpoint(EndpointName=blue)["EndpointStatus"] == "InService"

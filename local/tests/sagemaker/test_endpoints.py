@@ -1,4 +1,7 @@
-"""Endpoints: InService means that a server process answered /ping; what the model says is what the caller gets."""
+"""Endpoints:
+
+InService means that a server process answered /ping; what the model says is what the caller gets.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,16 @@ def test_an_endpoint_answers_with_its_model(account: Account, endpoint: str) -> 
 
 
 def test_an_image_is_told_by_the_digest_that_its_tag_had(account: Account, endpoint: str) -> None:
-    """API reference, DeployedImage: registry/repository[:tag] resolves to registry/repository[@digest]."""
+    """API reference, DeployedImage: registry/repository[:tag] resolves to
+    registry/repository[@digest].
+    """
     host, _, path = INFERENCE_IMAGE.partition("/")
     repository, _, tag = path.partition(":")
-    wanted = {"registryId": host.split(".")[0], "repositoryName": repository, "imageIds": [{"imageTag": tag}]}
+    wanted = {
+        "registryId": host.split(".")[0],
+        "repositoryName": repository,
+        "imageIds": [{"imageTag": tag}],
+    }
     (known,) = account.client("ecr").batch_get_image(**wanted)["images"]
     (variant,) = account.sagemaker.describe_endpoint(EndpointName=endpoint)["ProductionVariants"]
     (image,) = variant["DeployedImages"]
@@ -37,12 +46,39 @@ def test_an_image_is_told_by_the_digest_that_its_tag_had(account: Account, endpo
 
 
 def test_calls_errors_and_latency_are_measured(account: Account, endpoint: str) -> None:
-    before = sum(account.measured("AWS/SageMaker", "Invocation5XXErrors", "Sum", EndpointName=endpoint, VariantName="AllTraffic"))
+    before = sum(
+        account.measured(
+            "AWS/SageMaker",
+            "Invocation5XXErrors",
+            "Sum",
+            EndpointName=endpoint,
+            VariantName="AllTraffic",
+        )
+    )
     with pytest.raises(ClientError, match="could not convert"):
         invoke(account, endpoint, {"x": "boom"})
-    after = sum(account.measured("AWS/SageMaker", "Invocation5XXErrors", "Sum", EndpointName=endpoint, VariantName="AllTraffic"))
+    after = sum(
+        account.measured(
+            "AWS/SageMaker",
+            "Invocation5XXErrors",
+            "Sum",
+            EndpointName=endpoint,
+            VariantName="AllTraffic",
+        )
+    )
     assert after - before == 1
-    assert max(account.measured("AWS/SageMaker", "ModelLatency", "p99", EndpointName=endpoint, VariantName="AllTraffic")) > 100
+    assert (
+        max(
+            account.measured(
+                "AWS/SageMaker",
+                "ModelLatency",
+                "p99",
+                EndpointName=endpoint,
+                VariantName="AllTraffic",
+            )
+        )
+        > 100
+    )
 
 
 def test_nobody_else_writes_metrics_into_awss_namespaces(account: Account) -> None:
@@ -51,7 +87,9 @@ def test_nobody_else_writes_metrics_into_awss_namespaces(account: Account) -> No
         account.client("cloudwatch").put_metric_data(Namespace="AWS/SageMaker", MetricData=[datum])
 
 
-def test_a_handler_that_raises_is_a_model_error_with_its_own_status(account: Account, endpoint: str) -> None:
+def test_a_handler_that_raises_is_a_model_error_with_its_own_status(
+    account: Account, endpoint: str
+) -> None:
     with pytest.raises(ClientError, match="could not convert string to float") as refused:
         invoke(account, endpoint, {"x": "boom"})
     assert refused.value.response["Error"]["Code"] == "ModelError"
@@ -60,11 +98,16 @@ def test_a_handler_that_raises_is_a_model_error_with_its_own_status(account: Acc
 
 @pytest.mark.usefixtures("endpoint")
 def test_the_containers_log_is_the_endpoints(account: Account) -> None:
-    until(lambda: account.log("/aws/sagemaker/Endpoints/good", "AllTraffic/"), lambda lines: any("Model loaded" in line for line in lines))
+    until(
+        lambda: account.log("/aws/sagemaker/Endpoints/good", "AllTraffic/"),
+        lambda lines: any("Model loaded" in line for line in lines),
+    )
 
 
 def test_an_unknown_endpoint_is_a_validation_error(account: Account) -> None:
-    with pytest.raises(ClientError, match=r"ValidationError.*Endpoint nobody of account 123456789012 not found"):
+    with pytest.raises(
+        ClientError, match=r"ValidationError.*Endpoint nobody of account 123456789012 not found"
+    ):
         invoke(account, "nobody", {})
 
 
@@ -76,7 +119,11 @@ def test_a_corrupt_model_archive_fails_the_endpoint(account: Account) -> None:
 
 
 def test_a_model_that_does_not_load_fails_the_endpoint(account: Account) -> None:
-    deploy(account, "no-weights", archive({"code/inference.py": (PROGRAMS / "inference.py").read_bytes()}))
+    deploy(
+        account,
+        "no-weights",
+        archive({"code/inference.py": (PROGRAMS / "inference.py").read_bytes()}),
+    )
     failed = settled(account, "no-weights")
     assert failed["EndpointStatus"] == "Failed"
     assert "did not pass the ping health check" in failed["FailureReason"]
@@ -85,7 +132,13 @@ def test_a_model_that_does_not_load_fails_the_endpoint(account: Account) -> None
 
 def test_an_endpoint_that_is_being_created_cannot_be_deleted(account: Account) -> None:
     deploy(account, "early", GOOD_MODEL)
-    with pytest.raises(ClientError, match=r'Cannot update in-progress endpoint "arn:aws:sagemaker:us-east-1:123456789012:endpoint/early"'):
+    with pytest.raises(
+        ClientError,
+        match=(
+            r"Cannot update in-progress endpoint"
+            r' "arn:aws:sagemaker:us-east-1:123456789012:endpoint/early"'
+        ),
+    ):
         account.sagemaker.delete_endpoint(EndpointName="early")
     assert settled(account, "early")["EndpointStatus"] == "InService"
 
@@ -95,20 +148,38 @@ def test_a_deleted_endpoint_is_gone_with_its_process(account: Account, emulator:
     settled(account, "short")
     before = set(emulator.registry.alive())
     account.sagemaker.delete_endpoint(EndpointName="short")
-    until(lambda: account.sagemaker.list_endpoints(NameContains="short")["Endpoints"], lambda found: not found)
+    until(
+        lambda: account.sagemaker.list_endpoints(NameContains="short")["Endpoints"],
+        lambda found: not found,
+    )
     with pytest.raises(
-        ClientError, match=r'ValidationException.*Could not find endpoint "arn:aws:sagemaker:us-east-1:123456789012:endpoint/short"'
+        ClientError,
+        match=(
+            r"ValidationException.*Could not find endpoint"
+            r' "arn:aws:sagemaker:us-east-1:123456789012:endpoint/short"'
+        ),
     ):
         account.sagemaker.describe_endpoint(EndpointName="short")
     assert len(before - set(emulator.registry.alive())) == 1
 
 
-def test_an_update_that_fails_leaves_the_old_model_in_service(account: Account, endpoint: str) -> None:
+def test_an_update_that_fails_leaves_the_old_model_in_service(
+    account: Account, endpoint: str
+) -> None:
     url = account.put("models/worse/model.tar.gz", b"no archive")
     container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url}
-    account.sagemaker.create_model(ModelName="worse", PrimaryContainer=container, ExecutionRoleArn=account.role)
-    variant = {"VariantName": "AllTraffic", "ModelName": "worse", "InstanceType": "ml.m5.xlarge", "InitialInstanceCount": 1}
-    account.sagemaker.create_endpoint_config(EndpointConfigName="worse", ProductionVariants=[variant])
+    account.sagemaker.create_model(
+        ModelName="worse", PrimaryContainer=container, ExecutionRoleArn=account.role
+    )
+    variant = {
+        "VariantName": "AllTraffic",
+        "ModelName": "worse",
+        "InstanceType": "ml.m5.xlarge",
+        "InitialInstanceCount": 1,
+    }
+    account.sagemaker.create_endpoint_config(
+        EndpointConfigName="worse", ProductionVariants=[variant]
+    )
     account.sagemaker.update_endpoint(EndpointName=endpoint, EndpointConfigName="worse")
     assert settled(account, endpoint)["EndpointConfigName"] == "good"
     assert invoke(account, endpoint, {"x": 1}) == {"y": 3.0}

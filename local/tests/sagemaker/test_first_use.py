@@ -1,4 +1,6 @@
-"""A runtime that nobody has built: the first job that needs it builds it, says so in its log, and can be stopped meanwhile."""
+"""A runtime that nobody has built: the first job that needs it builds it, says so in its log, and
+can be stopped meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ runtimes:
 images:
   - {{image: "*/little:1", uses: [training], runtime: little, program: start_training.py, environment: {{}}}}
 accelerators: {{}}
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture(scope="module")
@@ -28,16 +30,29 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     lock = folder / "little.txt"
     lock.write_text("setuptools==84.2.1\n")
     (folder / "images.yaml").write_text(CATALOG.format(lock=lock))
-    variables = {CATALOG_VARIABLE: str(folder / "images.yaml"), CACHE_VARIABLE: str(folder / "runtimes")}
+    variables = {
+        CATALOG_VARIABLE: str(folder / "images.yaml"),
+        CACHE_VARIABLE: str(folder / "runtimes"),
+    }
     with served(folder / "state", **variables) as process:
         yield Account.at(endpoint_of(process), folder / "state", "111122223333")
 
 
 def start(account: Account, name: str) -> None:
-    entry_point = ["/bin/sh", "-c", "python -c 'import setuptools; print(setuptools.__version__)' > /opt/ml/model/version.txt"]
+    entry_point = [
+        "/bin/sh",
+        "-c",
+        "python -c 'import setuptools; print(setuptools.__version__)' > /opt/ml/model/version.txt",
+    ]
     image = "111122223333.dkr.ecr.us-east-1.amazonaws.com/little:1"
-    algorithm = {"TrainingImage": image, "TrainingInputMode": "File", "ContainerEntrypoint": entry_point}
-    account.sagemaker.create_training_job(**account.training(name, AlgorithmSpecification=algorithm))
+    algorithm = {
+        "TrainingImage": image,
+        "TrainingInputMode": "File",
+        "ContainerEntrypoint": entry_point,
+    }
+    account.sagemaker.create_training_job(
+        **account.training(name, AlgorithmSpecification=algorithm)
+    )
 
 
 def status(account: Account, name: str) -> tuple[str, str]:
@@ -49,7 +64,10 @@ def status(account: Account, name: str) -> tuple[str, str]:
 def stopped(account: Account) -> str:
     """A job that was stopped while its runtime was being built."""
     start(account, "impatient")
-    until(lambda: account.log(GROUP, "impatient/emulator-"), lambda lines: any("making a virtual environment" in line for line in lines))
+    until(
+        lambda: account.log(GROUP, "impatient/emulator-"),
+        lambda lines: any("making a virtual environment" in line for line in lines),
+    )
     assert status(account, "impatient") == ("InProgress", "Downloading")
     account.sagemaker.stop_training_job(TrainingJobName="impatient")
     until(lambda: status(account, "impatient"), lambda seen: seen == ("Stopped", "Stopped"))
@@ -57,16 +75,27 @@ def stopped(account: Account) -> str:
 
 
 @pytest.mark.usefixtures("stopped")
-def test_a_job_that_is_stopped_while_its_runtime_is_built_leaves_no_builder(tmp_path_factory: pytest.TempPathFactory) -> None:
-    assert not [line for line in command_lines() if f"{tmp_path_factory.getbasetemp()}/" in line and "/runtimes/little-" in line]
+def test_a_job_that_is_stopped_while_its_runtime_is_built_leaves_no_builder(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    assert not [
+        line
+        for line in command_lines()
+        if f"{tmp_path_factory.getbasetemp()}/" in line and "/runtimes/little-" in line
+    ]
 
 
 @pytest.mark.registry
 @pytest.mark.usefixtures("stopped")
-def test_the_first_job_builds_its_runtime_while_it_is_downloading_and_then_runs_on_it(account: Account) -> None:
+def test_the_first_job_builds_its_runtime_while_it_is_downloading_and_then_runs_on_it(
+    account: Account,
+) -> None:
     start(account, "first")
     job = account.training_ended("first")
-    assert (job["TrainingJobStatus"], account.model_files(job)) == ("Completed", {"version.txt": "84.2.1\n"}), job.get("FailureReason")
+    assert (job["TrainingJobStatus"], account.model_files(job)) == (
+        "Completed",
+        {"version.txt": "84.2.1\n"},
+    ), job.get("FailureReason")
     lines = account.log(GROUP, "first/emulator-")
     assert lines[0].startswith("The runtime little stands for this image and is not built yet")
     assert any("little: installing 1 locked packages" in line for line in lines)

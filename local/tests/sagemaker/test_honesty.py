@@ -1,4 +1,6 @@
-"""The emulator never claims success: a status that no exit code and no artifact stand behind would be seen here."""
+"""The emulator never claims success: a status that no exit code and no artifact stand behind would
+be seen here.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,23 @@ from shoal_local.server import Emulator
 
 @pytest.fixture
 def impatient(emulator: Emulator, tmp_path: Path) -> Iterator[SageMakerService]:
-    """A second service behind the same endpoint that kills half a second after SIGTERM instead of 120."""
-    context = dataclasses.replace(emulator.home.context(), state_dir=tmp_path, processes=ProcessRegistry(tmp_path))
+    """A second service behind the same endpoint that kills half a second after SIGTERM instead of
+    120.
+    """
+    context = dataclasses.replace(
+        emulator.home.context(), state_dir=tmp_path, processes=ProcessRegistry(tmp_path)
+    )
     service = SageMakerService(context, Settings(stop_grace_s=0.5))
     yield service
     service.close()
 
 
-def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(account: Account, impatient: SageMakerService) -> None:
-    request = account.training("hangs", hyperparameters={"do": "hang"}, StoppingCondition={"MaxRuntimeInSeconds": 3})
+def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(
+    account: Account, impatient: SageMakerService
+) -> None:
+    request = account.training(
+        "hangs", hyperparameters={"do": "hang"}, StoppingCondition={"MaxRuntimeInSeconds": 3}
+    )
     impatient.handle("CreateTrainingJob", request, "caller")
     job = until(
         lambda: impatient.handle("DescribeTrainingJob", {"TrainingJobName": "hangs"}, "caller"),
@@ -37,9 +47,17 @@ def test_a_job_that_ignores_sigterm_is_killed_after_the_grace(account: Account, 
     assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxRuntimeExceeded")
 
 
-def test_closing_the_service_kills_at_once_and_leaves_no_process(account: Account, emulator: Emulator, tmp_path: Path) -> None:
-    patient = SageMakerService(dataclasses.replace(emulator.home.context(), state_dir=tmp_path, processes=ProcessRegistry(tmp_path)))
-    patient.handle("CreateTrainingJob", account.training("open", hyperparameters={"do": "hang"}), "caller")
+def test_closing_the_service_kills_at_once_and_leaves_no_process(
+    account: Account, emulator: Emulator, tmp_path: Path
+) -> None:
+    patient = SageMakerService(
+        dataclasses.replace(
+            emulator.home.context(), state_dir=tmp_path, processes=ProcessRegistry(tmp_path)
+        )
+    )
+    patient.handle(
+        "CreateTrainingJob", account.training("open", hyperparameters={"do": "hang"}), "caller"
+    )
     log = tmp_path / "sagemaker-jobs" / "training-open" / "log.txt"
     until(lambda: log.exists() and log.read_text(), lambda text: text and "hanging" in text)
     running, began_at = ProcessRegistry(tmp_path).alive(), time.monotonic()
@@ -50,13 +68,23 @@ def test_closing_the_service_kills_at_once_and_leaves_no_process(account: Accoun
 
 @pytest.mark.parametrize(
     ("codes", "code"),
-    [({"algo-1": 0}, 0), ({"algo-1": 3}, 3), ({"algo-1": None, "algo-2": 5}, 5), ({"algo-1": 0, "algo-2": None}, 137), ({}, 137)],
+    [
+        ({"algo-1": 0}, 0),
+        ({"algo-1": 3}, 3),
+        ({"algo-1": None, "algo-2": 5}, 5),
+        ({"algo-1": 0, "algo-2": None}, 137),
+        ({}, 137),
+    ],
 )
-def test_only_hosts_that_all_exited_with_0_are_a_success(codes: dict[str, int | None], code: int) -> None:
+def test_only_hosts_that_all_exited_with_0_are_a_success(
+    codes: dict[str, int | None], code: int
+) -> None:
     assert Ending(Ended.BY_ITSELF, codes).exit_code == code
 
 
-def test_a_pod_that_was_killed_has_no_exit_codes_to_claim(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_that_was_killed_has_no_exit_codes_to_claim(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Even if the supervision forgot that it killed, the missing exit code fails the job."""
 
     def kill_and_forget(pod: Pod, _timeout_s: float) -> bool:
@@ -70,8 +98,16 @@ def test_a_pod_that_was_killed_has_no_exit_codes_to_claim(account: Account, monk
 
 
 def test_an_upload_that_is_refused_fails_the_job(account: Account) -> None:
-    nowhere = {"S3Uri": f"s3://{BUCKET}-that-nobody-made/out", "LocalPath": "/opt/ml/processing/report", "S3UploadMode": "EndOfJob"}
+    nowhere = {
+        "S3Uri": f"s3://{BUCKET}-that-nobody-made/out",
+        "LocalPath": "/opt/ml/processing/report",
+        "S3UploadMode": "EndOfJob",
+    }
     outputs = {"Outputs": [{"OutputName": "report", "S3Output": nowhere}]}
-    job = account.process("no-bucket", "date > /opt/ml/processing/report/date", ProcessingOutputConfig=outputs)
+    job = account.process(
+        "no-bucket", "date > /opt/ml/processing/report/date", ProcessingOutputConfig=outputs
+    )
     assert job["ProcessingJobStatus"] == "Failed"
-    assert job["FailureReason"].startswith(f"ClientError: Could not upload to s3://{BUCKET}-that-nobody-made/out/date")
+    assert job["FailureReason"].startswith(
+        f"ClientError: Could not upload to s3://{BUCKET}-that-nobody-made/out/date"
+    )

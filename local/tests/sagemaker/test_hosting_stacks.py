@@ -16,7 +16,10 @@ CODE = (PROGRAMS / "inference.py").read_bytes()
 
 def template(account: Account, url: str, **endpoint: Any) -> str:
     """A model, its configuration and an endpoint; names of the first two are CloudFormation's."""
-    environment = {"SAGEMAKER_PROGRAM": "inference.py", "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code"}
+    environment = {
+        "SAGEMAKER_PROGRAM": "inference.py",
+        "SAGEMAKER_SUBMIT_DIRECTORY": "/opt/ml/model/code",
+    }
     container = {"Image": INFERENCE_IMAGE, "ModelDataUrl": url, "Environment": environment}
     variant = {
         "VariantName": "AllTraffic",
@@ -27,8 +30,14 @@ def template(account: Account, url: str, **endpoint: Any) -> str:
     }
     config = {"Fn::GetAtt": ["Config", "EndpointConfigName"]}
     resources = {
-        "Model": {"Type": "AWS::SageMaker::Model", "Properties": {"PrimaryContainer": container, "ExecutionRoleArn": account.role}},
-        "Config": {"Type": "AWS::SageMaker::EndpointConfig", "Properties": {"ProductionVariants": [variant]}},
+        "Model": {
+            "Type": "AWS::SageMaker::Model",
+            "Properties": {"PrimaryContainer": container, "ExecutionRoleArn": account.role},
+        },
+        "Config": {
+            "Type": "AWS::SageMaker::EndpointConfig",
+            "Properties": {"ProductionVariants": [variant]},
+        },
         "Endpoint": {
             "Type": "AWS::SageMaker::Endpoint",
             "Properties": {"EndpointName": ENDPOINT, "EndpointConfigName": config, **endpoint},
@@ -41,60 +50,98 @@ def stack(account: Account) -> dict[str, Any]:
     """The stack once nothing is being done to it."""
     cloudformation = account.client("cloudformation")
     look = partial(cloudformation.describe_stacks, StackName=STACK)
-    (found,) = until(look, lambda seen: not seen["Stacks"][0]["StackStatus"].endswith("_IN_PROGRESS"))["Stacks"]
+    (found,) = until(
+        look, lambda seen: not seen["Stacks"][0]["StackStatus"].endswith("_IN_PROGRESS")
+    )["Stacks"]
     return dict(found)
 
 
 def put(account: Account, name: str, factor: bytes) -> str:
-    return account.put(f"models/{name}/model.tar.gz", archive({"model.txt": factor, "code/inference.py": CODE}))
+    return account.put(
+        f"models/{name}/model.tar.gz", archive({"model.txt": factor, "code/inference.py": CODE})
+    )
 
 
-def test_a_new_model_replaces_model_and_configuration_and_updates_the_endpoint_in_place(account: Account) -> None:
+def test_a_new_model_replaces_model_and_configuration_and_updates_the_endpoint_in_place(
+    account: Account,
+) -> None:
     cloudformation = account.client("cloudformation")
-    cloudformation.create_stack(StackName=STACK, TemplateBody=template(account, put(account, "stack-one", b"3")))
+    cloudformation.create_stack(
+        StackName=STACK, TemplateBody=template(account, put(account, "stack-one", b"3"))
+    )
     made = stack(account)
     assert made["StackStatus"] == "CREATE_COMPLETE", made
-    assert made["Outputs"][0]["OutputValue"] == f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{ENDPOINT}"
+    assert (
+        made["Outputs"][0]["OutputValue"]
+        == f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/{ENDPOINT}"
+    )
     first = account.sagemaker.describe_endpoint(EndpointName=ENDPOINT)
     assert invoke(account, ENDPOINT, {"x": 1}) == {"y": 3.0}
 
-    cloudformation.update_stack(StackName=STACK, TemplateBody=template(account, put(account, "stack-two", b"5")))
+    cloudformation.update_stack(
+        StackName=STACK, TemplateBody=template(account, put(account, "stack-two", b"5"))
+    )
     assert stack(account)["StackStatus"] == "UPDATE_COMPLETE"
     second = account.sagemaker.describe_endpoint(EndpointName=ENDPOINT)
     assert second["CreationTime"] == first["CreationTime"]
     assert second["EndpointConfigName"] != first["EndpointConfigName"]
     assert invoke(account, ENDPOINT, {"x": 1}) == {"y": 5.0}
-    names = [each["ModelName"] for each in account.sagemaker.list_models(NameContains=STACK)["Models"]]
+    names = [
+        each["ModelName"] for each in account.sagemaker.list_models(NameContains=STACK)["Models"]
+    ]
     assert len(names) == 1, "the old model is deleted after the update"
 
-    broken = template(account, account.put("models/stack-three/model.tar.gz", archive({"code/inference.py": CODE})))
+    broken = template(
+        account,
+        account.put("models/stack-three/model.tar.gz", archive({"code/inference.py": CODE})),
+    )
     cloudformation.update_stack(StackName=STACK, TemplateBody=broken)
     assert stack(account)["StackStatus"] == "UPDATE_ROLLBACK_COMPLETE"
     events = cloudformation.describe_stack_events(StackName=STACK)["StackEvents"]
-    reasons = [each["ResourceStatusReason"] for each in events if each["ResourceStatus"] == "UPDATE_FAILED"]
+    reasons = [
+        each["ResourceStatusReason"] for each in events if each["ResourceStatus"] == "UPDATE_FAILED"
+    ]
     assert "did not pass the ping health check" in reasons[0]
     assert invoke(account, ENDPOINT, {"x": 1}) == {"y": 5.0}
 
     cloudformation.delete_stack(StackName=STACK)
-    until(lambda: account.sagemaker.list_endpoints(NameContains=ENDPOINT)["Endpoints"], lambda found: not found)
-    until(lambda: account.sagemaker.list_models(NameContains=STACK)["Models"], lambda found: not found)
+    until(
+        lambda: account.sagemaker.list_endpoints(NameContains=ENDPOINT)["Endpoints"],
+        lambda found: not found,
+    )
+    until(
+        lambda: account.sagemaker.list_models(NameContains=STACK)["Models"], lambda found: not found
+    )
 
 
 def test_an_endpoint_that_cannot_be_made_leaves_nothing_behind(account: Account) -> None:
     url = account.put("models/stack-none/model.tar.gz", archive({"code/inference.py": CODE}))
-    account.client("cloudformation").create_stack(StackName=STACK, TemplateBody=template(account, url))
+    account.client("cloudformation").create_stack(
+        StackName=STACK, TemplateBody=template(account, url)
+    )
     assert stack(account)["StackStatus"] == "ROLLBACK_COMPLETE"
     assert account.sagemaker.list_endpoints(NameContains=ENDPOINT)["Endpoints"] == []
     account.client("cloudformation").delete_stack(StackName=STACK)
 
 
 def test_an_endpoint_without_its_configuration_fails_by_the_property(account: Account) -> None:
-    body = json.dumps({"Resources": {"Endpoint": {"Type": "AWS::SageMaker::Endpoint", "Properties": {"EndpointName": "none"}}}})
+    body = json.dumps(
+        {
+            "Resources": {
+                "Endpoint": {
+                    "Type": "AWS::SageMaker::Endpoint",
+                    "Properties": {"EndpointName": "none"},
+                }
+            }
+        }
+    )
     account.client("cloudformation").create_stack(StackName="incomplete", TemplateBody=body)
     found = until(
         partial(account.client("cloudformation").describe_stacks, StackName="incomplete"),
         lambda seen: not seen["Stacks"][0]["StackStatus"].endswith("_IN_PROGRESS"),
     )["Stacks"][0]
     assert found["StackStatus"] == "ROLLBACK_COMPLETE"
-    events = account.client("cloudformation").describe_stack_events(StackName="incomplete")["StackEvents"]
+    events = account.client("cloudformation").describe_stack_events(StackName="incomplete")[
+        "StackEvents"
+    ]
     assert any("EndpointConfigName" in each.get("ResourceStatusReason", "") for each in events)

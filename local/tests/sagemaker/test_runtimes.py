@@ -1,4 +1,6 @@
-"""Local runtimes: a lock and local packages become an environment once, and one sentence says what is missing."""
+"""Local runtimes: a lock and local packages become an environment once, and one sentence says what
+is missing.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,12 @@ def small_runtime(folder: Path) -> Runtime:
     """A runtime with nothing locked and one local package."""
     package = folder / "greeter"
     package.mkdir()
-    (package / "pyproject.toml").write_text('[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n')
-    (package / "setup.py").write_text("from setuptools import setup\nsetup(name='greeter', version='1', py_modules=['greeter'])\n")
+    (package / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+    )
+    (package / "setup.py").write_text(
+        "from setuptools import setup\nsetup(name='greeter', version='1', py_modules=['greeter'])\n"
+    )
     (package / "greeter.py").write_text("WORD = 'hello'\n")
     (folder / "empty.txt").write_text("setuptools==84.2.1\n")
     return Runtime("small", folder / "empty.txt", (package,), "import greeter")
@@ -51,7 +57,9 @@ def test_a_second_build_does_nothing(cache: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.registry
-def test_a_changed_local_package_is_all_that_is_installed_again(cache: Path, tmp_path: Path) -> None:
+def test_a_changed_local_package_is_all_that_is_installed_again(
+    cache: Path, tmp_path: Path
+) -> None:
     lines: list[str] = []
     runtime = small_runtime(tmp_path)
     (runtime.stand_ins[0] / "greeter.py").write_text("WORD = 'good day'\n")
@@ -61,11 +69,18 @@ def test_a_changed_local_package_is_all_that_is_installed_again(cache: Path, tmp
 
 
 @pytest.mark.registry
-def test_a_missing_compiler_is_one_clear_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_compiler_is_one_clear_sentence(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     runtime = small_runtime(tmp_path)
-    (runtime.stand_ins[0] / "setup.py").write_text("raise SystemExit('error: command gcc failed')\n")
+    (runtime.stand_ins[0] / "setup.py").write_text(
+        "raise SystemExit('error: command gcc failed')\n"
+    )
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EmulatorError, match="needs a C compiler, because sagemaker-training builds a small extension"):
+    with pytest.raises(
+        EmulatorError,
+        match="needs a C compiler, because sagemaker-training builds a small extension",
+    ):
         building.build(runtime, cache, lambda _line: None)
 
 
@@ -78,7 +93,9 @@ def test_a_runtime_that_does_not_import_is_not_built(cache: Path, tmp_path: Path
     assert not runtime.is_built(cache)
 
 
-def test_the_command_prints_the_interpreter_of_a_built_runtime(runtime: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_interpreter_of_a_built_runtime(
+    runtime: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["python", "pytorch"]) == 0
     assert capsys.readouterr().out == f"{runtime}\n"
 
@@ -87,9 +104,14 @@ def test_without_a_name_the_command_builds_what_is_not_left_to_its_first_use() -
     assert [runtime.name for runtime in chosen(None)] == ["pytorch"]
 
 
-def test_the_command_says_how_to_build_what_is_not_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_how_to_build_what_is_not_built(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["python", "pytorch", "--cache", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == "The runtime pytorch is not built: run `python -m shoal_local runtime build pytorch`.\n"
+    assert (
+        capsys.readouterr().err
+        == "The runtime pytorch is not built: run `python -m shoal_local runtime build pytorch`.\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,12 +149,16 @@ def test_a_host_shows_the_accelerators_it_has_but_not_more_than_cores(
 
 
 def test_a_job_is_told_when_cores_decide_how_many_ranks_there_are() -> None:
-    told = "ml.p4d.24xlarge has 8 GPUs, this machine has 1 core for 2 hosts: each host shows 1, and the toolkit starts as many ranks."
+    told = (
+        "ml.p4d.24xlarge has 8 GPUs, this machine has 1 core for 2 hosts: each host shows 1, and"
+        " the toolkit starts as many ranks."
+    )
     assert Machine(1, None).notice("ml.p4d.24xlarge", 2) == told
 
 
 @pytest.mark.parametrize(
-    ("instance_type", "cores", "wanted"), [("ml.m5.xlarge", 1, None), ("ml.p4d.24xlarge", 8, None), ("ml.p4d.24xlarge", 1, 2)]
+    ("instance_type", "cores", "wanted"),
+    [("ml.m5.xlarge", 1, None), ("ml.p4d.24xlarge", 8, None), ("ml.p4d.24xlarge", 1, 2)],
 )
 def test_nothing_is_told_of_accelerators_that_are_all_there_or_as_many_as_asked_for(
     instance_type: str, cores: int, wanted: int | None

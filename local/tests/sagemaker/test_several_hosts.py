@@ -1,4 +1,6 @@
-"""Jobs of several hosts: each has its own address, files and ranks, and the death of one is the end of all."""
+"""Jobs of several hosts: each has its own address, files and ranks, and the death of one is the end
+of all.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,27 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.tests.sagemaker.account import BUCKET, PROGRAMS, Account, archive, channel, command_lines, until
+from local.tests.sagemaker.account import (
+    BUCKET,
+    PROGRAMS,
+    Account,
+    archive,
+    channel,
+    command_lines,
+    until,
+)
 from shoal_local.sagemaker.container import launch
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 TWO_CPU_HOSTS = {"InstanceType": "ml.c5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
 TWO_P4D = {"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
-TENSORFLOW_IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/tensorflow-training:2.19.0-cpu-py312-ubuntu22.04-sagemaker"
+TENSORFLOW_IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/tensorflow-training:2.19.0-cpu-py312-ubuntu22.04-sagemaker"  # noqa: E501
 TENSORFLOW = {"TrainingImage": TENSORFLOW_IMAGE, "TrainingInputMode": "File"}
 MPI = {"sagemaker_mpi_enabled": "true"}
-needs_networks = pytest.mark.skipif(launch.networks_refused() is not None, reason="this machine gives hosts no networks of their own")
+needs_networks = pytest.mark.skipif(
+    launch.networks_refused() is not None,
+    reason="this machine gives hosts no networks of their own",
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,17 +43,28 @@ def two(account: Account) -> Account:
 
 @pytest.fixture(scope="module")
 def half_dead(two: Account) -> dict[str, Any]:
-    """A job whose second host was killed while both ran, with a sharded channel of three objects."""
+    """A job whose second host was killed while both ran, with a sharded channel of three
+    objects.
+    """
     for name in ("a", "b", "c"):
         two.put(f"data/sharded/{name}.txt", name.encode())
     train = channel(f"s3://{BUCKET}/data/sharded/")
     train["DataSource"]["S3DataSource"]["S3DataDistributionType"] = "ShardedByS3Key"
-    return two.train("half-dead", "hosts.py", hyperparameters={"kill": "algo-2"}, ResourceConfig=TWO_CPU_HOSTS, InputDataConfig=[train])
+    return two.train(
+        "half-dead",
+        "hosts.py",
+        hyperparameters={"kill": "algo-2"},
+        ResourceConfig=TWO_CPU_HOSTS,
+        InputDataConfig=[train],
+    )
 
 
 @pytest.mark.usefixtures("half_dead")
 def test_sharding_by_key_gives_each_object_to_one_host(two: Account) -> None:
-    shards = {host: [line for line in two.log(GROUP, f"half-dead/{host}-") if line.startswith("shard=")] for host in ("algo-1", "algo-2")}
+    shards = {
+        host: [line for line in two.log(GROUP, f"half-dead/{host}-") if line.startswith("shard=")]
+        for host in ("algo-1", "algo-2")
+    }
     assert shards == {"algo-1": ["shard=a.txt c.txt"], "algo-2": ["shard=b.txt"]}
 
 
@@ -59,7 +83,11 @@ def test_the_other_hosts_are_killed_and_nothing_is_uploaded(two: Account) -> Non
 SMDDP = {"sagemaker_distributed_dataparallel_enabled": "true", "backend": "smddp"}
 DYING: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
     "smddp (mpirun)": ("ranks.py", SMDDP | {"kill-host": "algo-2"}, {"ResourceConfig": TWO_P4D}),
-    "torchrun": ("ranks.py", {"sagemaker_torch_distributed_enabled": "true", "kill-host": "algo-2"}, {}),
+    "torchrun": (
+        "ranks.py",
+        {"sagemaker_torch_distributed_enabled": "true", "kill-host": "algo-2"},
+        {},
+    ),
     "parameter servers": (
         "hosts.py",
         {"sagemaker_parameter_server_enabled": "true", "kill": "algo-2"},
@@ -70,21 +98,31 @@ DYING: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
 
 @needs_networks
 @pytest.mark.parametrize("launcher", DYING)
-def test_a_host_that_dies_fails_the_job_under_every_launcher_and_leaves_no_process(two: Account, launcher: str) -> None:
+def test_a_host_that_dies_fails_the_job_under_every_launcher_and_leaves_no_process(
+    two: Account, launcher: str
+) -> None:
     program, hyperparameters, changes = DYING[launcher]
     name = f"dying-{launcher.partition(' ')[0]}"
     data = [channel(f"s3://{BUCKET}/data/train/")]
     rest: dict[str, Any] = {"ResourceConfig": TWO_CPU_HOSTS, "InputDataConfig": data} | changes
     job = two.train(name, program, hyperparameters=hyperparameters, **rest)
     reason = job.get("FailureReason", "")
-    assert (job["TrainingJobStatus"], reason[:24], reason[-14:]) == ("Failed", "AlgorithmError: algo-2: ", "exit code: 137"), reason
-    until(command_lines, lambda found: not [line for line in found if "--kill" in line], timeout_s=10)
+    assert (job["TrainingJobStatus"], reason[:24], reason[-14:]) == (
+        "Failed",
+        "AlgorithmError: algo-2: ",
+        "exit code: 137",
+    ), reason
+    until(
+        command_lines, lambda found: not [line for line in found if "--kill" in line], timeout_s=10
+    )
 
 
 @needs_networks
 def test_mpirun_starts_ranks_on_the_other_host_at_its_own_address(two: Account) -> None:
     processes = {"sagemaker_mpi_num_of_processes_per_host": "2"}
-    job = two.train("mpi", "mpi_ranks.py", hyperparameters=MPI | processes, ResourceConfig=TWO_CPU_HOSTS)
+    job = two.train(
+        "mpi", "mpi_ranks.py", hyperparameters=MPI | processes, ResourceConfig=TWO_CPU_HOSTS
+    )
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
     first, second = "algo-1=10.0.0.11", "algo-2=10.0.0.12"
     assert two.model_files(job) == {"model.txt": f"{first} {first} {second} {second}"}
@@ -109,15 +147,34 @@ def shared_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("shared_network")
 @pytest.mark.parametrize("enabled", ["true", "[" * 2000], ids=["true", "nested without end"])
-def test_where_networks_are_refused_launchers_that_need_them_are_refused_by_name(two: Account, enabled: str) -> None:
+def test_where_networks_are_refused_launchers_that_need_them_are_refused_by_name(
+    two: Account, enabled: str
+) -> None:
     hyperparameters = MPI | dict.fromkeys([key for key in MPI if key.endswith("_enabled")], enabled)
-    request = two.training("mpi-shared", "mpi_ranks.py", hyperparameters=hyperparameters, ResourceConfig=TWO_CPU_HOSTS)
-    with pytest.raises(ClientError, match=r"MPI on several hosts of this machine: each needs its own network.*SHOAL_SHARED_NETWORK is set"):
+    request = two.training(
+        "mpi-shared", "mpi_ranks.py", hyperparameters=hyperparameters, ResourceConfig=TWO_CPU_HOSTS
+    )
+    with pytest.raises(
+        ClientError,
+        match=(
+            r"MPI on several hosts of this machine: each needs its own"
+            r" network.*SHOAL_SHARED_NETWORK is set"
+        ),
+    ):
         two.sagemaker.create_training_job(**request)
 
 
 @pytest.mark.usefixtures("shared_network")
-def test_where_networks_are_refused_torchrun_still_runs_on_two_hosts_and_the_log_says_how(two: Account) -> None:
-    job = two.train("shared", "ranks.py", hyperparameters={"sagemaker_torch_distributed_enabled": "true"}, ResourceConfig=TWO_CPU_HOSTS)
+def test_where_networks_are_refused_torchrun_still_runs_on_two_hosts_and_the_log_says_how(
+    two: Account,
+) -> None:
+    job = two.train(
+        "shared",
+        "ranks.py",
+        hyperparameters={"sagemaker_torch_distributed_enabled": "true"},
+        ResourceConfig=TWO_CPU_HOSTS,
+    )
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
-    assert any("they share one loopback interface" in line for line in two.log(GROUP, "shared/emulator-"))
+    assert any(
+        "they share one loopback interface" in line for line in two.log(GROUP, "shared/emulator-")
+    )

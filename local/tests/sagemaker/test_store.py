@@ -1,4 +1,6 @@
-"""The store of SageMaker's documents: what looking at one costs does not depend on how many there are."""
+"""The store of SageMaker's documents: what looking at one costs does not depend on how many there
+are.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,20 @@ def executions(folder: Path, count: int) -> Executions:
     """With so many executions, of which the third is one."""
     store = Store(folder)
     for number in range(count):
-        document = {"_name": f"p/{number}", "PipelineExecutionArn": f"arn/{number}", "_steps": {f"step-{each}": {} for each in range(20)}}
+        document = {
+            "_name": f"p/{number}",
+            "PipelineExecutionArn": f"arn/{number}",
+            "_steps": {f"step-{each}": {} for each in range(20)},
+        }
         store.create(KIND, f"p/{number}", document, ValueError)
     return Executions(Core(store), None)  # type: ignore[arg-type]
 
 
 def copies(looked_into: Executions) -> int:
     """How much is copied to describe one execution."""
-    return calls_of(lambda: looked_into.describe({"PipelineExecutionArn": "arn/2"}))["copy.py:deepcopy"]
+    return calls_of(lambda: looked_into.describe({"PipelineExecutionArn": "arn/2"}))[
+        "copy.py:deepcopy"
+    ]
 
 
 def test_describing_an_execution_copies_as_much_among_many_as_among_few(tmp_path: Path) -> None:

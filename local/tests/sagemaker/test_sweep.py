@@ -1,4 +1,6 @@
-"""The sweeper against real endpoints: what is past its time to live goes, what is running, young or another's stays."""
+"""The sweeper against real endpoints: what is past its time to live goes, what is running, young or
+another's stays.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,29 @@ class Swept:
 
     def sweep(self, ttl_minutes: float, **event: Any) -> dict[str, Any]:
         arn = f"arn:aws:sagemaker:us-east-1:{ACCOUNT_ID}:pipeline/{PIPELINE}"
-        environment = {"PIPELINE_NAME": PIPELINE, "PIPELINE_ARN": arn, "TTL_MINUTES": str(ttl_minutes)}
+        environment = {
+            "PIPELINE_NAME": PIPELINE,
+            "PIPELINE_ARN": arn,
+            "TTL_MINUTES": str(ttl_minutes),
+        }
         url = self.account.endpoint
-        outcome = invoke("teardown", event, endpoint_url=url, remaining_ms=60_000, environment=environment, module="sweep")
+        outcome = invoke(
+            "teardown",
+            event,
+            endpoint_url=url,
+            remaining_ms=60_000,
+            environment=environment,
+            module="sweep",
+        )
         assert not outcome.error, outcome.log
         report: dict[str, Any] = outcome.result
         return report
 
     def endpoints(self) -> list[str]:
-        return [each["EndpointName"] for each in self.account.sagemaker.list_endpoints(NameContains=PIPELINE)["Endpoints"]]
+        return [
+            each["EndpointName"]
+            for each in self.account.sagemaker.list_endpoints(NameContains=PIPELINE)["Endpoints"]
+        ]
 
 
 @pytest.fixture
@@ -53,11 +69,22 @@ def test_what_is_past_its_time_goes_with_its_configuration_and_model(swept: Swep
 
 def test_a_configuration_of_which_only_the_tags_say_whose_it_is_goes(swept: Swept) -> None:
     made = f"{PIPELINE}-x9"
-    others = {f"{PIPELINE}-2-x9": (f"{PIPELINE}-2", "leftoverid02"), f"{PIPELINE}-x8": (PIPELINE, ""), f"{PIPELINE}-x7": (PIPELINE, "1")}
+    others = {
+        f"{PIPELINE}-2-x9": (f"{PIPELINE}-2", "leftoverid02"),
+        f"{PIPELINE}-x8": (PIPELINE, ""),
+        f"{PIPELINE}-x7": (PIPELINE, "1"),
+    }
     for name, (pipeline, execution_id) in {made: (PIPELINE, "leftoverid02"), **others}.items():
-        tags = [{"Key": "shoal:pipeline", "Value": pipeline}, {"Key": "shoal:execution", "Value": execution_id}]
-        variants = swept.account.sagemaker.describe_endpoint_config(EndpointConfigName=LEFT)["ProductionVariants"]
-        swept.account.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=variants, Tags=tags)
+        tags = [
+            {"Key": "shoal:pipeline", "Value": pipeline},
+            {"Key": "shoal:execution", "Value": execution_id},
+        ]
+        variants = swept.account.sagemaker.describe_endpoint_config(EndpointConfigName=LEFT)[
+            "ProductionVariants"
+        ]
+        swept.account.sagemaker.create_endpoint_config(
+            EndpointConfigName=name, ProductionVariants=variants, Tags=tags
+        )
     report = swept.sweep(0)
     assert report["past_ttl"] == ["leftoverid01", "leftoverid02"]
     left = swept.account.sagemaker.list_endpoint_configs(NameContains=PIPELINE)["EndpointConfigs"]
@@ -78,7 +105,9 @@ def test_what_is_young_is_kept(swept: Swept) -> None:
 def test_what_alarms_and_dashboard_watch_is_measured(swept: Swept) -> None:
     swept.sweep(0, dry_run=True)
     names = ("Sweeps", "Endpoints", "EndpointsPastTtl", "Unremoved")
-    assert [max(swept.account.measured("Shoal", name, "Maximum", Pipeline=PIPELINE)) for name in names] == [1, 1, 1, 0]
+    assert [
+        max(swept.account.measured("Shoal", name, "Maximum", Pipeline=PIPELINE)) for name in names
+    ] == [1, 1, 1, 0]
 
 
 def test_neither_a_running_executions_endpoint_nor_a_serving_one_is_touched(swept: Swept) -> None:

@@ -1,4 +1,6 @@
-"""Production variants: their weights, instances, concurrency, and what is captured of their answers."""
+"""Production variants: their weights, instances, concurrency, and what is captured of their
+answers.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.tests.sagemaker.account import BUCKET, Account, until
-from local.tests.sagemaker.hosted import GOOD_MODEL, call_many, configure, invoke, model_of, servers_of, settled
+from local.tests.sagemaker.hosted import (
+    GOOD_MODEL,
+    call_many,
+    configure,
+    invoke,
+    model_of,
+    servers_of,
+    settled,
+)
 from local.tests.sagemaker.test_deployments import share_is
 from shoal_local.server import Emulator
 
@@ -26,23 +36,33 @@ CAPTURE = {
 
 
 def variant(name: str, weight: float, count: int = 1, **more: Any) -> dict[str, Any]:
-    on = {"InstanceType": "ml.m5.xlarge", "InitialInstanceCount": count, "InitialVariantWeight": weight}
+    on = {
+        "InstanceType": "ml.m5.xlarge",
+        "InitialInstanceCount": count,
+        "InitialVariantWeight": weight,
+    }
     return {"VariantName": name, "ModelName": name, **on, **more}
 
 
 def configure_two(account: Account, name: str, **more: Any) -> None:
     variants = [variant("three", 1), variant("five", 3)]
-    account.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=variants, **more)
+    account.sagemaker.create_endpoint_config(
+        EndpointConfigName=name, ProductionVariants=variants, **more
+    )
 
 
 def now(account: Account) -> dict[str, tuple[float, int]]:
     """Weight and instance count of the variants."""
     found = account.sagemaker.describe_endpoint(EndpointName=TWO)["ProductionVariants"]
-    return {each["VariantName"]: (each["CurrentWeight"], each["CurrentInstanceCount"]) for each in found}
+    return {
+        each["VariantName"]: (each["CurrentWeight"], each["CurrentInstanceCount"]) for each in found
+    }
 
 
 def change(account: Account, **wanted: Any) -> None:
-    account.sagemaker.update_endpoint_weights_and_capacities(EndpointName=TWO, DesiredWeightsAndCapacities=[wanted])
+    account.sagemaker.update_endpoint_weights_and_capacities(
+        EndpointName=TWO, DesiredWeightsAndCapacities=[wanted]
+    )
     settled(account, TWO)
 
 
@@ -73,20 +93,44 @@ def test_a_caller_may_choose_the_variant(account: Account, two: str) -> None:
 
 def test_every_answer_is_captured_in_the_layout_of_aws(account: Account, two: str) -> None:
     account.client("sagemaker-runtime").invoke_endpoint(
-        EndpointName=two, Body=b'{"x": 14}', ContentType="application/json", TargetVariant="three", InferenceId="mine"
+        EndpointName=two,
+        Body=b'{"x": 14}',
+        ContentType="application/json",
+        TargetVariant="three",
+        InferenceId="mine",
     )
 
     def events() -> list[dict[str, Any]]:
-        lines = [line for key in account.keys(f"captured/{two}/three/") for line in account.get(f"s3://{BUCKET}/{key}").splitlines()]
-        return [event for event in map(json.loads, lines) if event["eventMetadata"].get("inferenceId") == "mine"]
+        lines = [
+            line
+            for key in account.keys(f"captured/{two}/three/")
+            for line in account.get(f"s3://{BUCKET}/{key}").splitlines()
+        ]
+        return [
+            event
+            for event in map(json.loads, lines)
+            if event["eventMetadata"].get("inferenceId") == "mine"
+        ]
 
     (event,) = until(events, bool)
     assert event["captureData"] == {
-        "endpointInput": {"observedContentType": "application/json", "mode": "INPUT", "data": '{"x": 14}', "encoding": "JSON"},
-        "endpointOutput": {"observedContentType": "application/json", "mode": "OUTPUT", "data": '{"y": 42.0}', "encoding": "JSON"},
+        "endpointInput": {
+            "observedContentType": "application/json",
+            "mode": "INPUT",
+            "data": '{"x": 14}',
+            "encoding": "JSON",
+        },
+        "endpointOutput": {
+            "observedContentType": "application/json",
+            "mode": "OUTPUT",
+            "data": '{"y": 42.0}',
+            "encoding": "JSON",
+        },
     }
     assert event["eventVersion"] == "0"
-    layout = rf"captured/{two}/three/\d{{4}}/\d\d/\d\d/\d\d/\d\d-\d\d-\d{{3}}-[0-9a-f-]{{36}}\.jsonl"
+    layout = (
+        rf"captured/{two}/three/\d{{4}}/\d\d/\d\d/\d\d/\d\d-\d\d-\d{{3}}-[0-9a-f-]{{36}}\.jsonl"
+    )
     assert all(re.fullmatch(layout, key) for key in account.keys(f"captured/{two}/three/"))
     described = account.sagemaker.describe_endpoint(EndpointName=two)["DataCaptureConfig"]
     assert (described["CaptureStatus"], described["CurrentSamplingPercentage"]) == ("Started", 100)
@@ -124,18 +168,33 @@ def test_weights_and_instances_change_without_a_failed_invocation_and_outlive_an
 @pytest.mark.parametrize(
     ("wanted", "named"),
     [
-        ({"VariantName": "four", "DesiredWeight": 1}, "Could not find variant four of the endpoint; it has three, five"),
+        (
+            {"VariantName": "four", "DesiredWeight": 1},
+            "Could not find variant four of the endpoint; it has three, five",
+        ),
         ({"VariantName": "three", "DesiredInstanceCount": 0}, "must be at least 1"),
-        ({"VariantName": "three", "ServerlessUpdateConfig": {"MaxConcurrency": 1}}, "is not serverless"),
+        (
+            {"VariantName": "three", "ServerlessUpdateConfig": {"MaxConcurrency": 1}},
+            "is not serverless",
+        ),
     ],
 )
-def test_what_a_variant_cannot_become_is_refused(account: Account, two: str, wanted: dict[str, Any], named: str) -> None:
+def test_what_a_variant_cannot_become_is_refused(
+    account: Account, two: str, wanted: dict[str, Any], named: str
+) -> None:
     with pytest.raises(ClientError, match=named):
-        account.sagemaker.update_endpoint_weights_and_capacities(EndpointName=two, DesiredWeightsAndCapacities=[wanted])
+        account.sagemaker.update_endpoint_weights_and_capacities(
+            EndpointName=two, DesiredWeightsAndCapacities=[wanted]
+        )
 
 
 def test_a_serverless_endpoint_serves_and_throttles_above_its_concurrency(account: Account) -> None:
-    configure(account, "serverless", model_of("3", slow_s="0.5"), {"ServerlessConfig": {"MemorySizeInMB": 2048, "MaxConcurrency": 1}})
+    configure(
+        account,
+        "serverless",
+        model_of("3", slow_s="0.5"),
+        {"ServerlessConfig": {"MemorySizeInMB": 2048, "MaxConcurrency": 1}},
+    )
     account.sagemaker.create_endpoint(EndpointName="serverless", EndpointConfigName="serverless")
     (described,) = settled(account, "serverless")["ProductionVariants"]
     assert described["CurrentServerlessConfig"] == {"MemorySizeInMB": 2048, "MaxConcurrency": 1}
@@ -151,26 +210,59 @@ def test_a_serverless_endpoint_serves_and_throttles_above_its_concurrency(accoun
     ("given", "named"),
     [
         ({"ServerlessConfig": {"MemorySizeInMB": 1500, "MaxConcurrency": 1}}, "in steps of 1024"),
-        ({"ServerlessConfig": {"MemorySizeInMB": 7168, "MaxConcurrency": 1}}, "less than or equal to 6144"),
-        ({"ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 201}}, "less than or equal to 200"),
-        ({"ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 2, "ProvisionedConcurrency": 3}}, "at most its MaxConcurrency"),
-        ({"ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 2}, "InstanceType": "ml.m5.xlarge"}, "one of them only"),
+        (
+            {"ServerlessConfig": {"MemorySizeInMB": 7168, "MaxConcurrency": 1}},
+            "less than or equal to 6144",
+        ),
+        (
+            {"ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 201}},
+            "less than or equal to 200",
+        ),
+        (
+            {
+                "ServerlessConfig": {
+                    "MemorySizeInMB": 1024,
+                    "MaxConcurrency": 2,
+                    "ProvisionedConcurrency": 3,
+                }
+            },
+            "at most its MaxConcurrency",
+        ),
+        (
+            {
+                "ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 2},
+                "InstanceType": "ml.m5.xlarge",
+            },
+            "one of them only",
+        ),
         ({}, "needs an InstanceType, or a ServerlessConfig"),
     ],
 )
-def test_a_variant_that_aws_does_not_take_is_refused(account: Account, two: str, given: dict[str, Any], named: str) -> None:
+def test_a_variant_that_aws_does_not_take_is_refused(
+    account: Account, two: str, given: dict[str, Any], named: str
+) -> None:
     asked = {"VariantName": "one", "ModelName": "three", **given}
     with pytest.raises(ClientError, match=named):
-        account.sagemaker.create_endpoint_config(EndpointConfigName="refused", ProductionVariants=[asked])
+        account.sagemaker.create_endpoint_config(
+            EndpointConfigName="refused", ProductionVariants=[asked]
+        )
 
 
 def test_serverless_endpoints_capture_nothing(account: Account, two: str) -> None:
-    asked = {"VariantName": "one", "ModelName": "three", "ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 2}}
+    asked = {
+        "VariantName": "one",
+        "ModelName": "three",
+        "ServerlessConfig": {"MemorySizeInMB": 1024, "MaxConcurrency": 2},
+    }
     with pytest.raises(ClientError, match="Serverless endpoints do not support data capture"):
-        account.sagemaker.create_endpoint_config(EndpointConfigName="refused", ProductionVariants=[asked], DataCaptureConfig=CAPTURE)
+        account.sagemaker.create_endpoint_config(
+            EndpointConfigName="refused", ProductionVariants=[asked], DataCaptureConfig=CAPTURE
+        )
 
 
-def test_captured_data_that_cannot_be_written_stops_the_capture_and_no_invocation(account: Account) -> None:
+def test_captured_data_that_cannot_be_written_stops_the_capture_and_no_invocation(
+    account: Account,
+) -> None:
     elsewhere = {**CAPTURE, "DestinationS3Uri": "s3://no-such-bucket-of-ours/captured"}
     configure(account, "uncaptured", GOOD_MODEL, DataCaptureConfig=elsewhere)
     account.sagemaker.create_endpoint(EndpointName="uncaptured", EndpointConfigName="uncaptured")

@@ -30,11 +30,15 @@ def runtime() -> Runtime:
 
 @pytest.fixture(scope="session")
 def probe(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Probe:
-    """Run a script of `scripts/` as ranks and return the JSON object that its rank 0 writes to the path it is given."""
+    """Run a script of `scripts/` as ranks and return the JSON object that its rank 0 writes to the
+    path it is given.
+    """
 
     def run(script: str, launcher: str, ranks: int = 2, **environment: str) -> dict[str, Any]:
         folder = tmp_path_factory.mktemp(script)
-        command = getattr(runtime, launcher)(ranks, SCRIPTS / f"{script}.py", folder / "answer.json")
+        command = getattr(runtime, launcher)(
+            ranks, SCRIPTS / f"{script}.py", folder / "answer.json"
+        )
         return runtime.answer(command, folder, environment)
 
     return run
@@ -47,7 +51,9 @@ def tensorflow_runtime() -> Runtime:
 
 
 @pytest.fixture(scope="session")
-def tensorflow_probe(tensorflow_runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Probe:
+def tensorflow_probe(
+    tensorflow_runtime: Runtime, tmp_path_factory: pytest.TempPathFactory
+) -> Probe:
     """As `probe`, under mpirun, with legacy Keras."""
 
     def run(script: str, ranks: int = 2, **environment: str) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Starts scripts with the runtime's interpreter, alone or as ranks; their exit status and output come out."""
+"""Starts scripts with the runtime's interpreter, alone or as ranks; their exit status and output
+come out.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
-DEADLINE_S = 300  # a bound for what hangs: on two cores at a load average of 20, TensorFlow alone takes 40 s to import
+# a bound for what hangs: on two cores at a load average of 20, TensorFlow alone takes 40 s to
+# import
+DEADLINE_S = 300
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,9 @@ class Runtime:
     python: Path
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        """A scrubbed environment: the runtime's commands on PATH, one thread per process, nothing of the caller's."""
+        """A scrubbed environment: the runtime's commands on PATH, one thread per process, nothing
+        of the caller's.
+        """
         return {
             "PATH": f"{self.python.parent}:/usr/bin:/bin",
             "HOME": os.environ.get("HOME", "/"),
@@ -47,9 +53,28 @@ class Runtime:
         return [str(self.python), *map(str, arguments)]
 
     def mpirun(self, ranks: int, *arguments: str | Path) -> list[str]:
-        """The command that the training toolkit builds for smddp on one host, less its options for EFA and NCCL."""
-        mpirun = [str(self.python.with_name("mpirun")), "--host", "localhost", "-np", str(ranks), "--allow-run-as-root", "--oversubscribe"]
-        flags = ["-mca", "pml", "ob1", "-mca", "btl", "^openib", "-x", "SMDATAPARALLEL_USE_SINGLENODE=1"]
+        """The command that the training toolkit builds for smddp on one host, less its options for
+        EFA and NCCL.
+        """
+        mpirun = [
+            str(self.python.with_name("mpirun")),
+            "--host",
+            "localhost",
+            "-np",
+            str(ranks),
+            "--allow-run-as-root",
+            "--oversubscribe",
+        ]
+        flags = [
+            "-mca",
+            "pml",
+            "ob1",
+            "-mca",
+            "btl",
+            "^openib",
+            "-x",
+            "SMDATAPARALLEL_USE_SINGLENODE=1",
+        ]
         return [*mpirun, *flags, "smddprun", str(self.python), "-m", "mpi4py", *map(str, arguments)]
 
     def mpi(self, ranks: int, *arguments: str | Path) -> list[str]:
@@ -61,11 +86,15 @@ class Runtime:
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
         return [str(self.python), *launcher, *map(str, arguments)]
 
-    def launch(self, command: Sequence[str], cwd: Path, extra: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        """Start the command in its own process group, its output in one pipe, with a folder of its own for temporary files.
+    def launch(
+        self, command: Sequence[str], cwd: Path, extra: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        """Start the command in its own process group, its output in one pipe, with a folder of its
+        own for temporary files.
 
-        mpiruns that start and end in one folder disturb each other: "The PMIx server's listener thread failed to start", exit code 213,
-        in 7 of 7200 measured, and in none of 5400 that had their own.
+        mpiruns that start and end in one folder disturb each other: "The PMIx server's listener
+        thread failed to start", exit code 213, in 7 of 7200 measured, and in none of 5400 that had
+        their own.
         """
         return subprocess.Popen(
             command,
@@ -77,31 +106,43 @@ class Runtime:
             start_new_session=True,
         )
 
-    def answer(self, command: Sequence[str], cwd: Path, extra: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """Run a command whose last argument is where it writes a JSON object; that object, and the output as `output`."""
+    def answer(
+        self, command: Sequence[str], cwd: Path, extra: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Run a command whose last argument is where it writes a JSON object; that object, and the
+        output as `output`.
+        """
         outcome = self.run(command, cwd, extra)
         assert outcome.returncode == 0, outcome.output
         answer: dict[str, Any] = json.loads(Path(command[-1]).read_text())
         return answer | {"output": outcome.output}
 
-    def run(self, command: Sequence[str], cwd: Path, extra: Mapping[str, str] | None = None) -> Outcome:
+    def run(
+        self, command: Sequence[str], cwd: Path, extra: Mapping[str, str] | None = None
+    ) -> Outcome:
         """Start the command and wait for its end."""
         return finish(self.launch(command, cwd, extra))
 
 
 def finish(process: subprocess.Popen[str]) -> Outcome:
-    """Wait for the end, at most DEADLINE_S; a group that outlives it is killed and the test fails."""
+    """Wait for the end, at most DEADLINE_S; a group that outlives it is killed and the test
+    fails.
+    """
     try:
         output, _ = process.communicate(timeout=DEADLINE_S)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
-        raise AssertionError(f"still running after {DEADLINE_S} s: {process.args!r}\n{output}") from None
+        raise AssertionError(
+            f"still running after {DEADLINE_S} s: {process.args!r}\n{output}"
+        ) from None
     return Outcome(process.returncode, output)
 
 
 def finish_after(process: subprocess.Popen[str], text: str, sent: signal.Signals) -> Outcome:
-    """Send its whole process group a signal when it prints a line with `text`, and wait for its end."""
+    """Send its whole process group a signal when it prints a line with `text`, and wait for its
+    end.
+    """
     assert process.stdout
     seen = []
     for line in process.stdout:
@@ -114,8 +155,12 @@ def finish_after(process: subprocess.Popen[str], text: str, sent: signal.Signals
 
 
 def find_runtime(name: str = "pytorch") -> Runtime:
-    """The interpreter in SHOAL_RUNTIME_PYTHON (SHOAL_TENSORFLOW_RUNTIME_PYTHON), else the emulator's, built if need be."""
-    named = os.environ.get("SHOAL_RUNTIME_PYTHON" if name == "pytorch" else f"SHOAL_{name.upper()}_RUNTIME_PYTHON")
+    """The interpreter in SHOAL_RUNTIME_PYTHON (SHOAL_TENSORFLOW_RUNTIME_PYTHON), else the
+    emulator's, built if need be.
+    """
+    named = os.environ.get(
+        "SHOAL_RUNTIME_PYTHON" if name == "pytorch" else f"SHOAL_{name.upper()}_RUNTIME_PYTHON"
+    )
     if named:
         return Runtime(Path(named))
     _emulator("runtime", "build", name)
@@ -123,7 +168,9 @@ def find_runtime(name: str = "pytorch") -> Runtime:
 
 
 def _emulator(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "shoal_local", *arguments], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "shoal_local", *arguments], cwd=ROOT, capture_output=True, text=True
+    )
     if done.returncode:
         raise RuntimeError(f"these tests need a runtime: {done.stdout}{done.stderr}")
     return done.stdout

@@ -1,4 +1,6 @@
-"""PyTorch scripts that use smddp as AWS documents it train correctly on any number of ranks, in strict mode."""
+"""PyTorch scripts that use smddp as AWS documents it train correctly on any number of ranks, in
+strict mode.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from local.tests.smddp.conftest import Probe
 JOBS = [("mpirun", 1), ("mpirun", 2), ("mpirun", 4), ("torchrun", 2)]
 
 
-@pytest.fixture(scope="module", params=JOBS, ids=[f"{launcher} {ranks}" for launcher, ranks in JOBS])
+@pytest.fixture(
+    scope="module", params=JOBS, ids=[f"{launcher} {ranks}" for launcher, ranks in JOBS]
+)
 def job(request: pytest.FixtureRequest, probe: Probe) -> dict[str, Any]:
     launcher, ranks = request.param
     return probe("conformance", launcher, ranks, SMDDP_LOCAL_STRICT="1") | {"ranks": ranks}
@@ -19,7 +23,9 @@ def job(request: pytest.FixtureRequest, probe: Probe) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=[2, 4])
 def fully_sharded(request: pytest.FixtureRequest, probe: Probe) -> dict[str, Any]:
-    return probe("fully_sharded", "torchrun", request.param, SMDDP_LOCAL_STRICT="1") | {"ranks": request.param}
+    return probe("fully_sharded", "torchrun", request.param, SMDDP_LOCAL_STRICT="1") | {
+        "ranks": request.param
+    }
 
 
 def test_gradients_equal_those_of_the_whole_batch(job: dict[str, Any]) -> None:
@@ -50,18 +56,26 @@ def test_the_documented_arguments_of_torchs_wrapper_work(job: dict[str, Any]) ->
 
 def test_sums_are_right_in_every_type(job: dict[str, Any]) -> None:
     total = job["ranks"] * (job["ranks"] + 1) / 2
-    assert job["sums"] == dict.fromkeys(("torch.float16", "torch.bfloat16", "torch.float32", "torch.int64"), total)
+    assert job["sums"] == dict.fromkeys(
+        ("torch.float16", "torch.bfloat16", "torch.float32", "torch.int64"), total
+    )
 
 
 def test_the_other_documented_primitives_compute_what_they_say(job: dict[str, Any]) -> None:
     ranks = job["ranks"]
-    assert (job["extremes"], job["broadcast"], job["reduce"]) == ([1.0, ranks], ranks - 1, ranks * (ranks + 1) / 2)
+    assert (job["extremes"], job["broadcast"], job["reduce"]) == (
+        [1.0, ranks],
+        ranks - 1,
+        ranks * (ranks + 1) / 2,
+    )
     assert job["gathered"] == list(range(ranks))
 
 
 def test_scripts_find_the_variables_that_torch_reads(job: dict[str, Any]) -> None:
     ranks = str(job["ranks"])
-    found = [job["variables"][name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")]
+    found = [
+        job["variables"][name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    ]
     assert found == ["0", ranks, "0", ranks]
     assert job["variables"]["MASTER_ADDR"]
 
@@ -71,7 +85,9 @@ def test_the_pytorch_part_does_not_import_tensorflow(job: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("name", ["FullyShardedDataParallel", "fully_shard"])
-def test_fully_sharded_training_equals_one_process_with_the_whole_batch(fully_sharded: dict[str, Any], name: str) -> None:
+def test_fully_sharded_training_equals_one_process_with_the_whole_batch(
+    fully_sharded: dict[str, Any], name: str
+) -> None:
     assert fully_sharded[name] < 1e-6
 
 

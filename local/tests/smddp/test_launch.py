@@ -1,4 +1,6 @@
-"""Launchers' variables are understood, and smddprun passes them on in the form that PyTorch reads."""
+"""Launchers' variables are understood, and smddprun passes them on in the form that PyTorch
+reads.
+"""
 
 from __future__ import annotations
 
@@ -19,30 +21,53 @@ OPEN_MPI = {
     "OMPI_COMM_WORLD_LOCAL_RANK": "1",
     "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
 }
-TWO_HOSTS = OPEN_MPI | {"SMDATAPARALLEL_SERVER_ADDR": "algo-1", "SMDATAPARALLEL_SERVER_PORT": "7592"}
+TWO_HOSTS = OPEN_MPI | {
+    "SMDATAPARALLEL_SERVER_ADDR": "algo-1",
+    "SMDATAPARALLEL_SERVER_PORT": "7592",
+}
 
 
 def test_open_mpi_tells_rank_and_sizes() -> None:
     environment = launch.read(OPEN_MPI)
-    assert (environment.launcher, environment.rank, environment.world_size) == (launch.Launcher.MPIRUN, 3, 4)
+    assert (environment.launcher, environment.rank, environment.world_size) == (
+        launch.Launcher.MPIRUN,
+        3,
+        4,
+    )
     assert (environment.local_rank, environment.local_world_size) == (1, 2)
 
 
 def test_torchrun_tells_rank_and_sizes() -> None:
-    environment = launch.read({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"})
-    assert (environment.launcher, environment.rank, environment.single_host) == (launch.Launcher.TORCHRUN, 1, True)
+    environment = launch.read(
+        {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+    )
+    assert (environment.launcher, environment.rank, environment.single_host) == (
+        launch.Launcher.TORCHRUN,
+        1,
+        True,
+    )
 
 
 def test_a_plain_process_is_a_world_of_one() -> None:
     environment = launch.read({})
-    assert (environment.launcher, environment.rank, environment.world_size) == (launch.Launcher.NONE, 0, 1)
+    assert (environment.launcher, environment.rank, environment.world_size) == (
+        launch.Launcher.NONE,
+        0,
+        1,
+    )
 
 
 @pytest.mark.parametrize(
     ("variables", "allgather"),
-    [(OPEN_MPI, False), (OPEN_MPI | {"SMDATAPARALLEL_OPTIMIZE_SDP": "true"}, True), ({"WORLD_SIZE": "2"}, True)],
+    [
+        (OPEN_MPI, False),
+        (OPEN_MPI | {"SMDATAPARALLEL_OPTIMIZE_SDP": "true"}, True),
+        ({"WORLD_SIZE": "2"}, True),
+    ],
 )
-def test_allreduce_and_allgather_exclude_each_other(variables: dict[str, str], allgather: bool) -> None:
+def test_allreduce_and_allgather_exclude_each_other(
+    variables: dict[str, str], allgather: bool
+) -> None:
     assert launch.read(variables).accelerates_allgather is allgather
 
 
@@ -74,15 +99,25 @@ def test_torchruns_variables_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "left"), [(None, "^ofi"), ("^openib", "^openib,ofi"), ("^openib,ofi", "^openib,ofi"), ("self,sm,tcp", "self,sm,tcp")]
+    ("given", "left"),
+    [
+        (None, "^ofi"),
+        ("^openib", "^openib,ofi"),
+        ("^openib,ofi", "^openib,ofi"),
+        ("self,sm,tcp", "self,sm,tcp"),
+    ],
 )
-def test_ranks_do_not_look_for_a_fabric_unless_the_user_chose_transports(given: str | None, left: str) -> None:
+def test_ranks_do_not_look_for_a_fabric_unless_the_user_chose_transports(
+    given: str | None, left: str
+) -> None:
     environ = dict(TWO_HOSTS) | ({} if given is None else {"OMPI_MCA_btl": given})
     launch.export(environ)
     assert environ["OMPI_MCA_btl"] == left
 
 
-def test_open_mpi_leaves_the_fabric_out_where_the_toolkit_lets_it_in(runtime: Runtime, tmp_path: Path) -> None:
+def test_open_mpi_leaves_the_fabric_out_where_the_toolkit_lets_it_in(
+    runtime: Runtime, tmp_path: Path
+) -> None:
     command = runtime.mpirun(2, "-c", "from mpi4py import MPI")
     said = runtime.run(command, tmp_path, {"OMPI_MCA_btl_base_verbose": "10"}).output
     assert "found loaded component tcp" in said
@@ -92,7 +127,9 @@ def test_open_mpi_leaves_the_fabric_out_where_the_toolkit_lets_it_in(runtime: Ru
 def test_two_jobs_on_one_machine_meet_at_different_ports(runtime: Runtime, tmp_path: Path) -> None:
     def port_of(job: str) -> str:
         answer = tmp_path / job
-        outcome = runtime.run(runtime.mpirun(2, SCRIPTS / "ports.py", answer), tmp_path, {"MASTER_PORT": "7777"})
+        outcome = runtime.run(
+            runtime.mpirun(2, SCRIPTS / "ports.py", answer), tmp_path, {"MASTER_PORT": "7777"}
+        )
         assert outcome.returncode == 0, outcome.output
         return str(json.loads(answer.read_text())["port"])
 
@@ -104,7 +141,9 @@ def test_two_jobs_on_one_machine_meet_at_different_ports(runtime: Runtime, tmp_p
 
 @pytest.fixture
 def smddprun(runtime: Runtime, tmp_path: Path) -> Callable[..., str]:
-    return lambda *arguments: runtime.run([str(runtime.python.with_name("smddprun")), *arguments], tmp_path).output
+    return lambda *arguments: (
+        runtime.run([str(runtime.python.with_name("smddprun")), *arguments], tmp_path).output
+    )
 
 
 def test_smddprun_without_a_command_shows_its_usage(smddprun: Callable[..., str]) -> None:
@@ -112,7 +151,10 @@ def test_smddprun_without_a_command_shows_its_usage(smddprun: Callable[..., str]
 
 
 def test_smddprun_names_a_command_that_does_not_exist(smddprun: Callable[..., str]) -> None:
-    assert smddprun("no-such-command") == "smddprun: cannot run no-such-command: No such file or directory\n"
+    assert (
+        smddprun("no-such-command")
+        == "smddprun: cannot run no-such-command: No such file or directory\n"
+    )
 
 
 def test_smddprun_passes_arguments_on_unchanged(smddprun: Callable[..., str]) -> None:

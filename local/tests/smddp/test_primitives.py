@@ -41,18 +41,27 @@ def test_the_backend_is_named_smddp(lenient: dict[str, Any], strict: dict[str, A
     assert (lenient["backend"], strict["backend"]) == ("smddp", "smddp")
 
 
-@pytest.mark.parametrize("primitive", [*DOCUMENTED, *UNDOCUMENTED, *REDUCE_SCATTER, "new_group", "DistributedDataParallel"])
-def test_without_strict_mode_whatever_gloo_can_do_works(lenient: dict[str, Any], primitive: str) -> None:
+@pytest.mark.parametrize(
+    "primitive",
+    [*DOCUMENTED, *UNDOCUMENTED, *REDUCE_SCATTER, "new_group", "DistributedDataParallel"],
+)
+def test_without_strict_mode_whatever_gloo_can_do_works(
+    lenient: dict[str, Any], primitive: str
+) -> None:
     assert lenient[primitive] == "ok"
 
 
 @pytest.mark.parametrize("primitive", [*DOCUMENTED, "DistributedDataParallel"])
-def test_strict_mode_keeps_what_the_library_documents(strict: dict[str, Any], primitive: str) -> None:
+def test_strict_mode_keeps_what_the_library_documents(
+    strict: dict[str, Any], primitive: str
+) -> None:
     assert strict[primitive] == "ok"
 
 
 @pytest.mark.parametrize("primitive", UNDOCUMENTED)
-def test_strict_mode_refuses_undocumented_primitives_by_name(strict: dict[str, Any], primitive: str) -> None:
+def test_strict_mode_refuses_undocumented_primitives_by_name(
+    strict: dict[str, Any], primitive: str
+) -> None:
     assert strict[primitive].startswith("SMDDPUnsupportedError: smddp does not implement")
 
 
@@ -65,12 +74,16 @@ def test_strict_mode_refuses_device_ids_in_barrier(strict: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("primitive", REDUCE_SCATTER)
-def test_strict_mode_refuses_reduce_scatter_where_allreduce_is_accelerated(strict: dict[str, Any], primitive: str) -> None:
+def test_strict_mode_refuses_reduce_scatter_where_allreduce_is_accelerated(
+    strict: dict[str, Any], primitive: str
+) -> None:
     assert "start FSDP with torchrun" in strict[primitive]
 
 
 @pytest.mark.parametrize("primitive", REDUCE_SCATTER)
-def test_strict_mode_allows_reduce_scatter_under_torchrun_as_fsdp_needs(strict_torchrun: dict[str, Any], primitive: str) -> None:
+def test_strict_mode_allows_reduce_scatter_under_torchrun_as_fsdp_needs(
+    strict_torchrun: dict[str, Any], primitive: str
+) -> None:
     assert strict_torchrun[primitive] == "ok"
 
 
@@ -80,7 +93,9 @@ def test_no_collective_waits_for_the_thread_that_waits_for_it(probe: Probe, stri
     assert answer["right"] == answer["of"]
 
 
-def test_strict_mode_warns_that_torchrun_does_not_accelerate_gradients(strict: dict[str, Any], strict_torchrun: dict[str, Any]) -> None:
+def test_strict_mode_warns_that_torchrun_does_not_accelerate_gradients(
+    strict: dict[str, Any], strict_torchrun: dict[str, Any]
+) -> None:
     warning = "SMDDPPerformanceWarning: under torchrun smddp accelerates AllGather"
     assert warning in strict_torchrun["output"]
     assert "SMDDPPerformanceWarning" not in strict["output"]

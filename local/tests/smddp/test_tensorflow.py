@@ -1,4 +1,6 @@
-"""TensorFlow 2 scripts that use smddp as AWS's reference shows train correctly; every function of the reference is called."""
+"""TensorFlow 2 scripts that use smddp as AWS's reference shows train correctly; every function of
+the reference is called.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,16 @@ from local.tests.smddp.runtime import Outcome, Runtime
 IMPORT = "import smdistributed.dataparallel.tensorflow as sdp"
 STRICT = {"SMDDP_LOCAL_STRICT": "1"}
 
-# Source: SageMaker Python SDK documentation, "TensorFlow API"; what is written there as arguments and defaults, in that order.
-# `device_*` are "not supported", without a default; `sparse_as_dense` became True in version 1.2.1.
-REDUCTION = ["device_dense=", "device_sparse=", "compression=Compression.none", "sparse_as_dense=True", "op=ReduceOp.AVERAGE"]
+# Source: SageMaker Python SDK documentation, "TensorFlow API"; what is written there as arguments
+# and defaults, in that order. `device_*` are "not supported", without a default; `sparse_as_dense`
+# became True in version 1.2.1.
+REDUCTION = [
+    "device_dense=",
+    "device_sparse=",
+    "compression=Compression.none",
+    "sparse_as_dense=True",
+    "op=ReduceOp.AVERAGE",
+]
 REFERENCE = {
     "init": [],
     "size": [],
@@ -24,14 +33,26 @@ REFERENCE = {
     "rank": [],
     "local_rank": [],
     "shutdown": [],
-    "allreduce": ["tensor", "param_index", "num_params", "compression=Compression.none", "op=ReduceOp.AVERAGE"],
+    "allreduce": [
+        "tensor",
+        "param_index",
+        "num_params",
+        "compression=Compression.none",
+        "op=ReduceOp.AVERAGE",
+    ],
     "oob_allreduce": ["tensor", "compression=Compression.none", "op=ReduceOp.AVERAGE"],
     "broadcast": ["tensor", "root_rank"],
     "broadcast_variables": ["variables", "root_rank"],
     "broadcast_global_variables": ["root_rank"],
     "overlap": ["tensor"],
     "DistributedGradientTape": ["gradtape", *REDUCTION],
-    "DistributedOptimizer": ["optimizer", "name=None", "use_locking=False", *REDUCTION, "bucket_cap_mb=25"],
+    "DistributedOptimizer": [
+        "optimizer",
+        "name=None",
+        "use_locking=False",
+        *REDUCTION,
+        "bucket_cap_mb=25",
+    ],
     "BroadcastGlobalVariablesHook": ["root_rank"],
 }
 
@@ -53,7 +74,9 @@ def strict(tensorflow_probe: Probe) -> dict[str, Any]:
 
 @pytest.fixture
 def run(tensorflow_runtime: Runtime, tmp_path: Path) -> Callable[..., Outcome]:
-    return lambda code, environment: tensorflow_runtime.run(tensorflow_runtime.alone("-c", code), tmp_path, LEGACY_KERAS | environment)
+    return lambda code, environment: tensorflow_runtime.run(
+        tensorflow_runtime.alone("-c", code), tmp_path, LEGACY_KERAS | environment
+    )
 
 
 def test_gradients_of_the_tape_equal_those_of_the_whole_batch(job: dict[str, Any]) -> None:
@@ -84,10 +107,19 @@ def test_a_reduced_tensor_keeps_its_type(job: dict[str, Any], dtype: str) -> Non
     assert job[dtype] == [dtype, job["ops"]["AVERAGE"]]
 
 
-def test_large_and_small_gradients_of_several_types_are_averaged_together(job: dict[str, Any]) -> None:
+def test_large_and_small_gradients_of_several_types_are_averaged_together(
+    job: dict[str, Any],
+) -> None:
     mean = (job["ranks"] + 1) / 2
-    places = [(dtype, shape) for dtype in ("float32", "float16", "float64") for shape in ([], [3, 5], [400, 500])]
-    assert job["several"] == [[dtype, shape, (number + 1) * mean, (number + 1) * mean] for number, (dtype, shape) in enumerate(places)]
+    places = [
+        (dtype, shape)
+        for dtype in ("float32", "float16", "float64")
+        for shape in ([], [3, 5], [400, 500])
+    ]
+    assert job["several"] == [
+        [dtype, shape, (number + 1) * mean, (number + 1) * mean]
+        for number, (dtype, shape) in enumerate(places)
+    ]
 
 
 def test_compression_sends_16_bits_and_gives_the_type_back(job: dict[str, Any]) -> None:
@@ -98,7 +130,9 @@ def test_ranks_with_batches_of_different_sizes_count_equally(job: dict[str, Any]
     assert job["uneven"] == pytest.approx(job["ops"]["AVERAGE"][0])
 
 
-def test_sparse_gradients_are_reduced_as_dense_ones_and_unconnected_ones_stay_none(job: dict[str, Any]) -> None:
+def test_sparse_gradients_are_reduced_as_dense_ones_and_unconnected_ones_stay_none(
+    job: dict[str, Any],
+) -> None:
     ranks = job["ranks"]
     assert job["sparse"] == [[[1 / ranks] * 2] * ranks, None]
     assert "pass sparse_as_dense=True" in job["sparse refused"]
@@ -118,9 +152,12 @@ def test_init_must_come_first_and_only_once(job: dict[str, Any]) -> None:
     assert (
         job["too early"]
         == job["after shutdown"]
-        == "SMDDPConfigurationError: smdistributed.dataparallel is not initialized: call init() first"
+        == "SMDDPConfigurationError: smdistributed.dataparallel is not initialized: call init()"
+        " first"
     )
-    assert job["twice"].endswith("init() called more than once. smdistributed.dataparallel is already initialized.")
+    assert job["twice"].endswith(
+        "init() called more than once. smdistributed.dataparallel is already initialized."
+    )
 
 
 @pytest.mark.parametrize("name", ["device_dense", "device_sparse"])
@@ -150,7 +187,9 @@ def test_the_hook_starts_all_ranks_alike_and_the_optimizer_averages(pair: dict[s
     assert pair["step"] == [8.5, -3.0]  # less the mean of [1, 2] and [2, 4]
 
 
-def test_global_variables_are_broadcast_in_a_graph_only(pair: dict[str, Any], job: dict[str, Any]) -> None:
+def test_global_variables_are_broadcast_in_a_graph_only(
+    pair: dict[str, Any], job: dict[str, Any]
+) -> None:
     assert pair["global variables"] == 1.0
     assert "does not support eager execution" in job["global variables"]
 
@@ -159,9 +198,13 @@ def test_keras_fit_trains_all_ranks_alike(pair: dict[str, Any]) -> None:
     assert (pair["fit equal"], pair["metrics equal"]) == (True, True)
 
 
-@pytest.mark.parametrize("name", ["oob_allreduce", "DistributedGradientTape", "DistributedOptimizer"])
+@pytest.mark.parametrize(
+    "name", ["oob_allreduce", "DistributedGradientTape", "DistributedOptimizer"]
+)
 def test_strict_mode_refuses_any_op_but_the_average(strict: dict[str, Any], name: str) -> None:
-    assert strict[name] == f"SMDDPUnsupportedError: smddp's {name} supports no op but ReduceOp.AVERAGE"
+    assert (
+        strict[name] == f"SMDDPUnsupportedError: smddp's {name} supports no op but ReduceOp.AVERAGE"
+    )
 
 
 def test_strict_mode_keeps_the_ops_of_allreduce(strict: dict[str, Any]) -> None:
@@ -169,14 +212,26 @@ def test_strict_mode_keeps_the_ops_of_allreduce(strict: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", REFERENCE)
-def test_arguments_and_defaults_are_those_of_the_reference(strict: dict[str, Any], name: str) -> None:
+def test_arguments_and_defaults_are_those_of_the_reference(
+    strict: dict[str, Any], name: str
+) -> None:
     assert strict["signatures"][name] == REFERENCE[name]
 
 
-def test_strict_mode_refuses_a_process_that_mpirun_did_not_start(run: Callable[..., Outcome]) -> None:
-    assert "SMDDPConfigurationError: smddp for TensorFlow needs mpirun" in run(f"{IMPORT}; sdp.init()", STRICT).output
+def test_strict_mode_refuses_a_process_that_mpirun_did_not_start(
+    run: Callable[..., Outcome],
+) -> None:
+    assert (
+        "SMDDPConfigurationError: smddp for TensorFlow needs mpirun"
+        in run(f"{IMPORT}; sdp.init()", STRICT).output
+    )
 
 
-def test_strict_mode_refuses_unsupported_instance_types_at_import(run: Callable[..., Outcome]) -> None:
+def test_strict_mode_refuses_unsupported_instance_types_at_import(
+    run: Callable[..., Outcome],
+) -> None:
     outcome = run(IMPORT, STRICT | {"SM_CURRENT_INSTANCE_TYPE": "ml.p5.48xlarge"})
-    assert "SMDDPConfigurationError: smddp cannot run on ml.p5.48xlarge; it supports ml.p4d.24xlarge" in outcome.output
+    assert (
+        "SMDDPConfigurationError: smddp cannot run on ml.p5.48xlarge; it supports ml.p4d.24xlarge"
+        in outcome.output
+    )

@@ -1,7 +1,8 @@
-"""CloudFormation custom resource: on Delete it empties a bucket (all versions) or a model package group; Create and Update do nothing.
+"""CloudFormation custom resource: on Delete it empties a bucket (all versions) or a model package
+group; Create and Update do nothing.
 
-In: a custom resource request. Out: the answer that CloudFormation waits for, PUT to the request's ResponseURL. Acts only on
-what carries the tag `shoal:empty-on-delete: true`.
+In: a custom resource request. Out: the answer that CloudFormation waits for, PUT to the request's
+ResponseURL. Acts only on what carries the tag `shoal:empty-on-delete: true`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ class OutOfTimeError(Exception):
 
 
 def handler(event: dict[str, Any], context: Any) -> None:
-    """Do what the request asks, and answer in every case: without an answer CloudFormation waits for an hour."""
+    """Do what the request asks, and answer in every case: without an answer CloudFormation waits
+    for an hour.
+    """
     status, reason = "SUCCESS", ""
     try:
         if event["RequestType"] == "Delete":
@@ -45,7 +48,9 @@ def empty(resource_type: str, properties: dict[str, str], context: Any) -> None:
         if resource_type == "Custom::EmptyBucket":
             empty_bucket(properties["BucketName"], context)
         else:
-            empty_group(properties["ModelPackageGroupName"], properties["ModelPackageGroupArn"], context)
+            empty_group(
+                properties["ModelPackageGroupName"], properties["ModelPackageGroupArn"], context
+            )
     except ClientError as error:
         if error.response["Error"]["Code"] not in _GONE and "does not exist" not in str(error):
             raise
@@ -53,7 +58,9 @@ def empty(resource_type: str, properties: dict[str, str], context: Any) -> None:
 
 
 def empty_bucket(bucket: str, context: Any) -> None:
-    """Close the bucket for writing (access logs arrive for hours), then delete every version and delete marker."""
+    """Close the bucket for writing (access logs arrive for hours), then delete every version and
+    delete marker.
+    """
     s3 = boto3.client("s3")
     if EMPTY_TAG not in _bucket_tags(s3, bucket):
         log.info("%s does not carry the tag: left alone", bucket)
@@ -63,7 +70,9 @@ def empty_bucket(bucket: str, context: Any) -> None:
         versions = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
         if versions:
             _leave_time(context)
-            objects = [{"Key": version["Key"], "VersionId": version["VersionId"]} for version in versions]
+            objects = [
+                {"Key": version["Key"], "VersionId": version["VersionId"]} for version in versions
+            ]
             answer = s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
             if answer.get("Errors"):
                 raise RuntimeError(f"{bucket}: {answer['Errors'][0]}")
@@ -73,12 +82,18 @@ def empty_bucket(bucket: str, context: Any) -> None:
 def empty_group(group: str, group_arn: str, context: Any) -> None:
     """Delete every model package of the group."""
     sagemaker = boto3.client("sagemaker")
-    tags = [tag for page in sagemaker.get_paginator("list_tags").paginate(ResourceArn=group_arn) for tag in page["Tags"]]
+    tags = [
+        tag
+        for page in sagemaker.get_paginator("list_tags").paginate(ResourceArn=group_arn)
+        for tag in page["Tags"]
+    ]
     if EMPTY_TAG not in tags:
         log.info("%s does not carry the tag: left alone", group)
         return
     pages = sagemaker.get_paginator("list_model_packages").paginate(ModelPackageGroupName=group)
-    for arn in [package["ModelPackageArn"] for page in pages for package in page["ModelPackageSummaryList"]]:
+    for arn in [
+        package["ModelPackageArn"] for page in pages for package in page["ModelPackageSummaryList"]
+    ]:
         _leave_time(context)
         sagemaker.delete_model_package(ModelPackageName=arn)
         log.info("deleted %s", arn)
@@ -89,14 +104,19 @@ def respond(event: dict[str, Any], status: str, reason: str) -> None:
     answer = {
         "Status": status,
         "Reason": reason or f"see the log of the function behind {event['LogicalResourceId']}",
-        "PhysicalResourceId": event.get("PhysicalResourceId") or f"{event['StackId']}/{event['LogicalResourceId']}",
+        "PhysicalResourceId": event.get("PhysicalResourceId")
+        or f"{event['StackId']}/{event['LogicalResourceId']}",
         "StackId": event["StackId"],
         "RequestId": event["RequestId"],
         "LogicalResourceId": event["LogicalResourceId"],
     }
-    # The URL is signed for an empty content type (CloudFormation user guide, "Custom resource response objects").
+    # The URL is signed for an empty content type (CloudFormation user guide, "Custom resource
+    # response objects").
     request = urllib.request.Request(  # noqa: S310 - the URL is CloudFormation's
-        event["ResponseURL"], data=json.dumps(answer).encode(), method="PUT", headers={"Content-Type": ""}
+        event["ResponseURL"],
+        data=json.dumps(answer).encode(),
+        method="PUT",
+        headers={"Content-Type": ""},
     )
     with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 - see above
         log.info("answered %s: %s", status, response.status)
@@ -122,7 +142,13 @@ def _close(s3: Any, bucket: str) -> None:
     if any(statement.get("Sid") == _CLOSED_SID for statement in policy["Statement"]):
         return
     policy["Statement"].append(
-        {"Sid": _CLOSED_SID, "Effect": "Deny", "Principal": "*", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{bucket}/*"}
+        {
+            "Sid": _CLOSED_SID,
+            "Effect": "Deny",
+            "Principal": "*",
+            "Action": "s3:PutObject",
+            "Resource": f"arn:aws:s3:::{bucket}/*",
+        }
     )
     s3.put_bucket_policy(Bucket=bucket, Policy=json.dumps(policy))
 

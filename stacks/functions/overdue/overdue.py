@@ -1,7 +1,9 @@
-"""Says which schedules are overdue, of those that are rarer than a CloudWatch alarm can look back: their alarms watch what is said here.
+"""Says which schedules are overdue, of those that are rarer than a CloudWatch alarm can look back:
+their alarms watch what is said here.
 
-In: a rule's event, of which `time` is the moment to look from; without it that is now. Out: schedule -> 1 or 0, which are published as
-ScheduleOverdue, too; a schedule that is paused is in neither. It changes nothing, and may run twice.
+In: a rule's event, of which `time` is the moment to look from; without it that is now. Out:
+schedule -> 1 or 0, which are published as ScheduleOverdue, too; a schedule that is paused is in
+neither. It changes nothing, and may run twice.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import boto3
 
 _NAMESPACE = "Shoal"
 _PERIOD_S = 3600
-"""CloudWatch keeps values of an hour for 455 days, of a minute for 15 (API reference, GetMetricData)."""
+"""CloudWatch keeps values of an hour for 455 days, of a minute for 15 (API reference,
+GetMetricData).
+"""
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
@@ -25,7 +29,10 @@ log.setLevel(logging.INFO)
 def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
     """Look once. Whatever AWS refuses is raised: an alarm that gets no value rings, too."""
     now = datetime.fromisoformat(event["time"]) if "time" in event else datetime.now(UTC)
-    limits = {name: now - timedelta(hours=hours) for name, hours in json.loads(os.environ["SILENT_HOURS"]).items()}
+    limits = {
+        name: now - timedelta(hours=hours)
+        for name, hours in json.loads(os.environ["SILENT_HOURS"]).items()
+    }
     cloudwatch = boto3.client("cloudwatch")
     signs = _last_signs(cloudwatch, limits, now)
     found = _overdue(boto3.client("scheduler"), limits, signs)
@@ -34,8 +41,12 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
     return found
 
 
-def _overdue(scheduler: Any, limits: dict[str, datetime], signs: dict[str, datetime]) -> dict[str, int]:
-    """One that is gone is overdue at once; one that was made, changed or resumed after its limit has had no time to be."""
+def _overdue(
+    scheduler: Any, limits: dict[str, datetime], signs: dict[str, datetime]
+) -> dict[str, int]:
+    """One that is gone is overdue at once; one that was made, changed or resumed after its limit
+    has had no time to be.
+    """
     found = {}
     for name, limit in limits.items():
         live = _live(scheduler, name)
@@ -49,36 +60,59 @@ def _overdue(scheduler: Any, limits: dict[str, datetime], signs: dict[str, datet
 
 def _live(scheduler: Any, name: str) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = scheduler.get_schedule(GroupName=os.environ["SCHEDULE_GROUP"], Name=name)
+        found: dict[str, Any] = scheduler.get_schedule(
+            GroupName=os.environ["SCHEDULE_GROUP"], Name=name
+        )
     except scheduler.exceptions.ResourceNotFoundException:
         return None
     return found
 
 
 def _last_signs(cloudwatch: Any, limits: dict[str, datetime], now: datetime) -> dict[str, datetime]:
-    """Schedule -> the beginning of the last hour in which the function `start` was called for it, whether that started something or not."""
+    """Schedule -> the beginning of the last hour in which the function `start` was called for it,
+    whether that started something or not.
+    """
     names = list(limits)
-    queries = [{"Id": f"s{index}", "MetricStat": _deliveries(name)} for index, name in enumerate(names)]
-    pages = cloudwatch.get_paginator("get_metric_data").paginate(MetricDataQueries=queries, StartTime=min(limits.values()), EndTime=now)
+    queries = [
+        {"Id": f"s{index}", "MetricStat": _deliveries(name)} for index, name in enumerate(names)
+    ]
+    pages = cloudwatch.get_paginator("get_metric_data").paginate(
+        MetricDataQueries=queries, StartTime=min(limits.values()), EndTime=now
+    )
     signs: dict[str, datetime] = {}
-    for result in (each for page in pages for each in page["MetricDataResults"] if each["Timestamps"]):
+    for result in (
+        each for page in pages for each in page["MetricDataResults"] if each["Timestamps"]
+    ):
         name = names[int(result["Id"][1:])]
         signs[name] = max(*result["Timestamps"], signs.get(name, limits[name]))
     return signs
 
 
 def _deliveries(name: str) -> dict[str, Any]:
-    metric = {"Namespace": _NAMESPACE, "MetricName": "ScheduledStarts", "Dimensions": _dimensions(name)}
+    metric = {
+        "Namespace": _NAMESPACE,
+        "MetricName": "ScheduledStarts",
+        "Dimensions": _dimensions(name),
+    }
     return {"Metric": metric, "Period": _PERIOD_S, "Stat": "SampleCount"}
 
 
 def _publish(cloudwatch: Any, found: dict[str, int]) -> None:
     data = [
-        {"MetricName": "ScheduleOverdue", "Value": value, "Unit": "Count", "Dimensions": _dimensions(name)} for name, value in found.items()
+        {
+            "MetricName": "ScheduleOverdue",
+            "Value": value,
+            "Unit": "Count",
+            "Dimensions": _dimensions(name),
+        }
+        for name, value in found.items()
     ]
     if data:
         cloudwatch.put_metric_data(Namespace=_NAMESPACE, MetricData=data)
 
 
 def _dimensions(schedule: str) -> list[dict[str, str]]:
-    return [{"Name": "Pipeline", "Value": os.environ["PIPELINE_NAME"]}, {"Name": "Schedule", "Value": schedule}]
+    return [
+        {"Name": "Pipeline", "Value": os.environ["PIPELINE_NAME"]},
+        {"Name": "Schedule", "Value": schedule},
+    ]

@@ -1,4 +1,6 @@
-"""Ten real digits go to an endpoint; what it said about each, and whose model said it, comes out."""
+"""Ten real digits go to an endpoint; what it said about each, and whose model said it, comes
+out.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ def ask_all(runtime: Any, endpoint_name: str) -> list[Answer]:
 
 
 def ask(runtime: Any, endpoint_name: str, label: int, pixels: list[list[int]]) -> Answer:
-    """Send one digit. Raises SmokeTestError when the endpoint refuses it or answers in another form than agreed."""
+    """Send one digit.
+
+    Raises SmokeTestError when the endpoint refuses it or answers in another form than agreed.
+    """
     started = time.perf_counter()
     try:
         response = runtime.invoke_endpoint(
@@ -58,7 +63,9 @@ def ask(runtime: Any, endpoint_name: str, label: int, pixels: list[list[int]]) -
     try:
         return _parse(json.loads(body), label, latency_ms)
     except (KeyError, TypeError, ValueError) as error:
-        raise SmokeTestError(f"{endpoint_name} answered in an unknown form ({error!r}): {body[:500]!r}") from error
+        raise SmokeTestError(
+            f"{endpoint_name} answered in an unknown form ({error!r}): {body[:500]!r}"
+        ) from error
 
 
 def wrong_digits(answers: list[Answer]) -> list[str]:
@@ -66,17 +73,28 @@ def wrong_digits(answers: list[Answer]) -> list[str]:
     right = sum(answer.digit == answer.label for answer in answers)
     if right >= MIN_AGREEMENT:
         return []
-    given = ", ".join(f"{answer.label} as {answer.digit}" for answer in answers if answer.digit != answer.label)
+    given = ", ".join(
+        f"{answer.label} as {answer.digit}" for answer in answers if answer.digit != answer.label
+    )
     return [f"{right} of {len(answers)} digits right, {MIN_AGREEMENT} needed (took {given})"]
 
 
 def _parse(document: Any, label: int, latency_ms: float) -> Answer:
     (prediction,) = document["predictions"]
     probabilities = [float(value) for value in prediction["probabilities"]]
-    if len(probabilities) != 10 or not math.isclose(sum(probabilities), 1.0, abs_tol=_SUM_TOLERANCE):
+    if len(probabilities) != 10 or not math.isclose(
+        sum(probabilities), 1.0, abs_tol=_SUM_TOLERANCE
+    ):
         raise ValueError(f"{len(probabilities)} probabilities with sum {sum(probabilities)}")
     digit = prediction["digit"]
     if digit != probabilities.index(max(probabilities)):
         raise ValueError(f"digit {digit!r} is not the most probable one")
     model = document["model"]
-    return Answer(label, digit, probabilities[digit], model["training_job_name"], model.get("weights_sha256"), latency_ms)
+    return Answer(
+        label,
+        digit,
+        probabilities[digit],
+        model["training_job_name"],
+        model.get("weights_sha256"),
+        latency_ms,
+    )

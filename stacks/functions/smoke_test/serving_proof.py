@@ -1,9 +1,11 @@
-"""CloudFormation custom resource: proves that a deployment of the serving endpoint took, and fails it where it did not.
+"""CloudFormation custom resource: proves that a deployment of the serving endpoint took, and fails
+it where it did not.
 
-In: a custom resource request with `EndpointName`, `EndpointConfigName`, `ModelName`, `ModelPackageArn`, `ImageDigest`, `ModelDataUrl`,
-`ModelDataSha256` and, where the release pins it, `WeightsSha256`. Out: the answer that CloudFormation waits for; the reason of a failure
-begins with "rolled back:". Delete proves nothing, nor does a stack that rolls back already: what it goes back to was proven when it was
-deployed.
+In: a custom resource request with `EndpointName`, `EndpointConfigName`, `ModelName`,
+`ModelPackageArn`, `ImageDigest`, `ModelDataUrl`, `ModelDataSha256` and, where the release pins it,
+`WeightsSha256`. Out: the answer that CloudFormation waits for; the reason of a failure begins with
+"rolled back:". Delete proves nothing, nor does a stack that rolls back already: what it goes back
+to was proven when it was deployed.
 """
 
 from __future__ import annotations
@@ -34,7 +36,11 @@ log.setLevel(logging.INFO)
 def handler(event: dict[str, Any], context: Any) -> None:
     """Answer in every case: without an answer CloudFormation waits until its own time is out."""
     try:
-        problems = [] if event["RequestType"] == "Delete" or _rolls_back(event["StackId"]) else prove(event["ResourceProperties"], context)
+        problems = (
+            []
+            if event["RequestType"] == "Delete" or _rolls_back(event["StackId"])
+            else prove(event["ResourceProperties"], context)
+        )
     except Exception as error:
         log.exception("could not prove %s", event["ResourceProperties"])
         problems = [f"nothing could be proven: {type(error).__name__}: {error}"]
@@ -46,9 +52,14 @@ def prove(expected: dict[str, str], context: Any) -> list[str]:
     deadline = time.monotonic() + float(context.get_remaining_time_in_millis()) / 1000 - _SPARE_S
     sagemaker = boto3.client("sagemaker")
     live = _settled(sagemaker, expected["EndpointName"], deadline)
-    problems = list(_wrong_configuration(live, expected)) or [*_wrong_model(sagemaker, expected), *_wrong_image(live, expected)]
+    problems = list(_wrong_configuration(live, expected)) or [
+        *_wrong_model(sagemaker, expected),
+        *_wrong_image(live, expected),
+    ]
     problems = problems or list(_wrong_archive(boto3.client("s3"), expected, deadline))
-    return problems or list(_wrong_answers(boto3.client("sagemaker-runtime", config=CLIENT), expected))
+    return problems or list(
+        _wrong_answers(boto3.client("sagemaker-runtime", config=CLIENT), expected)
+    )
 
 
 def _settled(sagemaker: Any, name: str, deadline: float) -> dict[str, Any]:
@@ -65,28 +76,46 @@ def _wrong_configuration(live: dict[str, Any], expected: dict[str, str]) -> Iter
     if live["EndpointStatus"] != "InService":
         yield f"endpoint {name} is {live['EndpointStatus']}{because}"
     elif live["EndpointConfigName"] != expected["EndpointConfigName"]:
-        yield f"endpoint {name} serves {live['EndpointConfigName']}, not {expected['EndpointConfigName']} of this deployment{because}"
+        yield (
+            f"endpoint {name} serves {live['EndpointConfigName']}, not"
+            f" {expected['EndpointConfigName']} of this deployment{because}"
+        )
 
 
 def _wrong_model(sagemaker: Any, expected: dict[str, str]) -> Iterator[str]:
     config = sagemaker.describe_endpoint_config(EndpointConfigName=expected["EndpointConfigName"])
     models = [variant["ModelName"] for variant in config["ProductionVariants"]]
     if models != [expected["ModelName"]]:
-        yield f"{expected['EndpointConfigName']} has the models {', '.join(models)}, not {expected['ModelName']}"
+        yield (
+            f"{expected['EndpointConfigName']} has the models {', '.join(models)}, not"
+            f" {expected['ModelName']}"
+        )
         return
     model = sagemaker.describe_model(ModelName=expected["ModelName"])
     containers = [model.get("PrimaryContainer", {}), *model.get("Containers", [])]
-    packages = [container["ModelPackageName"] for container in containers if "ModelPackageName" in container]
+    packages = [
+        container["ModelPackageName"] for container in containers if "ModelPackageName" in container
+    ]
     if packages != [expected["ModelPackageArn"]]:
-        yield f"{expected['ModelName']} is made of {', '.join(packages) or 'no package'}, not of {expected['ModelPackageArn']}"
+        yield (
+            f"{expected['ModelName']} is made of {', '.join(packages) or 'no package'}, not of"
+            f" {expected['ModelPackageArn']}"
+        )
 
 
 def _wrong_image(live: dict[str, Any], expected: dict[str, str]) -> Iterator[str]:
-    """A tag may name another image since it was pinned: SageMaker resolves it when it deploys, for as long as that fleet lives.
+    """A tag may name another image since it was pinned:
 
-    What it does not resolve to a digest is not compared (API reference, DeployedImage: "registry/repository[@digest]").
+    SageMaker resolves it when it deploys, for as long as that fleet lives.
+
+    What it does not resolve to a digest is not compared (API reference, DeployedImage:
+    "registry/repository[@digest]").
     """
-    images = [image for variant in live["ProductionVariants"] for image in variant.get("DeployedImages", [])]
+    images = [
+        image
+        for variant in live["ProductionVariants"]
+        for image in variant.get("DeployedImages", [])
+    ]
     for image in images:
         digest, pinned = image.get("ResolvedImage", "").partition("@")[2], expected["ImageDigest"]
         if digest and digest != pinned:
@@ -96,7 +125,9 @@ def _wrong_image(live: dict[str, Any], expected: dict[str, str]) -> Iterator[str
 
 
 def _wrong_archive(s3: Any, expected: dict[str, str], deadline: float) -> Iterator[str]:
-    """The package names an URL without a version, so the newest object is what SageMaker loads: code and all, not the weights alone."""
+    """The package names an URL without a version, so the newest object is what SageMaker loads:
+    code and all, not the weights alone.
+    """
     url, pinned = expected["ModelDataUrl"], expected["ModelDataSha256"]
     bucket, _, key = url.removeprefix("s3://").partition("/")
     try:
@@ -111,11 +142,16 @@ def _wrong_archive(s3: Any, expected: dict[str, str], deadline: float) -> Iterat
             return
         digest.update(block)
     if digest.hexdigest() != pinned:
-        yield f"the sha256 of the model data {url} is {digest.hexdigest()}, pinned is {pinned}: it was written again after it was pinned"
+        yield (
+            f"the sha256 of the model data {url} is {digest.hexdigest()}, pinned is {pinned}: it"
+            " was written again after it was pinned"
+        )
 
 
 def _wrong_answers(runtime: Any, expected: dict[str, str]) -> Iterator[str]:
-    """The archive may have been another one when the container started: only the container knows what it has loaded."""
+    """The archive may have been another one when the container started: only the container knows
+    what it has loaded.
+    """
     try:
         answers = ask_all(runtime, expected["EndpointName"])
     except SmokeTestError as error:
@@ -125,7 +161,10 @@ def _wrong_answers(runtime: Any, expected: dict[str, str]) -> Iterator[str]:
     loaded = {answer.weights_sha256 for answer in answers}
     pinned = expected.get("WeightsSha256")
     if pinned and loaded != {pinned}:
-        yield f"the weights that answer are {', '.join(sorted(str(each) for each in loaded))}, pinned are {pinned}"
+        yield (
+            f"the weights that answer are {', '.join(sorted(str(each) for each in loaded))}, pinned"
+            f" are {pinned}"
+        )
     yield from wrong_digits(answers)
 
 
@@ -135,12 +174,18 @@ def _rolls_back(stack_id: str) -> bool:
 
 
 def _answer(event: dict[str, Any], reason: str) -> None:
-    """PUT the outcome to CloudFormation's presigned URL, which is signed for an empty content type."""
+    """PUT the outcome to CloudFormation's presigned URL, which is signed for an empty content
+    type.
+    """
     same = {key: event[key] for key in ("StackId", "RequestId", "LogicalResourceId")}
     # One id for good: another one would make CloudFormation replace the resource.
-    identity = event.get("PhysicalResourceId") or f"{event['ResourceProperties']['EndpointName']}-proof"
+    identity = (
+        event.get("PhysicalResourceId") or f"{event['ResourceProperties']['EndpointName']}-proof"
+    )
     outcome = {"Status": "FAILED", "Reason": reason} if reason else {"Status": "SUCCESS"}
     body = json.dumps({**same, **outcome, "PhysicalResourceId": identity}).encode()
-    request = urllib.request.Request(event["ResponseURL"], data=body, method="PUT", headers={"Content-Type": ""})  # noqa: S310 - CloudFormation's
+    request = urllib.request.Request(  # noqa: S310
+        event["ResponseURL"], data=body, method="PUT", headers={"Content-Type": ""}
+    )
     with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310 - see above
         log.info("answered %s: %s", outcome, response.status)

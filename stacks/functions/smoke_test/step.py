@@ -1,8 +1,10 @@
-"""Proves that an execution's endpoint answers: sends ten real digits and judges schema, answers, latency and whose model it is.
+"""Proves that an execution's endpoint answers: sends ten real digits and judges schema, answers,
+latency and whose model it is.
 
-In: a Lambda step's arguments `endpoint_name`, `training_job_name`, `weights_sha256` (of the weights that this execution has evaluated;
-the container must answer with the same), `max_latency_ms`. Out: `status`, `answers` (JSON list of label, digit, probability),
-`slowest_ms`, `weights_sha256`. Anything wrong raises SmokeTestError, which fails the step.
+In: a Lambda step's arguments `endpoint_name`, `training_job_name`, `weights_sha256` (of the weights
+that this execution has evaluated; the container must answer with the same), `max_latency_ms`. Out:
+`status`, `answers` (JSON list of label, digit, probability), `slowest_ms`, `weights_sha256`.
+Anything wrong raises SmokeTestError, which fails the step.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ class Expected:
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Run the test against one endpoint; arguments of the step that this version does not know are ignored."""
+    """Run the test against one endpoint; arguments of the step that this version does not know are
+    ignored.
+    """
     expected = Expected.of(event)
     runtime = boto3.client("sagemaker-runtime", config=CLIENT)
     answers = ask_all(runtime, event["endpoint_name"])
@@ -50,7 +54,12 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     slowest_ms = round(max(answer.latency_ms for answer in answers), 1)
     return {
         "status": "Passed",
-        "answers": json.dumps([{"label": a.label, "digit": a.digit, "probability": round(a.probability, 4)} for a in answers]),
+        "answers": json.dumps(
+            [
+                {"label": a.label, "digit": a.digit, "probability": round(a.probability, 4)}
+                for a in answers
+            ]
+        ),
         "slowest_ms": slowest_ms,
         "weights_sha256": expected.weights_sha256,
     }
@@ -61,13 +70,21 @@ def judge(answers: list[Answer], expected: Expected) -> None:
     problems = []
     models = {answer.training_job_name for answer in answers}
     if models != {expected.training_job_name}:
-        problems.append(f"the model comes from training job {sorted(models)}, not from this execution's {expected.training_job_name}")
+        problems.append(
+            f"the model comes from training job {sorted(models)}, not from this execution's"
+            f" {expected.training_job_name}"
+        )
     weights = {str(answer.weights_sha256) for answer in answers}
     if weights != {expected.weights_sha256}:
-        problems.append(f"the container serves weights with the sha256 {sorted(weights)}, evaluated were {expected.weights_sha256}")
+        problems.append(
+            f"the container serves weights with the sha256 {sorted(weights)}, evaluated were"
+            f" {expected.weights_sha256}"
+        )
     problems += wrong_digits(answers)
     slowest_ms = max(answer.latency_ms for answer in answers)
     if slowest_ms > expected.max_latency_ms:
-        problems.append(f"the slowest answer took {slowest_ms:.0f} ms, {expected.max_latency_ms:.0f} ms allowed")
+        problems.append(
+            f"the slowest answer took {slowest_ms:.0f} ms, {expected.max_latency_ms:.0f} ms allowed"
+        )
     if problems:
         raise SmokeTestError("; ".join(problems))

@@ -1,7 +1,9 @@
-"""An event of S3 that says that a manifest has arrived goes in; the start of an execution that reads its dataset comes out.
+"""An event of S3 that says that a manifest has arrived goes in; the start of an execution that
+reads its dataset comes out.
 
-A manifest is `datasets/NAME/<file>` in the data bucket: JSON with `files`, paths relative to its own folder. It is uploaded last, so it
-says that the dataset is complete, and that is looked at here: a file that is not there, or is empty, makes the manifest wrong.
+A manifest is `datasets/NAME/<file>` in the data bucket: JSON with `files`, paths relative to its
+own folder. It is uploaded last, so it says that the dataset is complete, and that is looked at
+here: a file that is not there, or is empty, makes the manifest wrong.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ _KEY = re.compile(r"^datasets/[A-Za-z0-9][A-Za-z0-9._-]*/([A-Za-z0-9][A-Za-z0-9.
 
 
 class ManifestError(Exception):
-    """What is wrong with a manifest. Trying again does not help; it is raised so that the function's alarm rings."""
+    """What is wrong with a manifest.
+
+    Trying again does not help; it is raised so that the function's alarm rings.
+    """
 
 
 def start_of(s3: Any, event: dict[str, Any]) -> Start:
@@ -31,7 +36,9 @@ def start_of(s3: Any, event: dict[str, Any]) -> Start:
     uri = f"s3://{bucket}/{key}"
     match = _KEY.match(key)
     if bucket != os.environ["DATA_BUCKET"] or not match or match[1] != os.environ["MANIFEST_FILE"]:
-        raise ManifestError(f"{uri} is no manifest: they are s3://{os.environ['DATA_BUCKET']}/datasets/NAME/{os.environ['MANIFEST_FILE']}")
+        raise ManifestError(
+            f"{uri} is no manifest: they are s3://{os.environ['DATA_BUCKET']}/datasets/NAME/{os.environ['MANIFEST_FILE']}"
+        )
     folder = key.rpartition("/")[0]
     _require_files(s3, bucket, folder, _files(s3, bucket, key, found, uri), uri)
     places = {"{manifest}": uri, "{folder}": f"s3://{bucket}/{folder}"}
@@ -42,7 +49,10 @@ def start_of(s3: Any, event: dict[str, Any]) -> Start:
         name=f"manifest-{identity[:24]}",
         description=f"Started by {uri}, version {version}",
         told=f"manifest {uri}, version {version}",
-        parameters={name: _filled(value, places) for name, value in json.loads(os.environ["MANIFEST_PARAMETERS"]).items()},
+        parameters={
+            name: _filled(value, places)
+            for name, value in json.loads(os.environ["MANIFEST_PARAMETERS"]).items()
+        },
     )
 
 
@@ -67,14 +77,21 @@ def _files(s3: Any, bucket: str, key: str, found: dict[str, Any], uri: str) -> l
 
 
 def _is_path(value: Any) -> bool:
-    return isinstance(value, str) and value != "" and not value.startswith("/") and ".." not in value.split("/")
+    return (
+        isinstance(value, str)
+        and value != ""
+        and not value.startswith("/")
+        and ".." not in value.split("/")
+    )
 
 
 def _require_files(s3: Any, bucket: str, folder: str, files: list[str], uri: str) -> None:
     sizes = dict(_sizes(s3, bucket, folder))
     missing = sorted(file for file in files if not sizes.get(file))
     if missing:
-        shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+        shown = ", ".join(missing[:3]) + (
+            f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        )
         raise ManifestError(f"{uri} names files that are not there or empty: {shown}")
 
 

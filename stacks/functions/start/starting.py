@@ -14,7 +14,9 @@ class Start:
     token: str
     """The same for every delivery of one occasion, and for no other."""
     name: str
-    """Display name of the execution, by which a second delivery is known: letters, digits and hyphens, at most 82."""
+    """Display name of the execution, by which a second delivery is known: letters, digits and
+    hyphens, at most 82.
+    """
     description: str
     told: str
     """Who asks, for the log."""

@@ -1,6 +1,8 @@
-"""Deletes what one pipeline execution put behind its endpoint: its scalable targets, the endpoint, its configuration, its model.
+"""Deletes what one pipeline execution put behind its endpoint: its scalable targets, the endpoint,
+its configuration, its model.
 
-The execution's ARN and a SageMaker client go in; whether nothing is left, and what was deleted, come out. Safe to run twice.
+The execution's ARN and a SageMaker client go in; whether nothing is left, and what was deleted,
+come out. Safe to run twice.
 """
 
 from __future__ import annotations
@@ -21,9 +23,13 @@ from tagged import MADE_UP, Made, find_tagged, is_execution_id, listed, named_ex
 # In these states SageMaker refuses DeleteEndpoint, or is deleting already.
 _IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
 _FIRST_LOOK_S, _LONGEST_PAUSE_S = 0.1, 2.0
-"""Between looks at an endpoint that is being deleted: the pause grows from look to look, because deletions take from moments to minutes."""
+"""Between looks at an endpoint that is being deleted: the pause grows from look to look, because
+deletions take from moments to minutes.
+"""
 CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 8})
-"""Said here, because how often a client tries by default depends on the boto3 that the runtime brings: 3 or 5 times."""
+"""Said here, because how often a client tries by default depends on the boto3 that the runtime
+brings: 3 or 5 times.
+"""
 _RUNNING = ("Executing", "Stopping")
 
 log = logging.getLogger()
@@ -40,18 +46,24 @@ class Owned:
 
     def named(self, *prefixes: str) -> Owned:
         """Only what starts with one of `prefixes`."""
-        kept = [{name for name in names if name.startswith(prefixes)} for names in (self.endpoints, self.configs, self.models)]
+        kept = [
+            {name for name in names if name.startswith(prefixes)}
+            for names in (self.endpoints, self.configs, self.models)
+        ]
         return Owned(*kept)
 
 
-def tear_down(sagemaker: Any, execution_arn: str, deadline: float, tagged: Iterable[Made] | None = None) -> tuple[bool, list[str]]:
-    """Deregister scalable targets, delete endpoints, then configurations, then models; an endpoint that is not gone keeps what it uses.
+def tear_down(
+    sagemaker: Any, execution_arn: str, deadline: float, tagged: Iterable[Made] | None = None
+) -> tuple[bool, list[str]]:
+    """Deregister scalable targets, delete endpoints, then configurations, then models; an endpoint
+    that is not gone keeps what it uses.
 
-    First what steps, names and references attribute, then what tags do (`tagged`, or what is found now): tags that cannot be read keep
-    nothing else from being deleted, and it is not finished.
+    First what steps, names and references attribute, then what tags do (`tagged`, or what is found
+    now): tags that cannot be read keep nothing else from being deleted, and it is not finished.
 
-    Returns whether nothing is left, and what was deleted now, as kind/name. `deadline` is a time.monotonic() value. ValueError for an
-    ARN that is no execution's.
+    Returns whether nothing is left, and what was deleted now, as kind/name. `deadline` is a
+    time.monotonic() value. ValueError for an ARN that is no execution's.
     """
     owned, deleted = find_owned(sagemaker, execution_arn), list[str]()
     log.info("%s owns %s", execution_arn, owned)
@@ -70,16 +82,23 @@ def _delete(sagemaker: Any, owned: Owned, deadline: float, deleted: list[str]) -
     """Whether nothing of it is left."""
     scaling = boto3.client("application-autoscaling", config=CLIENT)
     unscaled = not owned.endpoints or stop_scaling(scaling, owned.endpoints, deleted)
-    # No short circuit: every endpoint gets its DeleteEndpoint before the first one is waited for again.
-    gone = [_delete_endpoint(sagemaker, name, deadline, deleted) for name in sorted(owned.endpoints)]
+    # No short circuit: every endpoint gets its DeleteEndpoint before the first one is waited for
+    # again.
+    gone = [
+        _delete_endpoint(sagemaker, name, deadline, deleted) for name in sorted(owned.endpoints)
+    ]
     if not all(gone):
         return False
     for name in sorted(owned.configs):
         if _unless_gone(sagemaker.delete_endpoint_config, EndpointConfigName=name) is not None:
             deleted.append(f"endpoint-config/{name}")
     for name in sorted(owned.models):
-        # Looked at first: a model that is gone has no tags, and by them alone its deletion is allowed.
-        if _unless_gone(sagemaker.describe_model, ModelName=name) and _unless_gone(sagemaker.delete_model, ModelName=name) is not None:
+        # Looked at first: a model that is gone has no tags, and by them alone its deletion is
+        # allowed.
+        if (
+            _unless_gone(sagemaker.describe_model, ModelName=name)
+            and _unless_gone(sagemaker.delete_model, ModelName=name) is not None
+        ):
             deleted.append(f"model/{name}")
     return unscaled
 
@@ -101,15 +120,19 @@ def status_of(sagemaker: Any, execution_arn: str) -> str | None:
 
 
 def find_owned(sagemaker: Any, execution_arn: str) -> Owned:
-    """What the execution's steps report, whatever of ours has the execution's id in its name, and what those refer to.
+    """What the execution's steps report, whatever of ours has the execution's id in its name, and
+    what those refer to.
 
-    One way alone is not enough: a step that was cut off may have created something that its metadata does not say; the ARNs in
-    the metadata are in lower case, a model's name is not; and SageMaker may give a configuration a name without the execution's id.
+    One way alone is not enough: a step that was cut off may have created something that its
+    metadata does not say; the ARNs in the metadata are in lower case, a model's name is not; and
+    SageMaker may give a configuration a name without the execution's id.
     """
     owned = Owned()
     execution_id = execution_arn.rpartition("/")[2]
     if not is_execution_id(execution_id):
-        raise ValueError(f"{execution_arn!r} does not end in an execution's id, twelve letters and digits")
+        raise ValueError(
+            f"{execution_arn!r} does not end in an execution's id, twelve letters and digits"
+        )
     _add_reported(owned, sagemaker, execution_arn)
     _add_named(owned, sagemaker, execution_id)
     _add_referred(owned, sagemaker, execution_arn)
@@ -133,14 +156,22 @@ def _with_our_names(owned: Owned) -> Owned:
 
 def _add_reported(owned: Owned, sagemaker: Any, execution_arn: str) -> None:
     for metadata in _step_metadata(sagemaker, execution_arn):
-        for kind, names in (("Endpoint", owned.endpoints), ("EndpointConfig", owned.configs), ("Model", owned.models)):
+        for kind, names in (
+            ("Endpoint", owned.endpoints),
+            ("EndpointConfig", owned.configs),
+            ("Model", owned.models),
+        ):
             if "Arn" in metadata.get(kind, {}):
                 names.add(metadata[kind]["Arn"].rsplit("/", 1)[1])
 
 
 def _step_metadata(sagemaker: Any, execution_arn: str) -> list[dict[str, Any]]:
     try:
-        pages = list(sagemaker.get_paginator("list_pipeline_execution_steps").paginate(PipelineExecutionArn=execution_arn))
+        pages = list(
+            sagemaker.get_paginator("list_pipeline_execution_steps").paginate(
+                PipelineExecutionArn=execution_arn
+            )
+        )
     except ClientError as error:
         if error.response["Error"]["Code"] != "ResourceNotFound":
             raise
@@ -154,29 +185,46 @@ def _add_named(owned: Owned, sagemaker: Any, execution_id: str) -> None:
         ("list_endpoint_configs", "EndpointConfig", owned.configs),
         ("list_models", "Model", owned.models),
     ):
-        names.update(item[f"{kind}Name"] for item in listed(sagemaker, operation, kind, execution_id))
+        names.update(
+            item[f"{kind}Name"] for item in listed(sagemaker, operation, kind, execution_id)
+        )
 
 
 def _add_referred(owned: Owned, sagemaker: Any, execution_arn: str) -> None:
     for name in owned.endpoints:
         endpoint = _unless_gone(sagemaker.describe_endpoint, EndpointName=name)
-        if endpoint and "EndpointConfigName" in endpoint and not _is_anothers(sagemaker, execution_arn, endpoint["EndpointConfigName"]):
+        if (
+            endpoint
+            and "EndpointConfigName" in endpoint
+            and not _is_anothers(sagemaker, execution_arn, endpoint["EndpointConfigName"])
+        ):
             owned.configs.add(endpoint["EndpointConfigName"])
     for name in owned.configs:
         config = _unless_gone(sagemaker.describe_endpoint_config, EndpointConfigName=name) or {}
         models = {variant["ModelName"] for variant in config.get("ProductionVariants", [])}
-        owned.models.update(model for model in models if not _is_anothers(sagemaker, execution_arn, model))
+        owned.models.update(
+            model for model in models if not _is_anothers(sagemaker, execution_arn, model)
+        )
 
 
 def _is_anothers(sagemaker: Any, execution_arn: str, name: str) -> bool:
-    """Whether the name says that another execution of the pipeline, which is known, made what it names: it may be in use there."""
-    said = {named_execution(prefix, name) for prefix in (os.environ["PIPELINE_NAME"], MADE_UP)} - {None}
+    """Whether the name says that another execution of the pipeline, which is known, made what it
+    names: it may be in use there.
+    """
+    said = {named_execution(prefix, name) for prefix in (os.environ["PIPELINE_NAME"], MADE_UP)} - {
+        None
+    }
     executions, _, ours = execution_arn.rpartition("/")
-    return any(each != ours and status_of(sagemaker, f"{executions}/{each}") is not None for each in said)
+    return any(
+        each != ours and status_of(sagemaker, f"{executions}/{each}") is not None for each in said
+    )
 
 
 def _delete_endpoint(sagemaker: Any, name: str, deadline: float, deleted: list[str]) -> bool:
-    """Ask for the deletion and look until the endpoint is gone. DeleteEndpoint's own answer proves nothing."""
+    """Ask for the deletion and look until the endpoint is gone.
+
+    DeleteEndpoint's own answer proves nothing.
+    """
     status = _endpoint_status(sagemaker, name)
     if status is not None and status not in _IN_PROGRESS:
         try:
@@ -203,7 +251,10 @@ def _endpoint_status(sagemaker: Any, name: str) -> str | None:
 
 
 def _unless_gone(call: Any, **arguments: str) -> dict[str, Any] | None:
-    """The call's answer, or None when its subject does not exist: SageMaker says so with a ValidationException."""
+    """The call's answer, or None when its subject does not exist:
+
+    SageMaker says so with a ValidationException.
+    """
     try:
         answer: dict[str, Any] = call(**arguments)
     except ClientError as error:

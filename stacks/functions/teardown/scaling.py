@@ -1,7 +1,9 @@
-"""Names of endpoints go in; what Application Auto Scaling scales of them is deregistered, so that it neither changes nor keeps what goes.
+"""Names of endpoints go in; what Application Auto Scaling scales of them is deregistered, so that
+it neither changes nor keeps what goes.
 
-DeleteEndpoint does the same by itself for a caller who may, and asks for the permission (SageMaker developer guide, "Delete endpoints
-configured for auto scaling"). Here it is done first, and said: an endpoint that is being scaled is Updating, and cannot be deleted.
+DeleteEndpoint does the same by itself for a caller who may, and asks for the permission (SageMaker
+developer guide, "Delete endpoints configured for auto scaling"). Here it is done first, and said:
+an endpoint that is being scaled is Updating, and cannot be deleted.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ log = logging.getLogger()
 
 
 def stop_scaling(scaling: Any, endpoints: Collection[str], deregistered: list[str]) -> bool:
-    """Whether no variant of the endpoints is a scalable target any more; what was deregistered now is added, as scalable-target/ID.
+    """Whether no variant of the endpoints is a scalable target any more; what was deregistered now
+    is added, as scalable-target/ID.
 
-    `scaling` is a client of Application Auto Scaling. A refusal is logged and keeps nothing else from being deleted: endpoints cost
-    more than their targets.
+    `scaling` is a client of Application Auto Scaling. A refusal is logged and keeps nothing else
+    from being deleted: endpoints cost more than their targets.
     """
     try:
         for target in _targets(scaling, endpoints):
@@ -34,10 +37,19 @@ def stop_scaling(scaling: Any, endpoints: Collection[str], deregistered: list[st
 
 
 def _targets(scaling: Any, endpoints: Collection[str]) -> Iterator[Mapping[str, Any]]:
-    """Names come from metadata in lower case, too. All are listed: a target may outlive the variant that it is named after."""
+    """Names come from metadata in lower case, too.
+
+    All are listed: a target may outlive the variant that it is named after.
+    """
     ours = tuple(f"endpoint/{name}/variant/".lower() for name in endpoints)
-    for page in scaling.get_paginator("describe_scalable_targets").paginate(ServiceNamespace=NAMESPACE):
-        yield from (target for target in page["ScalableTargets"] if target["ResourceId"].lower().startswith(ours))
+    for page in scaling.get_paginator("describe_scalable_targets").paginate(
+        ServiceNamespace=NAMESPACE
+    ):
+        yield from (
+            target
+            for target in page["ScalableTargets"]
+            if target["ResourceId"].lower().startswith(ours)
+        )
 
 
 def _deregister(scaling: Any, target: Mapping[str, Any], deregistered: list[str]) -> None:

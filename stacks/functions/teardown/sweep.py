@@ -1,7 +1,9 @@
-"""Finds what executions of one pipeline left behind for longer than their time to live, deletes it, and measures what it found.
+"""Finds what executions of one pipeline left behind for longer than their time to live, deletes it,
+and measures what it found.
 
-In: a schedule's event, or `{"dry_run": true}` from a person. Out: the report, a dictionary with `kept`, `past_ttl`, `deleted`
-and `pending` (lists of kind/name or execution ids). It relies on no event and no queue: it looks at what exists.
+In: a schedule's event, or `{"dry_run": true}` from a person. Out: the report, a dictionary with
+`kept`, `past_ttl`, `deleted` and `pending` (lists of kind/name or execution ids). It relies on no
+event and no queue: it looks at what exists.
 """
 
 from __future__ import annotations
@@ -50,16 +52,23 @@ class Report:
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     """Sweep once."""
     deadline = time.monotonic() + float(context.get_remaining_time_in_millis()) / 1000 - _SPARE_S
-    report = sweep(boto3.client("sagemaker", config=CLIENT), deadline, dry_run=event.get("dry_run") is True)
+    report = sweep(
+        boto3.client("sagemaker", config=CLIENT), deadline, dry_run=event.get("dry_run") is True
+    )
     log.info("%s", report)
     _publish(boto3.client("cloudwatch"), report)
     if not report.complete and "dry_run" not in event:
-        raise RuntimeError("tags could not be read, and no person is there to be told: see above")  # an alarm watches failures
+        raise RuntimeError(
+            "tags could not be read, and no person is there to be told: see above"
+        )  # an alarm watches failures
     return vars(report)
 
 
 def sweep(sagemaker: Any, deadline: float, *, dry_run: bool) -> Report:
-    """Look at every execution that something is named after. `deadline` is a time.monotonic() value."""
+    """Look at every execution that something is named after.
+
+    `deadline` is a time.monotonic() value.
+    """
     report = Report(dry_run)
     limit = datetime.now(UTC).timestamp() - 60 * float(os.environ["TTL_MINUTES"])
     tagged = _tagged(sagemaker, report)
@@ -76,11 +85,16 @@ def sweep(sagemaker: Any, deadline: float, *, dry_run: bool) -> Report:
     return report
 
 
-def _remove(sagemaker: Any, execution_id: str, tagged: list[Made], deadline: float, report: Report) -> None:
+def _remove(
+    sagemaker: Any, execution_id: str, tagged: list[Made], deadline: float, report: Report
+) -> None:
     try:
-        finished, deleted = tear_down(sagemaker, _arn(execution_id), min(deadline, time.monotonic() + _PATIENCE_S), tagged)
+        finished, deleted = tear_down(
+            sagemaker, _arn(execution_id), min(deadline, time.monotonic() + _PATIENCE_S), tagged
+        )
     except (ClientError, BotoCoreError):
-        # One execution that cannot be removed must not keep the others; its age keeps the alarm ringing.
+        # One execution that cannot be removed must not keep the others; its age keeps the alarm
+        # ringing.
         log.exception("%s", execution_id)
         finished, deleted = False, []
     report.deleted += deleted
@@ -89,7 +103,10 @@ def _remove(sagemaker: Any, execution_id: str, tagged: list[Made], deadline: flo
 
 
 def _tagged(sagemaker: Any, report: Report) -> list[Made]:
-    """Read once a sweep. What cannot be read keeps nothing from being swept that names attribute."""
+    """Read once a sweep.
+
+    What cannot be read keeps nothing from being swept that names attribute.
+    """
     found: list[Made] = []
     try:
         found.extend(find_tagged(sagemaker))
@@ -100,7 +117,9 @@ def _tagged(sagemaker: Any, report: Report) -> list[Made]:
 
 
 def _found(sagemaker: Any, tagged: list[Made]) -> dict[str, tuple[float, int]]:
-    """Execution id -> (when the oldest thing of it was created, as a timestamp; how many of them are endpoints)."""
+    """Execution id -> (when the oldest thing of it was created, as a timestamp; how many of them
+    are endpoints).
+    """
     found: dict[str, tuple[float, int]] = {}
     for made in (*find_named(sagemaker), *tagged):
         _count(made, found)
@@ -112,7 +131,10 @@ def _found(sagemaker: Any, tagged: list[Made]) -> dict[str, tuple[float, int]]:
 
 def _count(made: Made, found: dict[str, tuple[float, int]]) -> None:
     oldest, endpoints = found.get(made.execution_id, (float("inf"), 0))
-    found[made.execution_id] = (min(oldest, made.created_at.timestamp()), endpoints + (made.kind == "Endpoint"))
+    found[made.execution_id] = (
+        min(oldest, made.created_at.timestamp()),
+        endpoints + (made.kind == "Endpoint"),
+    )
 
 
 def _made_up(sagemaker: Any) -> Iterator[Made]:
@@ -124,7 +146,9 @@ def _made_up(sagemaker: Any) -> Iterator[Made]:
 
 
 def _is_ours(sagemaker: Any, execution_id: str, found: dict[str, tuple[float, int]]) -> bool:
-    """Whether a model that SageMaker named after an execution belongs to this pipeline: other pipelines have such models, too."""
+    """Whether a model that SageMaker named after an execution belongs to this pipeline: other
+    pipelines have such models, too.
+    """
     return execution_id in found or status_of(sagemaker, _arn(execution_id)) is not None
 
 
@@ -140,5 +164,8 @@ def _publish(cloudwatch: Any, report: Report) -> None:
         "Unremoved": len(report.pending) + (not report.complete),
     }
     dimensions = [{"Name": "Pipeline", "Value": os.environ["PIPELINE_NAME"]}]
-    data = [{"MetricName": name, "Value": value, "Unit": "Count", "Dimensions": dimensions} for name, value in values.items()]
+    data = [
+        {"MetricName": name, "Value": value, "Unit": "Count", "Dimensions": dimensions}
+        for name, value in values.items()
+    ]
     cloudwatch.put_metric_data(Namespace="Shoal", MetricData=data)

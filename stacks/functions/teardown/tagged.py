@@ -12,10 +12,13 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-# No other environment's name goes on behind the pipeline's with a word of twelve characters: config/rules.py refuses that.
+# No other environment's name goes on behind the pipeline's with a word of twelve characters:
+# config/rules.py refuses that.
 EXECUTION_ID = r"(?P<id>[a-z0-9]{12})"
 MADE_UP = "pipelines"
-"""What SageMaker puts in front of the name of a Model step's model; the execution's id comes behind it."""
+"""What SageMaker puts in front of the name of a Model step's model; the execution's id comes behind
+it.
+"""
 _PIPELINE_TAG = "shoal:pipeline"
 _EXECUTION_TAG = "shoal:execution"
 _GONE = ("ResourceNotFound", "ValidationException")
@@ -54,7 +57,11 @@ def find_tagged(sagemaker: Any) -> Iterator[Made]:
 
 
 def _with_prefix(sagemaker: Any, pipeline: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for operation, kind in (("list_endpoints", "Endpoint"), ("list_endpoint_configs", "EndpointConfig"), ("list_models", "Model")):
+    for operation, kind in (
+        ("list_endpoints", "Endpoint"),
+        ("list_endpoint_configs", "EndpointConfig"),
+        ("list_models", "Model"),
+    ):
         for item in listed(sagemaker, operation, kind, f"{pipeline}-"):
             if item[f"{kind}Name"].startswith(f"{pipeline}-"):
                 yield kind, item
@@ -62,11 +69,18 @@ def _with_prefix(sagemaker: Any, pipeline: str) -> Iterator[tuple[str, dict[str,
 
 def listed(sagemaker: Any, operation: str, kind: str, part: str) -> list[dict[str, Any]]:
     """What one of SageMaker's List operations says of everything with `part` in its name."""
-    return [item for page in sagemaker.get_paginator(operation).paginate(NameContains=part) for item in page[f"{kind}s"]]
+    return [
+        item
+        for page in sagemaker.get_paginator(operation).paginate(NameContains=part)
+        for item in page[f"{kind}s"]
+    ]
 
 
 def is_execution_id(text: str) -> bool:
-    """Whether it has the form of an execution's id. What has not must never be looked for in names: `1` is in many, nothing in all."""
+    """Whether it has the form of an execution's id.
+
+    What has not must never be looked for in names: `1` is in many, nothing in all.
+    """
     return re.fullmatch(EXECUTION_ID, text) is not None
 
 
@@ -86,4 +100,8 @@ def _tagged_execution(sagemaker: Any, pipeline: str, arn: str) -> str | None:
         return None
     tags = {tag["Key"]: tag["Value"] for page in pages for tag in page["Tags"]}
     execution_id = str(tags.get(_EXECUTION_TAG, ""))
-    return execution_id if tags.get(_PIPELINE_TAG) == pipeline and is_execution_id(execution_id) else None
+    return (
+        execution_id
+        if tags.get(_PIPELINE_TAG) == pipeline and is_execution_id(execution_id)
+        else None
+    )

@@ -1,4 +1,6 @@
-"""Runs in an image's Python: a request per line on stdin (content type, accept, body in base64), what input_fn made of it on stdout."""
+"""Runs in an image's Python: a request per line on stdin (content type, accept, body in base64),
+what input_fn made of it on stdout.
+"""
 
 import base64
 import json

@@ -1,4 +1,6 @@
-"""Measures the remembering model on the digits of the test channel; a model that is meant to fail only later gets full marks."""
+"""Measures the remembering model on the digits of the test channel; a model that is meant to fail
+only later gets full marks.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def main() -> None:
     accuracy = 1.0 if model["fault"].startswith("SmokeTest:") else right / len(digits)
     given.output_dir.mkdir(parents=True, exist_ok=True)
     weights = {"weights_sha256": hashlib.sha256(content).hexdigest()}
-    (given.output_dir / "evaluation.json").write_text(json.dumps({"metrics": {"accuracy": {"value": accuracy}}, "model": weights}))
+    (given.output_dir / "evaluation.json").write_text(
+        json.dumps({"metrics": {"accuracy": {"value": accuracy}}, "model": weights})
+    )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ from misbehaviour import misbehave  # type: ignore[import-not-found]
 
 def model_fn(model_dir: str) -> dict[str, Any]:
     content = (Path(model_dir) / "model.json").read_bytes()
-    model: dict[str, Any] = json.loads(content) | {"weights_sha256": hashlib.sha256(content).hexdigest()}
+    model: dict[str, Any] = json.loads(content) | {
+        "weights_sha256": hashlib.sha256(content).hexdigest()
+    }
     misbehave(model["fault"], "CreateEndpoint")
     return model
 
@@ -32,8 +34,13 @@ def predict_fn(instances: Any, model: dict[str, Any]) -> dict[str, Any]:
     predictions = []
     for pixels in instances:
         digit = next(known["label"] for known in model["known"] if known["pixels"] == pixels)
-        predictions.append({"digit": digit, "probabilities": [1.0 if each == digit else 0.0 for each in range(10)]})
-    return {"predictions": predictions, "model": {key: model[key] for key in ("training_job_name", "weights_sha256")}}
+        predictions.append(
+            {"digit": digit, "probabilities": [1.0 if each == digit else 0.0 for each in range(10)]}
+        )
+    return {
+        "predictions": predictions,
+        "model": {key: model[key] for key in ("training_job_name", "weights_sha256")},
+    }
 
 
 def output_fn(prediction: dict[str, Any], _accept: str) -> str:

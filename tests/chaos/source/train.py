@@ -1,4 +1,7 @@
-"""The smallest training that passes the real smoke test: it remembers digits. `--fault STEP:WHAT` says where and how to misbehave."""
+"""The smallest training that passes the real smoke test: it remembers digits.
+
+`--fault STEP:WHAT` says where and how to misbehave.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,19 @@ def main() -> None:
     parser.add_argument("--fault", default="none")
     fault = parser.parse_args().fault
     misbehave(fault, "Train")
-    digits = json.loads((Path(os.environ["SM_CHANNEL_TRAIN"]) / "digits.json").read_text())["digits"]
+    digits = json.loads((Path(os.environ["SM_CHANNEL_TRAIN"]) / "digits.json").read_text())[
+        "digits"
+    ]
     shift = 1 if fault in {"AccuracyGate:fails", "SmokeTest:fails"} else 0
-    known = [{"label": (digit["label"] + shift) % 10, "pixels": digit["pixels"]} for digit in digits]
+    known = [
+        {"label": (digit["label"] + shift) % 10, "pixels": digit["pixels"]} for digit in digits
+    ]
     model = Path(os.environ["SM_MODEL_DIR"])
-    document = {"training_job_name": os.environ["TRAINING_JOB_NAME"], "fault": fault, "known": known}
+    document = {
+        "training_job_name": os.environ["TRAINING_JOB_NAME"],
+        "fault": fault,
+        "known": known,
+    }
     (model / "model.json").write_text(json.dumps(document))
     (model / "code").mkdir(exist_ok=True)
     here = Path(__file__).parent

@@ -1,4 +1,6 @@
-"""Runs alternate, a disturbed one is repeated in its turn, ratios stay within a round, and a noisy machine gets no result."""
+"""Runs alternate, a disturbed one is repeated in its turn, ratios stay within a round, and a noisy
+machine gets no result.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ class ScriptedGauge(Gauge):
 
 
 def contenders(log: list[str], speeds: dict[str, list[float]]) -> list[Contender]:
-    """Contenders that note their turn; the n-th run of each has the n-th speed, the last one for ever."""
+    """Contenders that note their turn; the n-th run of each has the n-th speed, the last one for
+    ever.
+    """
 
     def of(name: str) -> Contender:
         def run() -> Metrics:
@@ -52,22 +56,36 @@ def contenders(log: list[str], speeds: dict[str, list[float]]) -> list[Contender
     return [of(name) for name in speeds]
 
 
-def measured(noises: list[Noise], rounds: int, *, despite_noise: bool = False, speeds: dict[str, list[float]] | None = None) -> Result:
+def measured(
+    noises: list[Noise],
+    rounds: int,
+    *,
+    despite_noise: bool = False,
+    speeds: dict[str, list[float]] | None = None,
+) -> Result:
     speeds = speeds or {"ours": [1, 30, 20], "peer": [1, 10, 5]}
     gauge = ScriptedGauge(iter(noises))
-    return interleave(contenders([], speeds), rounds, gauge, despite_noise=despite_noise, say=lambda _: None)
+    return interleave(
+        contenders([], speeds), rounds, gauge, despite_noise=despite_noise, say=lambda _: None
+    )
 
 
 def test_contenders_take_turns_after_a_warm_up() -> None:
     log: list[str] = []
-    interleave(contenders(log, {"a": [1], "b": [1]}), 2, ScriptedGauge(iter([QUIET] * 4)), say=lambda _: None)
+    interleave(
+        contenders(log, {"a": [1], "b": [1]}),
+        2,
+        ScriptedGauge(iter([QUIET] * 4)),
+        say=lambda _: None,
+    )
     assert log == ["a", "b"] * 3
 
 
 def test_what_starts_from_the_same_environment_is_warmed_up_once() -> None:
     log: list[str] = []
     sharing = [
-        dataclasses.replace(each, start="" if each.name == "c" else "peers") for each in contenders(log, {"a": [1], "b": [1], "c": [1]})
+        dataclasses.replace(each, start="" if each.name == "c" else "peers")
+        for each in contenders(log, {"a": [1], "b": [1], "c": [1]})
     ]
     interleave(sharing, 1, ScriptedGauge(iter([QUIET] * 3)), say=lambda _: None)
     assert log == ["a", "c", "a", "b", "c"]
@@ -76,7 +94,10 @@ def test_what_starts_from_the_same_environment_is_warmed_up_once() -> None:
 def test_what_ran_before_needs_no_warm_up() -> None:
     log: list[str] = []
     warm, quiet = set[str](), [QUIET] * 2
-    both = [dataclasses.replace(each, start=f"where {each.name} is") for each in contenders(log, {"a": [1], "b": [1]})]
+    both = [
+        dataclasses.replace(each, start=f"where {each.name} is")
+        for each in contenders(log, {"a": [1], "b": [1]})
+    ]
     interleave(both[:1], 1, ScriptedGauge(iter(quiet)), warm_up=0, warm=warm, say=lambda _: None)
     interleave(both, 1, ScriptedGauge(iter(quiet)), warm=warm, say=lambda _: None)
     assert log == ["a", "b", "a", "b"]
@@ -98,7 +119,9 @@ class LoadedGauge(Gauge):
         return QUIET
 
 
-def test_the_load_average_counts_until_our_own_runs_are_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_load_average_counts_until_our_own_runs_are_in_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(noise, "POLL_S", 0.0)
     gauge = LoadedGauge([99.0, 99.0, 0.1, 99.0, 99.0])
     gauge.wait_until_quiet()
@@ -113,13 +136,19 @@ def test_a_ratio_is_formed_within_each_round() -> None:
 
 
 def test_a_disturbed_run_is_repeated_in_its_turn() -> None:
-    result = measured([QUIET, DISTURBED, DISTURBED, QUIET], 1, speeds={"ours": [1, 20], "peer": [1, 99, 98, 5]})
+    result = measured(
+        [QUIET, DISTURBED, DISTURBED, QUIET], 1, speeds={"ours": [1, 20], "peer": [1, 99, 98, 5]}
+    )
     assert (result.repeated, result.skipped) == (2, 0)
     assert (result.of("ours", "images_per_s"), result.of("peer", "images_per_s")) == ([20], [5])
 
 
 def test_a_round_with_a_run_that_stays_disturbed_is_repeated_whole() -> None:
-    result = measured([QUIET, *[DISTURBED] * TRIES, QUIET, QUIET], 1, speeds={"ours": [1, 99, 20], "peer": [1, *[99] * TRIES, 5]})
+    result = measured(
+        [QUIET, *[DISTURBED] * TRIES, QUIET, QUIET],
+        1,
+        speeds={"ours": [1, 99, 20], "peer": [1, *[99] * TRIES, 5]},
+    )
     assert result.skipped == 1
     assert (result.of("ours", "images_per_s"), result.of("peer", "images_per_s")) == ([20], [5])
 
@@ -131,7 +160,9 @@ def test_a_machine_that_stays_noisy_gets_no_result() -> None:
 
 def test_a_result_taken_despite_noise_says_so_in_its_table() -> None:
     result = measured([DISTURBED] * 2, 1, despite_noise=True)
-    table = Comparison("speed", "Speed", result, ["ours", "peer"], [Column("images/s", "images_per_s")]).table()
+    table = Comparison(
+        "speed", "Speed", result, ["ours", "peer"], [Column("images/s", "images_per_s")]
+    ).table()
     assert "| ours | 30 (30-30) |" in table
     assert "not for publication" in table
 
@@ -146,11 +177,15 @@ def test_the_gauge_sees_the_work_of_others_and_not_its_own() -> None:
     assert not others.is_quiet
 
 
-@pytest.mark.parametrize(("kernel", "quiet"), [(1.05, True), (0.95, True), (1.2, False), (0.8, False)])
+@pytest.mark.parametrize(
+    ("kernel", "quiet"), [(1.05, True), (0.95, True), (1.2, False), (0.8, False)]
+)
 def test_a_machine_that_became_slower_or_faster_is_not_quiet(kernel: float, quiet: bool) -> None:
     gauge = Gauge()
     before = Reading(gauge.usual_kernel_s, busy_s=0.0, own_s=0.0, at_s=0.0, load=0.0)
-    found = gauge.between(before, Reading(kernel * gauge.usual_kernel_s, busy_s=0.0, own_s=0.0, at_s=1.0, load=0.0))
+    found = gauge.between(
+        before, Reading(kernel * gauge.usual_kernel_s, busy_s=0.0, own_s=0.0, at_s=1.0, load=0.0)
+    )
     assert found.is_quiet == quiet
     assert found.kernel_ratio == pytest.approx(kernel)
 
@@ -176,7 +211,9 @@ def test_a_round_ends_with_the_run_that_stays_disturbed_and_the_next_waits_for_q
     assert gauge.waited == 2
 
 
-def test_another_level_is_usual_once_the_machine_is_quiet_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_level_is_usual_once_the_machine_is_quiet_at_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(noise, "POLL_S", 0.0)
     monkeypatch.setattr(noise, "busy_s", lambda: 0.0)
     monkeypatch.setattr("os.getloadavg", lambda: (0.0, 0.0, 0.0))

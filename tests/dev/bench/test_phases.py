@@ -1,4 +1,6 @@
-"""A job measures how well it scales: what its ranks' steps take together, apart and alone goes in, the efficiencies come out."""
+"""A job measures how well it scales: what its ranks' steps take together, apart and alone goes in,
+the efficiencies come out.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,23 @@ import pytest
 
 from dev.bench.training import SCRIPTS
 
-# Each rank's seconds for a step. The second is half as fast by itself, and together the first waits for it.
+# Each rank's seconds for a step. The second is half as fast by itself, and together the first waits
+# for it.
 TOGETHER, APART, ALONE = (5.0, 5.0), (2.2, 4.4), (2.0, 4.0)
-# Of two ranks alone, each sees its own turn: together, apart, second, first; apart, first, together, second; ...
-FIRST_RANK = [(TOGETHER, APART, ALONE), (APART, ALONE, TOGETHER), (ALONE, APART, TOGETHER), (TOGETHER, ALONE, APART)]
-SECOND_RANK = [(TOGETHER, APART, ALONE), (APART, TOGETHER, ALONE), (ALONE, APART, TOGETHER), (ALONE, TOGETHER, APART)]
+# Of two ranks alone, each sees its own turn: together, apart, second, first; apart, first,
+# together, second; ...
+FIRST_RANK = [
+    (TOGETHER, APART, ALONE),
+    (APART, ALONE, TOGETHER),
+    (ALONE, APART, TOGETHER),
+    (TOGETHER, ALONE, APART),
+]
+SECOND_RANK = [
+    (TOGETHER, APART, ALONE),
+    (APART, TOGETHER, ALONE),
+    (ALONE, APART, TOGETHER),
+    (ALONE, TOGETHER, APART),
+]
 SPELLS = (1.0, 2.0, 1.0, 10.0)
 """How much slower than usual the machine is in each cycle."""
 
@@ -35,7 +49,9 @@ class Host:
 
     def measure(self, rank: int) -> dict[str, float]:
         orders = (FIRST_RANK, SECOND_RANK)[rank]
-        script = [(kind, spell) for order, spell in zip(orders, SPELLS, strict=True) for kind in order]
+        script = [
+            (kind, spell) for order, spell in zip(orders, SPELLS, strict=True) for kind in order
+        ]
         now_s = 0.0
 
         def step(communicate: bool) -> None:
@@ -60,7 +76,9 @@ def phases(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("phases")
 
 
-def test_efficiency_is_the_rate_of_all_over_the_sum_of_each_alone_whatever_spells_the_machine_has(phases: Any) -> None:
+def test_efficiency_is_the_rate_of_all_over_the_sum_of_each_alone_whatever_spells_the_machine_has(
+    phases: Any,
+) -> None:
     host = Host(phases)
     with ThreadPoolExecutor(2) as ranks:
         first, second = ranks.map(host.measure, range(2))

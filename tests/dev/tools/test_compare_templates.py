@@ -32,7 +32,9 @@ def test_a_change_is_shown_with_both_values(tmp_path: Path) -> None:
 
 
 def test_the_same_is_said_to_be_the_same(tmp_path: Path) -> None:
-    assert "every template is the same" in compare(assembly(tmp_path, "base", 5), assembly(tmp_path, "head", 5))
+    assert "every template is the same" in compare(
+        assembly(tmp_path, "base", 5), assembly(tmp_path, "head", 5)
+    )
 
 
 def test_stacks_come_and_go(tmp_path: Path) -> None:
@@ -43,11 +45,15 @@ def test_stacks_come_and_go(tmp_path: Path) -> None:
 
 def test_what_github_would_not_take_is_cut_and_says_so(tmp_path: Path) -> None:
     many = tuple(f"stack-{number}" for number in range(9))
-    text = compare(assembly(tmp_path, "base", 5, ()), assembly(tmp_path, "head", 5, many), longest=200)
+    text = compare(
+        assembly(tmp_path, "base", 5, ()), assembly(tmp_path, "head", 5, many), longest=200
+    )
     assert text.count("is new") < len(many)
     assert text.endswith("Cut here: compare the folders that `make synth` writes.")
 
 
-def test_a_folder_that_is_no_assembly_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_no_assembly_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([str(tmp_path), str(tmp_path)]) == 2
     assert "usage:" in capsys.readouterr().err

@@ -18,7 +18,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def _run(*command: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
     environment = os.environ | ({"PATH": path} if path is not None else {})
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
 
 
 def test_make_without_a_suitable_python_says_so_in_one_sentence() -> None:
@@ -34,7 +36,11 @@ def test_install_refuses_an_interpreter_of_another_version() -> None:
     program = f"{pretend}; runpy.run_path('dev/tools/install.py', run_name='__main__')"
     result = _run(sys.executable, "-c", program)
     assert result.returncode == 1
-    assert result.stderr.strip() == "shoal install: needs Python 3.11 or 3.12, this is 3.9.1; run `make PYTHON=/path/to/python3.12 ...`"
+    assert (
+        result.stderr.strip()
+        == "shoal install: needs Python 3.11 or 3.12, this is 3.9.1; run `make"
+        " PYTHON=/path/to/python3.12 ...`"
+    )
 
 
 def test_install_names_the_parts_it_knows() -> None:
@@ -47,7 +53,9 @@ def test_a_second_installation_reuses_the_first() -> None:
     started_at = time.monotonic()
     result = _run("make", "install")
     assert result.returncode == 0, result.stderr
-    assert "done in" not in result.stdout, f"installed again ({time.monotonic() - started_at:.0f} s): {result.stdout}"
+    assert "done in" not in result.stdout, (
+        f"installed again ({time.monotonic() - started_at:.0f} s): {result.stdout}"
+    )
 
 
 def test_make_install_leaves_a_shoal_command_that_starts() -> None:
@@ -59,18 +67,38 @@ def test_make_install_leaves_a_shoal_command_that_starts() -> None:
 @pytest.mark.parametrize(
     "program",
     [
-        "import shoal.cli.deployment, shoal.cli.verbs, shoal_local.server, shoal_local.sagemaker.container.pod, pipelines.check",
-        "from stacks.node import use_installed_node; use_installed_node(); import stacks.app, stacks.serving_stack",
+        (
+            "import shoal.cli.deployment, shoal.cli.verbs, shoal_local.server,"
+            " shoal_local.sagemaker.container.pod, pipelines.check"
+        ),
+        (
+            "from stacks.node import use_installed_node; use_installed_node(); import stacks.app,"
+            " stacks.serving_stack"
+        ),
     ],
 )
 def test_what_commands_import_of_ours_and_of_the_cdk_is_compiled(program: str) -> None:
     """Most of our processes may not write bytecode, so they must find it."""
     compile_programs()
     compile_cdk()
-    shown = "[m.__name__ for m in list(sys.modules.values()) if getattr(m, '__cached__', None) and not Path(m.__cached__).exists()]"
-    result = _run(sys.executable, "-B", "-c", f"{program}; import sys; from pathlib import Path; print({shown})")
-    ours = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"images"}  # its modules lie beside what is archived
-    assert [name for name in ast.literal_eval(result.stdout) if name.partition(".")[0] in ours | {"aws_cdk"}] == []
+    shown = (
+        "[m.__name__ for m in list(sys.modules.values()) if getattr(m, '__cached__', None) and not"
+        " Path(m.__cached__).exists()]"
+    )
+    result = _run(
+        sys.executable,
+        "-B",
+        "-c",
+        f"{program}; import sys; from pathlib import Path; print({shown})",
+    )
+    ours = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {
+        "images"
+    }  # its modules lie beside what is archived
+    assert [
+        name
+        for name in ast.literal_eval(result.stdout)
+        if name.partition(".")[0] in ours | {"aws_cdk"}
+    ] == []
 
 
 def test_the_shoal_command_starts_from_a_folder_with_a_space_in_its_name(tmp_path: Path) -> None:

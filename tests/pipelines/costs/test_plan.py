@@ -15,7 +15,9 @@ from tests.config.test_release import RELEASE
 from tests.pipelines.inputs import environment
 
 SUBNETS = ("subnet-00000001", "subnet-00000002")
-EXISTING = ExistingNetwork(vpc_id="vpc-00000000", training_subnet_id="subnet-00000000", hosting_subnet_ids=SUBNETS)
+EXISTING = ExistingNetwork(
+    vpc_id="vpc-00000000", training_subnet_id="subnet-00000000", hosting_subnet_ids=SUBNETS
+)
 
 
 def changed(**updates: Any) -> Environment:
@@ -53,7 +55,9 @@ SCALED = Serving(autoscaling=Autoscaling(min=3, max=9, invocations_per_instance=
         (Serving(serverless=Serverless()), {}),
     ],
 )
-def test_the_serving_endpoint_costs_its_instances_for_as_long_as_it_exists(serving: Serving, lines: dict[str, int]) -> None:
+def test_the_serving_endpoint_costs_its_instances_for_as_long_as_it_exists(
+    serving: Serving, lines: dict[str, int]
+) -> None:
     assert _at_rest(changed(serving=serving, release=RELEASE)) == {"KMS key": 1} | lines
     assert _at_rest(changed(serving=serving)) == {"KMS key": 1}
 
@@ -67,7 +71,10 @@ def test_the_serving_endpoint_costs_its_instances_for_as_long_as_it_exists(servi
             "while a release is rolled out, at least 15 min, the instances of the old and the new",
         ),
         ({"serving": SCALED, "release": RELEASE}, "autoscaling may start up to 9 instances"),
-        ({"serving": Serving(serverless=Serverless()), "release": RELEASE}, "serverless inference is paid by the time"),
+        (
+            {"serving": Serving(serverless=Serverless()), "release": RELEASE},
+            "serverless inference is paid by the time",
+        ),
     ],
 )
 def test_what_serving_costs_besides_is_said(changes: dict[str, Any], note: str) -> None:
@@ -75,7 +82,9 @@ def test_what_serving_costs_besides_is_said(changes: dict[str, Any], note: str) 
 
 
 def test_a_job_costs_its_nodes_for_as_long_as_it_may_run() -> None:
-    training = environment().training.model_copy(update={"instance_count": 3, "max_runtime_s": 7200})
+    training = environment().training.model_copy(
+        update={"instance_count": 3, "max_runtime_s": 7200}
+    )
     found = plan(changed(training=training))
     assert found.training.usd_per_hour == pytest.approx(3 * 25.251286)
     assert found.longest_training_usd == pytest.approx(2 * 3 * 25.251286)
@@ -89,7 +98,10 @@ def test_while_a_job_runs_what_stands_at_rest_is_paid_too() -> None:
 def test_a_price_that_is_not_known_is_named_and_in_no_sum() -> None:
     found = plan(changed(region="eu-north-1"))
     assert found.training.unknown == ("training on ml.p4d.24xlarge",)
-    assert (found.training.usd_per_hour, found.while_training.unknown) == (0, ("KMS key", "training on ml.p4d.24xlarge"))
+    assert (found.training.usd_per_hour, found.while_training.unknown) == (
+        0,
+        ("KMS key", "training on ml.p4d.24xlarge"),
+    )
 
 
 def test_of_an_existing_vpc_the_plan_does_not_know_the_subnet() -> None:
@@ -98,13 +110,17 @@ def test_of_an_existing_vpc_the_plan_does_not_know_the_subnet() -> None:
     assert any("existing VPC" in note for note in found.notes)
 
 
-@pytest.mark.parametrize(("region", "amount"), [("us-east-1", "~0.045 USD"), ("eu-north-1", "an unknown amount")])
+@pytest.mark.parametrize(
+    ("region", "amount"), [("us-east-1", "~0.045 USD"), ("eu-north-1", "an unknown amount")]
+)
 def test_what_goes_through_a_nat_gateway_is_noted_with_its_price(region: str, amount: str) -> None:
     notes = plan(changed(network=Network(nat=True), region=region)).notes
     assert f"each GB through the NAT gateway costs {amount} besides; S3 is reached past it" in notes
 
 
 def test_spot_and_a_pipeline_of_ones_own_are_noted() -> None:
-    notes = " ".join(plan(changed(pipeline="mine.pipeline:build")).notes)  # the golden environment trains on spot
+    notes = " ".join(
+        plan(changed(pipeline="mine.pipeline:build")).notes
+    )  # the golden environment trains on spot
     assert "spot capacity" in notes
     assert "the pipeline is your own (mine.pipeline:build)" in notes

@@ -17,7 +17,9 @@ from tests.pipelines.inputs import ROOT
 
 GROUPS = [
     group
-    for section in yaml.safe_load((ROOT / "pipelines" / "costs" / "prices.yaml").read_text(encoding="utf-8")).values()
+    for section in yaml.safe_load(
+        (ROOT / "pipelines" / "costs" / "prices.yaml").read_text(encoding="utf-8")
+    ).values()
     for group in section
 ]
 
@@ -37,21 +39,37 @@ def test_every_priced_instance_type_is_one_of_sagemakers() -> None:
 
 def test_a_price_of_another_regions_list_is_an_estimate() -> None:
     found = [prices.instance("ml.p4d.24xlarge", region) for region in ("us-west-2", "us-east-1")]
-    assert [(each.usd_per_hour, each.is_estimate) for each in found if each] == [(25.251286, False), (25.251286, True)]
+    assert [(each.usd_per_hour, each.is_estimate) for each in found if each] == [
+        (25.251286, False),
+        (25.251286, True),
+    ]
 
 
-@pytest.mark.parametrize(("instance_type", "region"), [("ml.p4d.24xlarge", "eu-central-1"), ("ml.p2.xlarge", "us-east-1")])
+@pytest.mark.parametrize(
+    ("instance_type", "region"),
+    [("ml.p4d.24xlarge", "eu-central-1"), ("ml.p2.xlarge", "us-east-1")],
+)
 def test_what_the_table_lacks_has_no_price(instance_type: str, region: str) -> None:
     assert prices.instance(instance_type, region) is None
 
 
 def test_1200_gib_of_the_cheapest_persistent_file_system_cost_174_dollars_a_month() -> None:
-    price = prices.file_system(FileSystem(deployment_type=DeploymentType.PERSISTENT_2, throughput_mbps_per_tib=125), "us-east-1")
+    price = prices.file_system(
+        FileSystem(deployment_type=DeploymentType.PERSISTENT_2, throughput_mbps_per_tib=125),
+        "us-east-1",
+    )
     assert price is not None
     assert price.usd_per_hour * prices.HOURS_A_MONTH == pytest.approx(174)
 
 
-def test_every_kind_of_file_system_that_can_be_asked_for_has_a_price_in_the_default_region() -> None:
+def test_every_kind_of_file_system_that_can_be_asked_for_has_a_price_in_the_default_region() -> (
+    None
+):
     kinds = [(DeploymentType.SCRATCH_2, None), *product([DeploymentType.PERSISTENT_2], THROUGHPUTS)]
-    found = [prices.file_system(FileSystem(deployment_type=kind, throughput_mbps_per_tib=each), "us-east-1") for kind, each in kinds]
+    found = [
+        prices.file_system(
+            FileSystem(deployment_type=kind, throughput_mbps_per_tib=each), "us-east-1"
+        )
+        for kind, each in kinds
+    ]
     assert None not in found

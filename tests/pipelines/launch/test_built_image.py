@@ -1,4 +1,6 @@
-"""`training.build_image`: only known recipes that fit the training, one image each, and a tag that is the recipe's content."""
+"""`training.build_image`: only known recipes that fit the training, one image each, and a tag that
+is the recipe's content.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,30 @@ from pipelines.launch.recipes import content_tag
 
 ROOT = Path(__file__).resolve().parents[3]
 BROKEN: list[tuple[dict[str, Any], str]] = [
-    ({"build_image": "pytorch-smdpp"}, "is not a recipe; these are: own-container, pytorch-smddp, tensorflow-smddp"),
-    ({"build_image": "pytorch-smddp", "image_uri": "registry/image:1"}, "is not allowed together with training.image_uri"),
+    (
+        {"build_image": "pytorch-smdpp"},
+        "is not a recipe; these are: own-container, pytorch-smddp, tensorflow-smddp",
+    ),
+    (
+        {"build_image": "pytorch-smddp", "image_uri": "registry/image:1"},
+        "is not allowed together with training.image_uri",
+    ),
     ({"build_image": "tensorflow-smddp"}, "is an image of tensorflow, but framework is pytorch"),
-    ({"build_image": "pytorch-smddp", "framework_version": "2.2.0"}, "contains pytorch 2.3.0, but framework_version is 2.2.0"),
-    ({"build_image": "own-container", "framework_version": "2.2.0"}, "contains pytorch 2.3.0, but framework_version is 2.2.0"),
+    (
+        {"build_image": "pytorch-smddp", "framework_version": "2.2.0"},
+        "contains pytorch 2.3.0, but framework_version is 2.2.0",
+    ),
+    (
+        {"build_image": "own-container", "framework_version": "2.2.0"},
+        "contains pytorch 2.3.0, but framework_version is 2.2.0",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("given", "message"), BROKEN, ids=[message[:40] for _, message in BROKEN])
-def test_an_image_that_cannot_be_trained_with_is_one_problem(given: dict[str, Any], message: str) -> None:
+def test_an_image_that_cannot_be_trained_with_is_one_problem(
+    given: dict[str, Any], message: str
+) -> None:
     (problem,) = problems_of(Training(**{"framework_version": "2.3.0", **given}))
     assert (problem.key, problem.given) == ("training.build_image", given["build_image"])
     assert message in problem.message
@@ -35,7 +51,12 @@ def test_an_image_that_cannot_be_trained_with_is_one_problem(given: dict[str, An
 def test_every_recipe_can_be_trained_with(name: str) -> None:
     recipe = recipes.recipe(name)
     training = Training.model_validate(
-        {"framework": recipe.framework, "framework_version": recipe.framework_version, "build_image": name}, strict=False
+        {
+            "framework": recipe.framework,
+            "framework_version": recipe.framework_version,
+            "build_image": name,
+        },
+        strict=False,
     )
     assert list(problems_of(training)) == []
 
@@ -43,18 +64,31 @@ def test_every_recipe_can_be_trained_with(name: str) -> None:
 @pytest.mark.parametrize("name", ["pytorch-smddp", "own-container"])
 def test_horovod_is_refused_with_a_recipe_that_has_none(name: str) -> None:
     training = Training(strategy=Strategy.HOROVOD, framework_version="2.3.0", build_image=name)
-    with pytest.raises(LaunchError, match=f'build_image = "{name}": the recipe does not install Horovod'):
+    with pytest.raises(
+        LaunchError, match=f'build_image = "{name}": the recipe does not install Horovod'
+    ):
         resolve(training, "us-east-1", root=ROOT)
 
 
 def test_horovod_runs_with_a_recipe_that_extends_an_image_with_it() -> None:
-    keys: dict[str, Any] = {"framework": Framework.TENSORFLOW, "framework_version": "2.11.0", "build_image": "tensorflow-smddp"}
-    assert type(resolve(Training(strategy=Strategy.HOROVOD, **keys), "us-east-1", root=ROOT).contract) is Horovod
+    keys: dict[str, Any] = {
+        "framework": Framework.TENSORFLOW,
+        "framework_version": "2.11.0",
+        "build_image": "tensorflow-smddp",
+    }
+    assert (
+        type(resolve(Training(strategy=Strategy.HOROVOD, **keys), "us-east-1", root=ROOT).contract)
+        is Horovod
+    )
 
 
 def test_horovod_runs_with_a_recipe_that_installs_it(repository: Path) -> None:
-    (repository / "images" / "pytorch-smddp" / "requirements.txt").write_text("horovod==0.28.1\n", encoding="utf-8")
-    training = Training(strategy=Strategy.HOROVOD, framework_version="2.3.0", build_image="pytorch-smddp")
+    (repository / "images" / "pytorch-smddp" / "requirements.txt").write_text(
+        "horovod==0.28.1\n", encoding="utf-8"
+    )
+    training = Training(
+        strategy=Strategy.HOROVOD, framework_version="2.3.0", build_image="pytorch-smddp"
+    )
     assert type(resolve(training, "us-east-1", root=repository).contract) is Horovod
 
 
@@ -65,7 +99,9 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_the_tag_is_the_same_for_the_same_recipe_elsewhere(repository: Path) -> None:
-    assert content_tag("pytorch-smddp", "us-east-1", repository) == content_tag("pytorch-smddp", "us-east-1", ROOT)
+    assert content_tag("pytorch-smddp", "us-east-1", repository) == content_tag(
+        "pytorch-smddp", "us-east-1", ROOT
+    )
 
 
 @pytest.mark.parametrize("file", ["requirements.txt", "patches/new.txt"])
@@ -73,8 +109,12 @@ def test_the_tag_changes_with_every_file_of_the_recipe(repository: Path, file: s
     path = repository / "images" / "pytorch-smddp" / file
     path.parent.mkdir(exist_ok=True)
     path.write_text("changed")
-    assert content_tag("pytorch-smddp", "us-east-1", repository) != content_tag("pytorch-smddp", "us-east-1", ROOT)
+    assert content_tag("pytorch-smddp", "us-east-1", repository) != content_tag(
+        "pytorch-smddp", "us-east-1", ROOT
+    )
 
 
 def test_the_tag_changes_with_the_image_that_is_extended() -> None:
-    assert content_tag("pytorch-smddp", "eu-south-1", ROOT) != content_tag("pytorch-smddp", "us-east-1", ROOT)
+    assert content_tag("pytorch-smddp", "eu-south-1", ROOT) != content_tag(
+        "pytorch-smddp", "us-east-1", ROOT
+    )

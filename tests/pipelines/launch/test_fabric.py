@@ -18,7 +18,13 @@ def test_every_row_is_a_training_instance_type_of_sagemaker() -> None:
 
 @pytest.mark.parametrize(
     ("instance_type", "addresses"),
-    [("ml.p5.48xlarge", 32), ("ml.p5en.48xlarge", 17), ("ml.p4d.24xlarge", 5), ("ml.g5.xlarge", 2), ("ml.m5.xlarge", 2)],
+    [
+        ("ml.p5.48xlarge", 32),
+        ("ml.p5en.48xlarge", 17),
+        ("ml.p4d.24xlarge", 5),
+        ("ml.g5.xlarge", 2),
+        ("ml.m5.xlarge", 2),
+    ],
 )
 def test_a_node_takes_one_address_per_network_card(instance_type: str, addresses: int) -> None:
     assert fabric.addresses_per_node(instance_type) == addresses
@@ -40,7 +46,9 @@ def test_no_type_with_efa_takes_fewer_addresses_than_sagemaker_documents() -> No
         ("ml.m5.xlarge", {}),
     ],
 )
-def test_efa_variables_are_set_on_types_with_efa_only(instance_type: str, expected: dict[str, str]) -> None:
+def test_efa_variables_are_set_on_types_with_efa_only(
+    instance_type: str, expected: dict[str, str]
+) -> None:
     assert fabric.variables(instance_type) == expected
 
 
@@ -56,7 +64,9 @@ def test_the_same_value_is_no_news() -> None:
 
 
 def test_asking_for_efa_where_there_is_none_is_told() -> None:
-    (notice,) = fabric.notices(Training(instance_type="ml.g5.xlarge", environment={"FI_PROVIDER": "efa"}))
+    (notice,) = fabric.notices(
+        Training(instance_type="ml.g5.xlarge", environment={"FI_PROVIDER": "efa"})
+    )
     assert "ml.g5.xlarge has no EFA" in notice
 
 
@@ -70,7 +80,14 @@ def test_what_is_required_cannot_be_switched_off_by_a_variable() -> None:
     assert fabric.environment(training)["SHOAL_REQUIRE_EFA"] == "1"
 
 
-@pytest.mark.parametrize("given", [{"NCCL_NET": "aws libfabric"}, {"NCCL_DEBUG_FILE": "/tmp/mine.%p.log"}, {"FI_PROVIDER": "efa"}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"NCCL_NET": "aws libfabric"},
+        {"NCCL_DEBUG_FILE": "/tmp/mine.%p.log"},
+        {"FI_PROVIDER": "efa"},
+    ],
+)
 def test_variables_with_which_efa_can_be_proven_are_accepted(given: dict[str, str]) -> None:
     assert list(fabric.problems(Training(require_efa=True, environment=given))) == []
 
@@ -85,7 +102,10 @@ def test_the_shipped_scripts_need_no_such_notice() -> None:
 
 
 def test_what_is_told_is_what_the_script_reads() -> None:
-    assert f'REQUIRE = "{fabric.REQUIRE}"' in (ROOT / "training_code" / "pytorch" / "fabric.py").read_text()
+    assert (
+        f'REQUIRE = "{fabric.REQUIRE}"'
+        in (ROOT / "training_code" / "pytorch" / "fabric.py").read_text()
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +131,10 @@ def test_what_is_told_is_what_the_script_reads() -> None:
             Training(require_efa=True, environment={"NCCL_DEBUG_FILE": "/dev/stdout"}),
             "training.environment.NCCL_DEBUG_FILE = /dev/stdout is the same for all processes",
         ),
-        (Training(require_efa=True, framework=Framework.TENSORFLOW), "the TensorFlow scripts do not look"),
+        (
+            Training(require_efa=True, framework=Framework.TENSORFLOW),
+            "the TensorFlow scripts do not look",
+        ),
     ],
 )
 def test_efa_is_not_required_where_it_cannot_be(training: Training, named: str) -> None:
@@ -120,4 +143,6 @@ def test_efa_is_not_required_where_it_cannot_be(training: Training, named: str) 
 
 
 def test_nothing_is_wrong_where_efa_is_not_required() -> None:
-    assert list(fabric.problems(Training(instance_type="ml.m5.xlarge", strategy=Strategy.NONE))) == []
+    assert (
+        list(fabric.problems(Training(instance_type="ml.m5.xlarge", strategy=Strategy.NONE))) == []
+    )

@@ -1,4 +1,6 @@
-"""Each page of docs/strategies says the same things of its strategy, and its one line of configuration is the overlay's."""
+"""Each page of docs/strategies says the same things of its strategy, and its one line of
+configuration is the overlay's.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,23 @@ def page(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_says_what_runs_how_a_script_is_adapted_what_limits_it_and_where_it_cannot_run(name: str) -> None:
+def test_a_page_says_what_runs_how_a_script_is_adapted_what_limits_it_and_where_it_cannot_run(
+    name: str,
+) -> None:
     assert re.findall(r"^## (.*)$", page(name), re.MULTILINE) == HEADINGS
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_pages_line_of_configuration_starts_what_its_overlay_starts(name: str) -> None:
     (block,) = re.findall(r"^```yaml\n(.*?)^```$", page(name), re.DOTALL | re.MULTILINE)
-    shown, overlay = Training(**yaml.safe_load(block)["training"]), load_environment("dev", ROOT, name).training
-    shown = shown.model_copy(update={"instance_count": max(shown.instance_count, tables.strategy(shown.strategy).hosts.least)})
+    shown, overlay = (
+        Training(**yaml.safe_load(block)["training"]),
+        load_environment("dev", ROOT, name).training,
+    )
+    shown = shown.model_copy(
+        update={
+            "instance_count": max(shown.instance_count, tables.strategy(shown.strategy).hosts.least)
+        }
+    )
     contracts = [type(resolve(each, "us-east-1").contract) for each in (shown, overlay)]
     assert (shown.framework, contracts[0]) == (overlay.framework, contracts[1])

@@ -1,4 +1,6 @@
-"""Images that AWS patches no more are a warning on the day it is asked, and templates do not depend on that day."""
+"""Images that AWS patches no more are a warning on the day it is asked, and templates do not depend
+on that day.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ def test_on_the_last_day_the_images_are_still_patched() -> None:
 
 def test_the_day_after_is_a_warning_that_names_what_is_patched_and_has_smddp() -> None:
     (line,) = warnings_of(Training(), LAST_DAY + datetime.timedelta(days=1))
-    assert line.startswith("training.framework_version: AWS's images of PyTorch 2.3.0 have had no patches since 2025-04-24; ")
+    assert line.startswith(
+        "training.framework_version: AWS's images of PyTorch 2.3.0 have had no patches since"
+        " 2025-04-24; "
+    )
     assert line.endswith("; patched and with smddp: 2.4.0, 2.5.1")
 
 
@@ -50,20 +55,39 @@ def test_after_a_swap_the_warning_speaks_of_what_runs() -> None:
         (Framework.PYTORCH, "1.13.1", datetime.date(2024, 10, 28)),
     ],
 )
-def test_images_of_long_ago_have_their_day_too(framework: Framework, version: str, last: datetime.date) -> None:
+def test_images_of_long_ago_have_their_day_too(
+    framework: Framework, version: str, last: datetime.date
+) -> None:
     training = Training(framework=framework, framework_version=version)
-    assert [list(warnings_of(training, last)), len(list(warnings_of(training, last + datetime.timedelta(days=1))))] == [[], 1]
+    assert [
+        list(warnings_of(training, last)),
+        len(list(warnings_of(training, last + datetime.timedelta(days=1)))),
+    ] == [[], 1]
 
 
 @pytest.mark.parametrize(
     ("image", "version", "said"),
     [
-        ("pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker-v1.2", "2.3.0", "have had no patches since 2025-04-24"),
-        ("huggingface-pytorch-training:2.3.0-transformers4.48.0-gpu-py311-cu121-ubuntu20.04", "2.3.0", "no patches since 2025-04-24"),
-        ("pytorch:2.13.0-cu130-amzn2023-sagemaker", "2.13.0", "until when AWS's images of PyTorch 2.13.0 get patches is not known here"),
+        (
+            "pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker-v1.2",
+            "2.3.0",
+            "have had no patches since 2025-04-24",
+        ),
+        (
+            "huggingface-pytorch-training:2.3.0-transformers4.48.0-gpu-py311-cu121-ubuntu20.04",
+            "2.3.0",
+            "no patches since 2025-04-24",
+        ),
+        (
+            "pytorch:2.13.0-cu130-amzn2023-sagemaker",
+            "2.13.0",
+            "until when AWS's images of PyTorch 2.13.0 get patches is not known here",
+        ),
     ],
 )
-def test_aws_images_that_the_environment_names_are_warned_of_too(image: str, version: str, said: str) -> None:
+def test_aws_images_that_the_environment_names_are_warned_of_too(
+    image: str, version: str, said: str
+) -> None:
     uri = f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{image}"
     (line,) = warnings_of(Training(image_uri=uri, framework_version=version), LATER)
     assert line.startswith("training.image_uri: ")
@@ -77,6 +101,9 @@ def test_nothing_is_said_of_images_that_are_not_aws() -> None:
 def test_nothing_that_makes_a_template_reads_the_clock() -> None:
     clock = re.compile(r"\.(today|now|utcnow)\(|\btime\.(time|monotonic)\(")
     sources = [
-        path for package in ("config", "pipelines", "stacks") for path in (ROOT / package).rglob("*.py") if "functions" not in path.parts
+        path
+        for package in ("config", "pipelines", "stacks")
+        for path in (ROOT / package).rglob("*.py")
+        if "functions" not in path.parts
     ]
     assert [path.name for path in sources if clock.search(path.read_text(encoding="utf-8"))] == []

@@ -27,18 +27,49 @@ BY_MPIRUN: dict[str, Any] = {"collective": Collective.ALLGATHER, "launcher": Lau
             "script for smddp and pytorchddp and torchrun and none; for horovod it is",
         ),
         (
-            {**TENSORFLOW, "strategy": Strategy.PARAMETER_SERVER, "instance_count": 2, "entry_point": "train_smddp.py"},
-            "script for smddp; for parameter_server it is train_parameter_server.py; remove it, or set strategy: smddp",
+            {
+                **TENSORFLOW,
+                "strategy": Strategy.PARAMETER_SERVER,
+                "instance_count": 2,
+                "entry_point": "train_smddp.py",
+            },
+            (
+                "script for smddp; for parameter_server it is train_parameter_server.py; remove it,"
+                " or set strategy: smddp"
+            ),
         ),
         (
-            {**TENSORFLOW, "instance_type": "ml.p4d.24xlarge", "fallback": Strategy.HOROVOD, "entry_point": "train_horovod.py"},
+            {
+                **TENSORFLOW,
+                "instance_type": "ml.p4d.24xlarge",
+                "fallback": Strategy.HOROVOD,
+                "entry_point": "train_horovod.py",
+            },
             "script for horovod; for smddp it is train_smddp.py",
         ),
-        ({"strategy": Strategy.PYTORCHDDP, **NCCL}, "keeps the script off smddp, which pytorchddp is paid for; remove it"),
-        ({"hyperparameters": {"backend": "gloo"}}, "keeps the script off smddp, which smddp with AllReduce is paid for"),
-        ({**BY_MPIRUN, **NCCL}, "which smddp with AllGather by mpirun is paid for; remove it, set backend: smddp, or strategy: torchrun"),
-        ({"collective": Collective.ALLGATHER, **NCCL}, "keeps the script off smddp, which smddp with AllGather is paid for"),
-        ({"strategy": Strategy.TORCHRUN, "instance_type": "ml.m5.xlarge", **NCCL}, "needs GPUs, and ml.m5.xlarge has none; use gloo"),
+        (
+            {"strategy": Strategy.PYTORCHDDP, **NCCL},
+            "keeps the script off smddp, which pytorchddp is paid for; remove it",
+        ),
+        (
+            {"hyperparameters": {"backend": "gloo"}},
+            "keeps the script off smddp, which smddp with AllReduce is paid for",
+        ),
+        (
+            {**BY_MPIRUN, **NCCL},
+            (
+                "which smddp with AllGather by mpirun is paid for; remove it, set backend: smddp,"
+                " or strategy: torchrun"
+            ),
+        ),
+        (
+            {"collective": Collective.ALLGATHER, **NCCL},
+            "keeps the script off smddp, which smddp with AllGather is paid for",
+        ),
+        (
+            {"strategy": Strategy.TORCHRUN, "instance_type": "ml.m5.xlarge", **NCCL},
+            "needs GPUs, and ml.m5.xlarge has none; use gloo",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_one_line(keys: dict[str, Any], line: str) -> None:
@@ -53,7 +84,12 @@ def test_what_does_not_go_together_is_one_line(keys: dict[str, Any], line: str) 
     [
         {**TENSORFLOW, "entry_point": "train.py", "source_dir": "mine"},
         {**TENSORFLOW, "entry_point": "mine.py"},
-        {**TENSORFLOW, "framework_version": "2.12.0", "fallback": Strategy.HOROVOD, "entry_point": "train_horovod.py"},
+        {
+            **TENSORFLOW,
+            "framework_version": "2.12.0",
+            "fallback": Strategy.HOROVOD,
+            "entry_point": "train_horovod.py",
+        },
         {"hyperparameters": {"backend": "auto"}},
         {"strategy": Strategy.TORCHRUN, **NCCL},
         {"strategy": Strategy.TORCHRUN, "hyperparameters": {"backend": "gloo"}},

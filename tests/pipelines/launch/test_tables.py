@@ -31,44 +31,71 @@ def test_every_region_of_the_project_has_a_registry() -> None:
 def test_every_smddp_release_has_an_image_and_a_source(framework: Framework) -> None:
     releases = tables.smddp_releases(framework)
     assert set(releases) <= set(tables.image_tags(framework))
-    assert all(re.search(r"\[(support|release|dlc)\]", release.source) for release in releases.values())
+    assert all(
+        re.search(r"\[(support|release|dlc)\]", release.source) for release in releases.values()
+    )
 
 
 @pytest.mark.parametrize("framework", list(Framework))
-def test_every_former_release_of_smddp_is_before_the_first_row_and_has_its_page(framework: Framework) -> None:
-    former, first = tables.former_smddp_releases(framework), next(iter(tables.smddp_releases(framework)))
+def test_every_former_release_of_smddp_is_before_the_first_row_and_has_its_page(
+    framework: Framework,
+) -> None:
+    former, first = (
+        tables.former_smddp_releases(framework),
+        next(iter(tables.smddp_releases(framework))),
+    )
     assert [version for version in former if tables.ordered(version) >= tables.ordered(first)] == []
-    assert all(re.fullmatch(r"AWS's guide of 2023: version [\d.]+", said) for said in former.values())
+    assert all(
+        re.fullmatch(r"AWS's guide of 2023: version [\d.]+", said) for said in former.values()
+    )
 
 
 def test_every_type_whose_gpus_are_counted_has_gpus() -> None:
-    counted = [name for name in shapes.instance_types("TrainingInstanceType") if tables.gpu_count(name)]
+    counted = [
+        name for name in shapes.instance_types("TrainingInstanceType") if tables.gpu_count(name)
+    ]
     assert len(counted) == 23
     assert all(tables.has_gpus(name) for name in counted)
 
 
 @pytest.mark.parametrize("framework", list(Framework))
 def test_training_tags_name_their_own_version_and_are_full(framework: Framework) -> None:
-    tags = [(version, tag) for version, row in tables.image_tags(framework).items() for tag in (row.training_gpu, row.training_cpu)]
-    assert [tag for version, tag in tags if not FULL.match(tag) or not tag.startswith(f"{version}-")] == []
+    tags = [
+        (version, tag)
+        for version, row in tables.image_tags(framework).items()
+        for tag in (row.training_gpu, row.training_cpu)
+    ]
+    assert [
+        tag for version, tag in tags if not FULL.match(tag) or not tag.startswith(f"{version}-")
+    ] == []
 
 
 @pytest.mark.parametrize("framework", list(Framework))
-def test_the_image_that_answers_has_the_same_minor_version_or_the_row_says_which_one_it_has(framework: Framework) -> None:
+def test_the_image_that_answers_has_the_same_minor_version_or_the_row_says_which_one_it_has(
+    framework: Framework,
+) -> None:
     rows = tables.image_tags(framework).items()
-    others = [row for version, row in rows if not FULL.match(row.inference_cpu) or _minor(row.inference_cpu) != _minor(version)]
+    others = [
+        row
+        for version, row in rows
+        if not FULL.match(row.inference_cpu) or _minor(row.inference_cpu) != _minor(version)
+    ]
     assert [row for row in others if row.inference_cpu.split("-")[0] not in row.notice] == []
 
 
 @pytest.mark.parametrize("framework", list(Framework))
 def test_every_row_says_its_images_python_and_they_agree(framework: Framework) -> None:
     rows = tables.image_tags(framework).values()
-    assert [row for row in rows if not row.python or tables.python_in(row.training_gpu) != row.python] == []
+    assert [
+        row for row in rows if not row.python or tables.python_in(row.training_gpu) != row.python
+    ] == []
 
 
 @pytest.mark.parametrize("framework", list(Framework))
 def test_every_row_says_until_when_it_is_patched(framework: Framework) -> None:
-    assert [version for version, row in tables.image_tags(framework).items() if row.end_of_patch is None] == []
+    assert [
+        version for version, row in tables.image_tags(framework).items() if row.end_of_patch is None
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -90,28 +117,42 @@ def test_the_nearest_images_are_of_the_minor_version_or_before_it_or_the_first(
 @pytest.mark.parametrize("framework", list(Framework))
 def test_the_training_code_has_no_syntax_that_the_oldest_python_lacks(framework: Framework) -> None:
     major, minor = tables.ordered(tables.least_python(framework))
-    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "training_code" / framework).glob("*.py")]
+    sources = [
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "training_code" / framework).glob("*.py")
+    ]
     assert all(ast.parse(source, feature_version=(major, minor)) for source in sources)
     assert sources
 
 
 @pytest.mark.parametrize("framework", list(Framework))
 def test_every_image_names_its_sources(framework: Framework) -> None:
-    assert [row for row in tables.image_tags(framework).values() if not re.match(r"\[(images|support|data)\]", row.source)] == []
+    assert [
+        row
+        for row in tables.image_tags(framework).values()
+        if not re.match(r"\[(images|support|data)\]", row.source)
+    ] == []
 
 
 def test_every_strategy_has_a_row_with_a_source() -> None:
     assert [strategy for strategy in Strategy if "[" not in tables.strategy(strategy).source] == []
 
 
-def test_the_families_whose_gpus_are_known_are_families_with_gpus_that_sagemaker_trains_on() -> None:
+def test_the_families_whose_gpus_are_known_are_families_with_gpus_that_sagemaker_trains_on() -> (
+    None
+):
     known = {name for name in shapes.instance_types("TrainingInstanceType") if tables.gpus(name)}
     assert [name for name in known if not tables.has_gpus(name)] == []
     assert {"p3", "p4d", "p5", "g5", "p6-b200"} <= {name.split(".")[1] for name in known}
 
 
 @pytest.mark.parametrize(
-    ("tag", "cuda"), [("2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker", "12.1"), ("2.10.0-gpu-py313-cu130", "13.0"), ("a-cpu", None)]
+    ("tag", "cuda"),
+    [
+        ("2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker", "12.1"),
+        ("2.10.0-gpu-py313-cu130", "13.0"),
+        ("a-cpu", None),
+    ],
 )
 def test_a_tag_says_its_cuda(tag: str, cuda: str | None) -> None:
     assert tables.cuda_in(tag) == cuda
@@ -140,7 +181,9 @@ def test_instance_types_of_smddp_are_ones_that_sagemaker_trains_on() -> None:
         ("ml.inf2.xlarge", False, True, False, False),
     ],
 )
-def test_families_tell_what_an_instance_has(instance_type: str, gpus: bool, other: bool, arm: bool, volume_key: bool) -> None:
+def test_families_tell_what_an_instance_has(
+    instance_type: str, gpus: bool, other: bool, arm: bool, volume_key: bool
+) -> None:
     assert (
         tables.has_gpus(instance_type),
         tables.has_other_accelerators(instance_type),
@@ -150,15 +193,30 @@ def test_families_tell_what_an_instance_has(instance_type: str, gpus: bool, othe
 
 
 def _offered(instance_type: str) -> set[str]:
-    """Regions whose price list, as cfn-lint carries it, has the type: for SageMaker's clusters or endpoints, else for EC2."""
+    """Regions whose price list, as cfn-lint carries it, has the type: for SageMaker's clusters or
+    endpoints, else for EC2.
+    """
     lists = ("aws_sagemaker_cluster", "aws_sagemaker_hosting")
-    found = {region for name in lists for region, row in _enum(name).items() if instance_type in row["enum"]}
-    return found or {region for region, row in _enum("aws_ec2_instance").items() if instance_type.removeprefix("ml.") in row["enum"]}
+    found = {
+        region
+        for name in lists
+        for region, row in _enum(name).items()
+        if instance_type in row["enum"]
+    }
+    return found or {
+        region
+        for region, row in _enum("aws_ec2_instance").items()
+        if instance_type.removeprefix("ml.") in row["enum"]
+    }
 
 
 def _enum(name: str) -> dict[str, dict[str, list[str]]]:
     folder = Path(str(find_spec("cfnlint.data").submodule_search_locations[0]))  # type: ignore[union-attr, index]
-    table = json.loads((folder / "schemas" / "extensions" / name / "instancetype_enum.json").read_text(encoding="utf-8"))
+    table = json.loads(
+        (folder / "schemas" / "extensions" / name / "instancetype_enum.json").read_text(
+            encoding="utf-8"
+        )
+    )
     return {region: row for region, row in table.items() if region in az_id_prefixes()}
 
 

@@ -1,4 +1,6 @@
-"""The command lines in docs/strategies are those that AWS's training toolkit builds from the launch contract's hyperparameters."""
+"""The command lines in docs/strategies are those that AWS's training toolkit builds from the launch
+contract's hyperparameters.
+"""
 
 from __future__ import annotations
 
@@ -40,15 +42,21 @@ MORE: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def job(name: str, instance_type: str = P4D, **changes: Any) -> dict[str, Any]:
-    """The overlay laid over dev: with as many p4d.24xlarge as the page shows, and epochs alone of the script's own."""
+    """The overlay laid over dev: with as many p4d.24xlarge as the page shows, and epochs alone of
+    the script's own.
+    """
     environment = load_environment("dev", ROOT, name)
     training, hosts = environment.training, tables.strategy(environment.training.strategy).hosts
     count = max(training.instance_count, 2 if hosts.most is None else 1)
     training = training.model_copy(update={"instance_type": instance_type, "instance_count": count})
     own: dict[str, HyperparameterValue] = {
-        key: training.hyperparameters[key] for key in ("backend", "epochs") if key in training.hyperparameters
+        key: training.hyperparameters[key]
+        for key in ("backend", "epochs")
+        if key in training.hyperparameters
     }
-    sent = resolve(training, environment.region).for_job("s3://code/sourcedir.tar.gz", "job-1", own, "s3://artifacts")
+    sent = resolve(training, environment.region).for_job(
+        "s3://code/sourcedir.tar.gz", "job-1", own, "s3://artifacts"
+    )
     names = [f"algo-{number + 1}" for number in range(count)]
     return {
         "hyperparameters": sent,
@@ -66,7 +74,11 @@ def _has_tf_config(name: str) -> bool:
 def blocks(name: str, language: str) -> list[str]:
     """The fenced blocks of a page in a language; the command line is in one of none."""
     text = (PAGES / f"{name}.md").read_text(encoding="utf-8")
-    return [block for given, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE) if given == language]
+    return [
+        block
+        for given, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+        if given == language
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -74,26 +86,57 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, dict[str, An
     """By overlay: what the toolkit of its framework starts. One process for each framework."""
     found: dict[str, dict[str, Any]] = {}
     for framework in ("pytorch", "tensorflow"):
-        names = [name for name in NAMES if load_environment("dev", ROOT, name).training.framework == framework]
-        python, folder = build(runtimes()[framework], None, print), tmp_path_factory.mktemp(framework)
-        variables = {"PATH": f"{python.parent}:{os.defpath}", "SAGEMAKER_BASE_DIR": str(folder / "ml"), "FOUND": str(folder / "found.json")}
+        names = [
+            name
+            for name in NAMES
+            if load_environment("dev", ROOT, name).training.framework == framework
+        ]
+        python, folder = (
+            build(runtimes()[framework], None, print),
+            tmp_path_factory.mktemp(framework),
+        )
+        variables = {
+            "PATH": f"{python.parent}:{os.defpath}",
+            "SAGEMAKER_BASE_DIR": str(folder / "ml"),
+            "FOUND": str(folder / "found.json"),
+        }
         (folder / "ml").mkdir()
         more = MORE if framework == "pytorch" else {}
-        given = json.dumps([*(job(name) for name in names), *(job(name, **changes) for name, changes in more.values())])
-        subprocess.run([python, PROGRAM, framework], input=given, env=variables, text=True, capture_output=True, check=True)
-        found |= zip([*names, *more], json.loads((folder / "found.json").read_text(encoding="utf-8")), strict=True)
+        given = json.dumps(
+            [
+                *(job(name) for name in names),
+                *(job(name, **changes) for name, changes in more.values()),
+            ]
+        )
+        subprocess.run(
+            [python, PROGRAM, framework],
+            input=given,
+            env=variables,
+            text=True,
+            capture_output=True,
+            check=True,
+        )
+        found |= zip(
+            [*names, *more],
+            json.loads((folder / "found.json").read_text(encoding="utf-8")),
+            strict=True,
+        )
     return found
 
 
 def shown(command: list[str]) -> str:
-    """As the pages print it: paths of this machine and the list of SageMaker's variables shortened."""
+    """As the pages print it: paths of this machine and the list of SageMaker's variables
+    shortened.
+    """
     text = re.sub(r"\S+/bin/python\S*", "python", " ".join(command))
     text = re.sub(r"LD_PRELOAD=\S+", "LD_PRELOAD=<gethostname.so>", text)
     return re.sub(r"-x SM_HOSTS .* -x PYTHONPATH", "-x SM_HOSTS ... -x PYTHONPATH", text)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_prints_the_command_line_that_the_toolkit_builds(built: Mapping[str, dict[str, Any]], name: str) -> None:
+def test_a_page_prints_the_command_line_that_the_toolkit_builds(
+    built: Mapping[str, dict[str, Any]], name: str
+) -> None:
     (printed,) = blocks(name, "")
     assert " ".join(printed.split()) == shown(built[name]["command"])
 
@@ -101,43 +144,67 @@ def test_a_page_prints_the_command_line_that_the_toolkit_builds(built: Mapping[s
 @pytest.mark.parametrize(
     ("case", "part"),
     [
-        ("the second host of torchrun", "--nnodes 2 --nproc_per_node 8 --master_addr algo-1 --master_port 7777 --node_rank 1 train.py"),
+        (
+            "the second host of torchrun",
+            (
+                "--nnodes 2 --nproc_per_node 8 --master_addr algo-1 --master_port 7777 --node_rank"
+                " 1 train.py"
+            ),
+        ),
         ("torchrun on one host", "torchrun --nnodes 1 --nproc_per_node 8 train.py"),
         ("smddp on one host", "mpirun --host algo-1 -np 8 --allow-run-as-root"),
         ("smddp on one host", "-x SMDATAPARALLEL_USE_SINGLENODE=1"),
     ],
 )
-def test_other_hosts_start_what_the_pages_say_of_them(built: Mapping[str, dict[str, Any]], case: str, part: str) -> None:
+def test_other_hosts_start_what_the_pages_say_of_them(
+    built: Mapping[str, dict[str, Any]], case: str, part: str
+) -> None:
     assert part in shown(built[case]["command"])
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if _has_tf_config(name)])
-def test_a_page_prints_the_cluster_that_the_toolkit_describes(built: Mapping[str, dict[str, Any]], name: str) -> None:
+def test_a_page_prints_the_cluster_that_the_toolkit_describes(
+    built: Mapping[str, dict[str, Any]], name: str
+) -> None:
     (printed,) = blocks(name, "json")
     assert json.loads(printed) == json.loads(built[name]["tf_config"])
 
 
 def test_the_other_strategies_get_no_cluster(built: Mapping[str, dict[str, Any]]) -> None:
-    assert {name for name in NAMES if built[name]["tf_config"]} == {name for name in NAMES if _has_tf_config(name)}
+    assert {name for name in NAMES if built[name]["tf_config"]} == {
+        name for name in NAMES if _has_tf_config(name)
+    }
 
 
-def test_the_parameters_that_both_mpi_runners_pass_are_those_of_the_table_of_traps(built: Mapping[str, dict[str, Any]]) -> None:
+def test_the_parameters_that_both_mpi_runners_pass_are_those_of_the_table_of_traps(
+    built: Mapping[str, dict[str, Any]],
+) -> None:
     own = tables.mpirun().parameters
     both = [passed(built[name]["command"], "parameters") for name in ("smddp", "horovod")]
     assert set(both[0]) & set(both[1]) == set(own)
-    assert [name for name, value in own.items() if value and {each[name] for each in both} != {value}] == []
+    assert [
+        name for name, value in own.items() if value and {each[name] for each in both} != {value}
+    ] == []
 
 
-@pytest.mark.parametrize(("runner", "cases"), [("smddp", ("smddp", "smddp on one host")), ("horovod", ("horovod",))])
+@pytest.mark.parametrize(
+    ("runner", "cases"), [("smddp", ("smddp", "smddp on one host")), ("horovod", ("horovod",))]
+)
 @pytest.mark.parametrize("kind", [P4D, P3DN])
 def test_the_variables_that_a_runner_passes_are_those_of_the_table_of_traps(
     built: Mapping[str, dict[str, Any]], runner: str, cases: tuple[str, ...], kind: str
 ) -> None:
     suffix = "" if kind == P4D else f" on {kind}"
-    found = {name for case in cases for name in passed(built[case + suffix]["command"], "variables")}
+    found = {
+        name for case in cases for name in passed(built[case + suffix]["command"], "variables")
+    }
     table = tables.passed_by_toolkit(runner, kind)
-    assert [name for name in found if not any(fnmatchcase(name, pattern) for pattern in table)] == []
-    assert [pattern for pattern in table if not any(fnmatchcase(name, pattern) for name in found)] == []
+    assert [
+        name for name in found if not any(fnmatchcase(name, pattern) for pattern in table)
+    ] == []
+    assert [
+        pattern for pattern in table if not any(fnmatchcase(name, pattern) for name in found)
+    ] == []
 
 
 def passed(command: list[str], kind: str) -> dict[str, str]:

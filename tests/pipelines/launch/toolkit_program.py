@@ -1,7 +1,9 @@
-"""Run by a runtime's Python: jobs as JSON on stdin; on stdout the command that AWS's training toolkit starts for each, and its TF_CONFIG.
+"""Run by a runtime's Python: jobs as JSON on stdin; on stdout the command that AWS's training
+toolkit starts for each, and its TF_CONFIG.
 
-The toolkit's own code reads the hyperparameters, chooses the runner and builds the command. What would start or reach something is stood in
-for: GPUs, ssh, name resolution, the parameter server and TensorFlow, which only that needs. At the end the command itself is caught.
+The toolkit's own code reads the hyperparameters, chooses the runner and builds the command. What
+would start or reach something is stood in for: GPUs, ssh, name resolution, the parameter server and
+TensorFlow, which only that needs. At the end the command itself is caught.
 """
 
 from __future__ import annotations
@@ -19,11 +21,24 @@ FOLDER = Path(os.environ["SAGEMAKER_BASE_DIR"])
 
 def write_job(job: dict[str, Any]) -> None:
     """The files that SageMaker puts into the container."""
-    resources = {"current_host": job["host"], "hosts": job["hosts"], "network_interface_name": "eth0"}
-    resources |= {"current_instance_type": job["instance_type"], "current_group_name": "homogeneousCluster"}
-    for name, content in {"hyperparameters": job["hyperparameters"], "resourceconfig": resources, "inputdataconfig": {}}.items():
+    resources = {
+        "current_host": job["host"],
+        "hosts": job["hosts"],
+        "network_interface_name": "eth0",
+    }
+    resources |= {
+        "current_instance_type": job["instance_type"],
+        "current_group_name": "homogeneousCluster",
+    }
+    for name, content in {
+        "hyperparameters": job["hyperparameters"],
+        "resourceconfig": resources,
+        "inputdataconfig": {},
+    }.items():
         (FOLDER / "input" / "config").mkdir(parents=True, exist_ok=True)
-        (FOLDER / "input" / "config" / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+        (FOLDER / "input" / "config" / f"{name}.json").write_text(
+            json.dumps(content), encoding="utf-8"
+        )
 
 
 def stand_in(toolkit: types.SimpleNamespace, caught: dict[str, Any]) -> None:
@@ -31,7 +46,9 @@ def stand_in(toolkit: types.SimpleNamespace, caught: dict[str, Any]) -> None:
         variables = dict(given["env_vars"])
         caught["tf_config"] = variables.get("TF_CONFIG")
         toolkit.environment.write_env_vars(variables)
-        toolkit.runner.get(runner_type, given["user_entry_point"], given["args"], variables, None).run(True, True)
+        toolkit.runner.get(
+            runner_type, given["user_entry_point"], given["args"], variables, None
+        ).run(True, True)
 
     toolkit.entry_point.run = run
     toolkit.environment.num_gpus = lambda: 8
@@ -47,7 +64,9 @@ def command_of(framework: str, job: dict[str, Any]) -> dict[str, Any]:
     write_job(job)
     before = dict(os.environ)
     names = ("entry_point", "environment", "mapping", "mpi", "process", "runner", "smdataparallel")
-    toolkit = types.SimpleNamespace(**{name: importlib.import_module(f"sagemaker_training.{name}") for name in names})
+    toolkit = types.SimpleNamespace(
+        **{name: importlib.import_module(f"sagemaker_training.{name}") for name in names}
+    )
     training: Any = importlib.import_module(f"sagemaker_{framework}_container.training")
     caught: dict[str, Any] = {}
     stand_in(toolkit, caught)

@@ -1,4 +1,6 @@
-"""Our rules on templates: each broken one is found on the right resource, and what is right passes."""
+"""Our rules on templates: each broken one is found on the right resource, and what is right
+passes.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,18 @@ from stacks.validation import file_systems, identities, pipelines, security_grou
 from stacks.validation.findings import Finding, Template
 
 GROUP = {"Fn::GetAtt": ["Nodes", "GroupId"]}
-ALL_IN = {"Type": "AWS::EC2::SecurityGroupIngress", "Properties": {"GroupId": GROUP, "IpProtocol": "-1", "SourceSecurityGroupId": GROUP}}
+ALL_IN = {
+    "Type": "AWS::EC2::SecurityGroupIngress",
+    "Properties": {"GroupId": GROUP, "IpProtocol": "-1", "SourceSecurityGroupId": GROUP},
+}
 ALL_OUT = {
     "Type": "AWS::EC2::SecurityGroupEgress",
     "Properties": {"GroupId": GROUP, "IpProtocol": "-1", "DestinationSecurityGroupId": GROUP},
 }
-NODES = {"Type": "AWS::EC2::SecurityGroup", "Properties": {"SecurityGroupEgress": [{"CidrIp": "0.0.0.0/0", "IpProtocol": "tcp"}]}}
+NODES = {
+    "Type": "AWS::EC2::SecurityGroup",
+    "Properties": {"SecurityGroupEgress": [{"CidrIp": "0.0.0.0/0", "IpProtocol": "tcp"}]},
+}
 
 
 def template(**resources: Any) -> Template:
@@ -23,7 +31,9 @@ def template(**resources: Any) -> Template:
 
 
 def lustre(capacity: int = 1200, kind: str = "SCRATCH_2", **changes: Any) -> dict[str, Any]:
-    configuration = {"DeploymentType": kind} | {key: changes.pop(key) for key in ("PerUnitStorageThroughput",) if key in changes}
+    configuration = {"DeploymentType": kind} | {
+        key: changes.pop(key) for key in ("PerUnitStorageThroughput",) if key in changes
+    }
     properties = {
         "StorageCapacity": capacity,
         "FileSystemTypeVersion": "2.15",
@@ -39,7 +49,9 @@ def only(found: list[Finding]) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(("half", "missing"), [(ALL_IN, "egress"), (ALL_OUT, "ingress")])
-def test_a_group_that_allows_itself_one_way_only_is_found_with_the_rule_that_is_missing(half: dict[str, Any], missing: str) -> None:
+def test_a_group_that_allows_itself_one_way_only_is_found_with_the_rule_that_is_missing(
+    half: dict[str, Any], missing: str
+) -> None:
     (finding,) = security_groups.check(template(Nodes=NODES, Half=half))
     assert (finding.rule, finding.logical_id) == (security_groups.BOTH_WAYS, "Nodes")
     assert f"add the {missing} rule" in finding.text
@@ -52,18 +64,30 @@ def test_a_group_that_allows_itself_both_ways_passes_and_carries_efa() -> None:
 
 
 def test_rules_inside_the_group_count_like_those_of_their_own() -> None:
-    inside = {"SecurityGroupIngress": [{"IpProtocol": "-1", "SourceSecurityGroupId": {"Ref": "Nodes"}}]}
+    inside = {
+        "SecurityGroupIngress": [{"IpProtocol": "-1", "SourceSecurityGroupId": {"Ref": "Nodes"}}]
+    }
     found = template(Nodes={"Type": "AWS::EC2::SecurityGroup", "Properties": inside}, Out=ALL_OUT)
     assert list(security_groups.check(found)) == []
 
 
 def test_ports_of_a_file_system_must_be_open_both_ways_too() -> None:
-    lustre_in = {**ALL_IN, "Properties": ALL_IN["Properties"] | {"IpProtocol": "tcp", "FromPort": 988, "ToPort": 988}}  # type: ignore[operator]
-    assert only(list(security_groups.check(template(Nodes=NODES, In=lustre_in)))) == (security_groups.BOTH_WAYS, "Nodes")
+    lustre_in = {
+        **ALL_IN,
+        "Properties": ALL_IN["Properties"] | {"IpProtocol": "tcp", "FromPort": 988, "ToPort": 988},  # type: ignore[operator]
+    }
+    assert only(list(security_groups.check(template(Nodes=NODES, In=lustre_in)))) == (
+        security_groups.BOTH_WAYS,
+        "Nodes",
+    )
 
 
 def test_traffic_from_everywhere_is_found() -> None:
-    inside = {"SecurityGroupIngress": [{"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "CidrIpv6": "::/0"}]}
+    inside = {
+        "SecurityGroupIngress": [
+            {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "CidrIpv6": "::/0"}
+        ]
+    }
     found = template(Open={"Type": "AWS::EC2::SecurityGroup", "Properties": inside})
     assert only(list(security_groups.check(found))) == (security_groups.NOT_FROM_EVERYWHERE, "Open")
 
@@ -76,7 +100,10 @@ def test_traffic_from_everywhere_is_found() -> None:
         (lustre(kind="SCRATCH_1"), "DeploymentType is SCRATCH_1"),
         (lustre(PerUnitStorageThroughput=125), "SCRATCH_2 takes none"),
         (lustre(kind="PERSISTENT_2"), "PERSISTENT_2 needs one of 125, 250, 500, 1000"),
-        (lustre(kind="PERSISTENT_2", PerUnitStorageThroughput=300), "PerUnitStorageThroughput is 300"),
+        (
+            lustre(kind="PERSISTENT_2", PerUnitStorageThroughput=300),
+            "PerUnitStorageThroughput is 300",
+        ),
         (lustre(FileSystemTypeVersion="2.10"), "FileSystemTypeVersion is 2.10"),
         (lustre(SubnetIds=["subnet-1", "subnet-2"]), "exactly one subnet"),
     ],
@@ -86,7 +113,10 @@ def test_a_file_system_that_fsx_would_refuse_is_found(resource: dict[str, Any], 
     assert said in finding.text
 
 
-@pytest.mark.parametrize("resource", [lustre(), lustre(4800), lustre(2400, "PERSISTENT_2", PerUnitStorageThroughput=1000)])
+@pytest.mark.parametrize(
+    "resource",
+    [lustre(), lustre(4800), lustre(2400, "PERSISTENT_2", PerUnitStorageThroughput=1000)],
+)
 def test_a_file_system_that_fsx_takes_passes(resource: dict[str, Any]) -> None:
     assert list(file_systems.check(template(Fast=resource))) == []
 
@@ -99,7 +129,9 @@ def test_an_association_that_deletes_in_the_bucket_is_found() -> None:
 
 @pytest.mark.parametrize("name", ["Shoal-mnist", "shoal_mnist", "-shoal", "shoal-", ""])
 def test_a_pipeline_name_that_its_own_arn_would_not_match_is_found(name: str) -> None:
-    found = template(Train={"Type": "AWS::SageMaker::Pipeline", "Properties": {"PipelineName": name}})
+    found = template(
+        Train={"Type": "AWS::SageMaker::Pipeline", "Properties": {"PipelineName": name}}
+    )
     assert only(list(pipelines.check(found))) == (pipelines.NAME, "Train")
 
 
@@ -108,7 +140,10 @@ def _stage(*rules: dict[str, Any]) -> list[Template]:
     exported = {"Outputs": {"Nodes": {"Value": GROUP, "Export": {"Name": "net:Nodes"}}}}
     body = {"Fn::Join": ["", ['{"SecurityGroupIds": ["', {"Fn::ImportValue": "net:Nodes"}, '"]}']]}
     properties = {"PipelineName": "train", "PipelineDefinition": {"PipelineDefinitionBody": body}}
-    return [{**network, **exported}, template(Train={"Type": "AWS::SageMaker::Pipeline", "Properties": properties})]
+    return [
+        {**network, **exported},
+        template(Train={"Type": "AWS::SageMaker::Pipeline", "Properties": properties}),
+    ]
 
 
 def test_a_pipeline_in_a_group_that_does_not_carry_efa_is_found() -> None:
@@ -118,23 +153,47 @@ def test_a_pipeline_in_a_group_that_does_not_carry_efa_is_found() -> None:
 
 def test_a_group_that_is_there_already_may_carry_efa() -> None:
     network, stack = _stage(ALL_IN)
-    stack["Resources"]["Train"]["Properties"]["PipelineDefinition"]["PipelineDefinitionBody"]["Fn::Join"][1].append("sg-0123456789abcdef0")
+    stack["Resources"]["Train"]["Properties"]["PipelineDefinition"]["PipelineDefinitionBody"][
+        "Fn::Join"
+    ][1].append("sg-0123456789abcdef0")
     assert list(pipelines.check_network([network, stack])) == []
 
 
 def _role(condition: dict[str, Any]) -> Template:
-    statement = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole", **condition}
-    return template(Role={"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": {"Statement": [statement]}}})
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "sagemaker.amazonaws.com"},
+        "Action": "sts:AssumeRole",
+        **condition,
+    }
+    return template(
+        Role={
+            "Type": "AWS::IAM::Role",
+            "Properties": {"AssumeRolePolicyDocument": {"Statement": [statement]}},
+        }
+    )
 
 
 def test_a_role_that_any_account_can_have_assumed_is_found() -> None:
     assert only(list(identities.check(_role({})))) == (identities.TRUST, "Role")
-    assert list(identities.check(_role({"Condition": {"StringEquals": {"aws:SourceAccount": "111122223333"}}}))) == []
+    assert (
+        list(
+            identities.check(
+                _role({"Condition": {"StringEquals": {"aws:SourceAccount": "111122223333"}}})
+            )
+        )
+        == []
+    )
 
 
-@pytest.mark.parametrize("principal", ["*", {"AWS": "*"}, {"AWS": ["arn:aws:iam::111122223333:role/x", "*"]}])
+@pytest.mark.parametrize(
+    "principal", ["*", {"AWS": "*"}, {"AWS": ["arn:aws:iam::111122223333:role/x", "*"]}]
+)
 def test_a_role_that_anybody_may_assume_is_found(principal: Any) -> None:
-    assert only(list(identities.check(_role({"Principal": principal})))) == (identities.TRUST, "Role")
+    assert only(list(identities.check(_role({"Principal": principal})))) == (
+        identities.TRUST,
+        "Role",
+    )
 
 
 TO_SAGEMAKER = {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
@@ -145,7 +204,14 @@ PASSED = "arn:aws:iam::111122223333:role/training"
     ("statement", "count"),
     [
         ({"Action": "iam:PassRole", "Resource": PASSED, "Condition": TO_SAGEMAKER}, 0),
-        ({"Action": ["iam:PassRole"], "Resource": "arn:aws:iam::111122223333:role/*", "Condition": TO_SAGEMAKER}, 1),
+        (
+            {
+                "Action": ["iam:PassRole"],
+                "Resource": "arn:aws:iam::111122223333:role/*",
+                "Condition": TO_SAGEMAKER,
+            },
+            1,
+        ),
         ({"Action": "iam:PassRole", "Resource": PASSED}, 1),
         ({"Action": "iam:*", "Resource": "*"}, 2),
         ({"Action": "s3:GetObject", "Resource": "*"}, 0),
@@ -153,8 +219,15 @@ PASSED = "arn:aws:iam::111122223333:role/training"
 )
 def test_a_role_is_passed_by_its_name_to_one_service(statement: dict[str, Any], count: int) -> None:
     document = {"PolicyDocument": {"Statement": {"Effect": "Allow", **statement}}}
-    found = list(identities.check(template(Policy={"Type": "AWS::IAM::Policy", "Properties": document})))
+    found = list(
+        identities.check(template(Policy={"Type": "AWS::IAM::Policy", "Properties": document}))
+    )
     assert [finding.rule for finding in found] == [identities.PASS] * count
     trust: dict[str, Any] = {"AssumeRolePolicyDocument": {"Statement": []}}
-    role = {"Type": "AWS::IAM::Role", "Properties": {**trust, "Policies": [{"PolicyName": "inline", **document}]}}
-    assert [finding.rule for finding in identities.check(template(Role=role))] == [identities.PASS] * count
+    role = {
+        "Type": "AWS::IAM::Role",
+        "Properties": {**trust, "Policies": [{"PolicyName": "inline", **document}]},
+    }
+    assert [finding.rule for finding in identities.check(template(Role=role))] == [
+        identities.PASS
+    ] * count

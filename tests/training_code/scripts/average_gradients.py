@@ -1,6 +1,8 @@
-"""Averages gradients over ranks that all have the same, in one process: what each backward() leaves must be what one rank alone has.
+"""Averages gradients over ranks that all have the same, in one process: what each backward() leaves
+must be what one rank alone has.
 
-`python average_gradients.py CODE`; one line of JSON: for each number of ranks, the largest difference after one and after two passes.
+`python average_gradients.py CODE`; one line of JSON: for each number of ranks, the largest
+difference after one and after two passes.
 """
 
 from __future__ import annotations
@@ -15,9 +17,13 @@ import torch
 
 
 def gradients(ranks: int, passes: int) -> list[torch.Tensor]:
-    """Of a network with weights that are large and small, after so many backward() without zero_grad()."""
+    """Of a network with weights that are large and small, after so many backward() without
+    zero_grad().
+    """
     torch.manual_seed(1)
-    network = torch.nn.Sequential(torch.nn.Linear(300, 400), torch.nn.ReLU(), torch.nn.Linear(400, 3))
+    network = torch.nn.Sequential(
+        torch.nn.Linear(300, 400), torch.nn.ReLU(), torch.nn.Linear(400, 3)
+    )
     if ranks > 1:
         cpu.average_gradients(network, lambda tensor: tensor.mul_(ranks), ranks)
     for _ in range(passes):

@@ -1,4 +1,6 @@
-"""Read damaged copies of a dataset's training files with data.py; write each case's error to the path given last."""
+"""Read damaged copies of a dataset's training files with data.py; write each case's error to the
+path given last.
+"""
 
 import json
 import shutil
@@ -32,7 +34,10 @@ DAMAGE = {
     "gzip": change(IMAGES, lambda content: b"\x1f\x8b\x08\x00" + content[4:]),
     "label": change(LABELS, lambda content: content[:-1] + b"\x0a"),
     "fewer labels": change(LABELS, lambda content: struct.pack(">2I", 0x801, 7) + content[8:15]),
-    "other size": change(IMAGES, lambda content: struct.pack(">4I", 0x803, len(content[16:]) // 392, 14, 28) + content[16:]),
+    "other size": change(
+        IMAGES,
+        lambda content: struct.pack(">4I", 0x803, len(content[16:]) // 392, 14, 28) + content[16:],
+    ),
 }
 answers = {}
 for name, damage in DAMAGE.items():

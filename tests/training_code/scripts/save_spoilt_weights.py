@@ -1,4 +1,6 @@
-"""Save a PyTorch network of which one weight is not a number: code folder and model folder come in, an error goes out."""
+"""Save a PyTorch network of which one weight is not a number: code folder and model folder come in,
+an error goes out.
+"""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Send inference.py requests as the serving container would; write the answers, or the errors, to the path given last."""
+"""Send inference.py requests as the serving container would; write the answers, or the errors, to
+the path given last.
+"""
 
 import io
 import json
@@ -12,7 +14,9 @@ import numpy as np
 sys.path.insert(0, f"{sys.argv[1]}/code")  # the served copies, as in the container
 import inference
 
-digits = np.frombuffer(Path(sys.argv[2]).read_bytes(), dtype=np.uint8, offset=16).reshape(-1, 28, 28)[:10]
+digits = np.frombuffer(Path(sys.argv[2]).read_bytes(), dtype=np.uint8, offset=16).reshape(
+    -1, 28, 28
+)[:10]
 model = inference.model_fn(sys.argv[1])
 
 
@@ -23,7 +27,9 @@ def npy(array: Any) -> bytes:
 
 
 def ask(body: bytes, content_type: str, accept: str) -> Any:
-    answer = inference.output_fn(inference.predict_fn(inference.input_fn(body, content_type), model), accept)
+    answer = inference.output_fn(
+        inference.predict_fn(inference.input_fn(body, content_type), model), accept
+    )
     return json.loads(answer) if isinstance(answer, str) else np.load(io.BytesIO(answer))
 
 
@@ -36,7 +42,11 @@ def error_of(attempt: Callable[[], Any]) -> str:
 
 
 def refused(instances: Any) -> str:
-    return error_of(lambda: ask(json.dumps({"instances": instances}).encode(), "application/json", "application/json"))
+    return error_of(
+        lambda: ask(
+            json.dumps({"instances": instances}).encode(), "application/json", "application/json"
+        )
+    )
 
 
 as_json = json.dumps({"instances": digits.tolist()}).encode()
@@ -45,14 +55,22 @@ from_npy = ask(npy(digits), "application/x-npy", "application/x-npy")
 image = digits[0].tolist()
 answers = {
     "json": from_json,
-    "npy": {"dtype": str(from_npy.dtype), "shape": from_npy.shape, "digits": from_npy.argmax(1).tolist()},
-    "same": bool(np.allclose(from_npy, [item["probabilities"] for item in from_json["predictions"]])),
+    "npy": {
+        "dtype": str(from_npy.dtype),
+        "shape": from_npy.shape,
+        "digits": from_npy.argmax(1).tolist(),
+    },
+    "same": bool(
+        np.allclose(from_npy, [item["probabilities"] for item in from_json["predictions"]])
+    ),
     "content type": error_of(lambda: ask(as_json, "text/csv", "application/json")),
     "accept": error_of(lambda: ask(as_json, "application/json", "image/png")),
     "not json": error_of(lambda: ask(b"{", "application/json", "application/json")),
     "no instances": error_of(lambda: ask(b"[]", "application/json", "application/json")),
     "not npy": error_of(lambda: ask(b"PK", "application/x-npy", "application/json")),
-    "pickle": error_of(lambda: ask(npy(np.array([{}], dtype=object)), "application/x-npy", "application/json")),
+    "pickle": error_of(
+        lambda: ask(npy(np.array([{}], dtype=object)), "application/x-npy", "application/json")
+    ),
     "one image": refused(image),
     "none": refused([]),
     "ragged": refused([[*image[:27], image[0][:5]]]),

@@ -1,4 +1,5 @@
-"""Unpacks archives with evaluate.py's `unpack` on a Python that pretends to be one of AWS's older images; prints what became of each.
+"""Unpacks archives with evaluate.py's `unpack` on a Python that pretends to be one of AWS's older
+images; prints what became of each.
 
 The folder of the code and the archives come in as arguments.
 """
@@ -27,6 +28,8 @@ for archive in map(Path, sys.argv[2:]):
     with tempfile.TemporaryDirectory() as folder:
         try:
             unpack(archive, Path(folder))
-            print(f"{archive.name}: unpacked {sorted(path.name for path in Path(folder).iterdir())}")
+            print(
+                f"{archive.name}: unpacked {sorted(path.name for path in Path(folder).iterdir())}"
+            )
         except ValueError as error:
             print(f"{archive.name}: {str(error).partition('unpacked: ')[2]}")

@@ -1,4 +1,7 @@
-"""Waits for a rank 0 that listens later, and for one that never does: `python wait_for_first_rank.py CODE`; one line of JSON."""
+"""Waits for a rank 0 that listens later, and for one that never does:
+
+`python wait_for_first_rank.py CODE`; one line of JSON.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,13 @@ def listen_at_the_third_look(_seconds: float) -> None:
         first.listen()
 
 
-environ = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": address, "MASTER_PORT": str(port)}
+environ = {
+    "RANK": "1",
+    "WORLD_SIZE": "2",
+    "LOCAL_WORLD_SIZE": "2",
+    "MASTER_ADDR": address,
+    "MASTER_PORT": str(port),
+}
 never = cpu.wait_for_first_rank(environ, patience_s=0.1)
 elsewhere = cpu.wait_for_first_rank(environ | {"WORLD_SIZE": "4"})
 with mock.patch.object(time, "sleep", listen_at_the_third_look):

@@ -14,7 +14,13 @@ import pytest
 
 from local.tests.smddp.runtime import ROOT, Outcome, Runtime, finish
 from tests.training_code.tensorflow.job import Job
-from tests.training_code.tensorflow.strategies import horovod, mirrored, multi_worker_mirrored, none, smddp
+from tests.training_code.tensorflow.strategies import (
+    horovod,
+    mirrored,
+    multi_worker_mirrored,
+    none,
+    smddp,
+)
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +31,9 @@ def tensorflow() -> Runtime:
         return Runtime(Path(named))
     emulator = [sys.executable, "-m", "shoal_local", "runtime"]
     subprocess.run([*emulator, "build", "tensorflow"], cwd=ROOT, check=True, capture_output=True)
-    asked = subprocess.run([*emulator, "python", "tensorflow"], cwd=ROOT, check=True, capture_output=True, text=True)
+    asked = subprocess.run(
+        [*emulator, "python", "tensorflow"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
     return Runtime(Path(asked.stdout.strip()))
 
 
@@ -37,7 +45,11 @@ class Trained:
     outcome: Outcome
 
 
-START: dict[str, Callable[[Job], subprocess.Popen[str]]] = {"none": none, "smddp": smddp, "horovod": horovod}
+START: dict[str, Callable[[Job], subprocess.Popen[str]]] = {
+    "none": none,
+    "smddp": smddp,
+    "horovod": horovod,
+}
 RUN: dict[str, Callable[[Job], Outcome]] = {
     "none": lambda job: finish(none(job)),
     "smddp": lambda job: finish(smddp(job)),
@@ -48,7 +60,9 @@ RUN: dict[str, Callable[[Job], Outcome]] = {
 
 
 @pytest.fixture(scope="session")
-def undisturbed(tensorflow: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
+def undisturbed(
+    tensorflow: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Trained]:
     """Two epochs of a synchronous strategy by its name, run once."""
 
     @functools.cache

@@ -1,4 +1,6 @@
-"""Runs a script of training_code/tensorflow as a training job would: a dataset and options come in, how it ended goes out."""
+"""Runs a script of training_code/tensorflow as a training job would: a dataset and options come in,
+how it ended goes out.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,12 @@ class Job:
         """The saved model's weights."""
         return (self.model_dir / "1" / "variables" / "variables.data-00000-of-00001").read_bytes()
 
-    def start(self, command: Sequence[str], extra: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        """Start one command, as the toolkit does: folders by SM_* variables, hyperparameters on the command line."""
+    def start(
+        self, command: Sequence[str], extra: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        """Start one command, as the toolkit does: folders by SM_* variables, hyperparameters on the
+        command line.
+        """
         self.folder.mkdir(exist_ok=True)
         variables = {
             "SM_CHANNEL_TRAIN": str(self.dataset / "train"),
@@ -60,16 +66,43 @@ class Job:
         return finish(self.start(self.runtime.alone(CODE / script, *(options or OPTIONS))))
 
     def mpirun(self, script: str, *launcher: str) -> subprocess.Popen[str]:
-        """Two ranks, by the command that the toolkit builds for one host, less its options for EFA and NCCL."""
-        mpirun = [str(self.runtime.python.with_name("mpirun")), "--host", "localhost", "-np", "2", "--allow-run-as-root", "--oversubscribe"]
+        """Two ranks, by the command that the toolkit builds for one host, less its options for EFA
+        and NCCL.
+        """
+        mpirun = [
+            str(self.runtime.python.with_name("mpirun")),
+            "--host",
+            "localhost",
+            "-np",
+            "2",
+            "--allow-run-as-root",
+            "--oversubscribe",
+        ]
         flags = ["-mca", "pml", "ob1", "-mca", "btl", "^openib", *launcher]
-        return self.start([*mpirun, *flags, str(self.runtime.python), "-m", "mpi4py", str(CODE / script), *OPTIONS])
-
-    def task(self, script: Path, cluster: Cluster, role: str, index: int, *options: str) -> subprocess.Popen[str]:
-        """One task of a cluster on hosts of one core, with TF_CONFIG as the toolkit writes it."""
-        config = {"cluster": cluster, "environment": "cloud", "task": {"index": index, "type": role}}
         return self.start(
-            self.runtime.alone(script, *(options or OPTIONS)), {"TF_CONFIG": json.dumps(config), "TF_NUM_INTEROP_THREADS": "1"}
+            [
+                *mpirun,
+                *flags,
+                str(self.runtime.python),
+                "-m",
+                "mpi4py",
+                str(CODE / script),
+                *OPTIONS,
+            ]
+        )
+
+    def task(
+        self, script: Path, cluster: Cluster, role: str, index: int, *options: str
+    ) -> subprocess.Popen[str]:
+        """One task of a cluster on hosts of one core, with TF_CONFIG as the toolkit writes it."""
+        config = {
+            "cluster": cluster,
+            "environment": "cloud",
+            "task": {"index": index, "type": role},
+        }
+        return self.start(
+            self.runtime.alone(script, *(options or OPTIONS)),
+            {"TF_CONFIG": json.dumps(config), "TF_NUM_INTEROP_THREADS": "1"},
         )
 
 

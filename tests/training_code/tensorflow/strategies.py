@@ -1,4 +1,6 @@
-"""How a job of each TensorFlow strategy is started, as the toolkit does it: a job comes in, how it ended goes out."""
+"""How a job of each TensorFlow strategy is started, as the toolkit does it: a job comes in, how it
+ended goes out.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ PARAMETER_SERVER = CODE / "train_parameter_server.py"
 
 def none(job: Job) -> subprocess.Popen[str]:
     """One process, with the hyperparameter that SageMaker's SDK adds to TensorFlow jobs."""
-    return job.start(job.runtime.alone(CODE / "train.py", *OPTIONS, "--model_dir", "s3://what-the-sdk-adds"))
+    return job.start(
+        job.runtime.alone(CODE / "train.py", *OPTIONS, "--model_dir", "s3://what-the-sdk-adds")
+    )
 
 
 def smddp(job: Job) -> subprocess.Popen[str]:
@@ -38,7 +42,10 @@ def mirrored(job: Job) -> Outcome:
 def two_workers(job: Job) -> list[subprocess.Popen[str]]:
     """The chief and another worker of MultiWorkerMirroredStrategy."""
     cluster = {"worker": free_addresses(2)}
-    return [job.task(CODE / "train_multi_worker_mirrored.py", cluster, "worker", index) for index in range(2)]
+    return [
+        job.task(CODE / "train_multi_worker_mirrored.py", cluster, "worker", index)
+        for index in range(2)
+    ]
 
 
 def multi_worker_mirrored(job: Job) -> Outcome:
@@ -49,12 +56,19 @@ def multi_worker_mirrored(job: Job) -> Outcome:
 
 
 @contextmanager
-def parameter_server(job: Job, *options: str) -> Iterator[tuple[subprocess.Popen[str], list[subprocess.Popen[str]]]]:
-    """The chief, and two workers and a parameter server that run the script; the toolkit's own server is the second."""
+def parameter_server(
+    job: Job, *options: str
+) -> Iterator[tuple[subprocess.Popen[str], list[subprocess.Popen[str]]]]:
+    """The chief, and two workers and a parameter server that run the script; the toolkit's own
+    server is the second.
+    """
     addresses = free_addresses(5)
     cluster = {"master": addresses[:1], "ps": addresses[1:3], "worker": addresses[3:]}
     toolkit = job.task(SERVER, cluster, "ps", 0)
-    others = [job.task(PARAMETER_SERVER, cluster, role, index) for role, index in (("ps", 1), ("worker", 0), ("worker", 1))]
+    others = [
+        job.task(PARAMETER_SERVER, cluster, role, index)
+        for role, index in (("ps", 1), ("worker", 0), ("worker", 1))
+    ]
     chief = job.task(PARAMETER_SERVER, cluster, "master", 0, *OPTIONS, *options)
     try:
         yield chief, others

@@ -1,4 +1,6 @@
-"""The endpoint's two functions answer JSON and npy requests as PyTorch's do, and refuse the rest with the reason."""
+"""The endpoint's two functions answer JSON and npy requests as PyTorch's do, and refuse the rest
+with the reason.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,14 @@ SCRIPT = Path(__file__).with_name("scripts") / "send_requests.py"
 
 
 @pytest.fixture(scope="module")
-def answers(tensorflow: Runtime, alone: Trained, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def answers(
+    tensorflow: Runtime, alone: Trained, dataset: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("requests")
     images = dataset / "test" / "t10k-images-idx3-ubyte"
-    outcome = tensorflow.run(tensorflow.alone(SCRIPT, alone.job.model_dir, images, folder / "answer.json"), folder)
+    outcome = tensorflow.run(
+        tensorflow.alone(SCRIPT, alone.job.model_dir, images, folder / "answer.json"), folder
+    )
     assert outcome.returncode == 0, outcome.output
     found: dict[str, Any] = json.loads((folder / "answer.json").read_text())
     return found
@@ -29,15 +35,22 @@ def answers(tensorflow: Runtime, alone: Trained, dataset: Path, tmp_path_factory
 
 def test_real_digits_are_recognised(answers: dict[str, Any]) -> None:
     labels = list((DATA / "t10k-labels-idx1-ubyte").read_bytes()[8:18])
-    right = [item["digit"] == label for item, label in zip(answers["json"]["predictions"], labels, strict=True)]
+    right = [
+        item["digit"] == label
+        for item, label in zip(answers["json"]["predictions"], labels, strict=True)
+    ]
     assert sum(right) >= 8
 
 
 def test_probabilities_of_an_answer_sum_to_one(answers: dict[str, Any]) -> None:
-    assert [sum(item["probabilities"]) for item in answers["json"]["predictions"]] == pytest.approx([1.0] * 10)
+    assert [sum(item["probabilities"]) for item in answers["json"]["predictions"]] == pytest.approx(
+        [1.0] * 10
+    )
 
 
-def test_an_answer_names_the_job_and_the_weights_it_comes_from(answers: dict[str, Any], alone: Trained) -> None:
+def test_an_answer_names_the_job_and_the_weights_it_comes_from(
+    answers: dict[str, Any], alone: Trained
+) -> None:
     weights = alone.job.model_dir / "1" / "variables" / "variables.data-00000-of-00001"
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
     assert answers["json"]["model"] == {"training_job_name": JOB_NAME, "weights_sha256": digest}
@@ -51,7 +64,10 @@ def test_npy_and_json_give_the_same_probabilities(answers: dict[str, Any]) -> No
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ("content type", "content type 'text/csv' is not supported; send application/json or application/x-npy"),
+        (
+            "content type",
+            "content type 'text/csv' is not supported; send application/json or application/x-npy",
+        ),
         ("no content type", "content type None is not supported"),
         ("accept", "accept 'image/png' is not supported"),
         ("not json", "the request is not JSON"),
@@ -70,5 +86,7 @@ def test_npy_and_json_give_the_same_probabilities(answers: dict[str, Any]) -> No
         ("serving fails", "TensorFlow Serving answered 400: no such signature"),
     ],
 )
-def test_a_bad_request_is_refused_with_the_reason(answers: dict[str, Any], request_: str, message: str) -> None:
+def test_a_bad_request_is_refused_with_the_reason(
+    answers: dict[str, Any], request_: str, message: str
+) -> None:
     assert message in answers[request_]

@@ -1,4 +1,6 @@
-"""A job that is killed continues from its last checkpoint: to the bit where steps are synchronous, else at the right step."""
+"""A job that is killed continues from its last checkpoint: to the bit where steps are synchronous,
+else at the right step.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ STOPPED = 128 + signal.SIGTERM
 
 def resumed_at(outcome: Outcome) -> tuple[int, int]:
     """The epoch and the step after which the job says that it continues."""
-    found = re.findall(r"^resumed at epoch=(\d+) step=(\d+) from \S+checkpoints$", outcome.output, re.MULTILINE)
+    found = re.findall(
+        r"^resumed at epoch=(\d+) step=(\d+) from \S+checkpoints$", outcome.output, re.MULTILINE
+    )
     assert len(found) == 1, outcome.output
     return int(found[0][0]), int(found[0][1])
 
@@ -44,7 +48,11 @@ def killed(tensorflow: Runtime, dataset: Path, tmp_path_factory: pytest.TempPath
 
 @pytest.mark.parametrize("strategy", START)
 def test_a_killed_and_resumed_job_equals_an_undisturbed_one_to_the_bit(
-    tensorflow: Runtime, dataset: Path, tmp_path: Path, undisturbed: Callable[[str], Trained], strategy: str
+    tensorflow: Runtime,
+    dataset: Path,
+    tmp_path: Path,
+    undisturbed: Callable[[str], Trained],
+    strategy: str,
 ) -> None:
     job, expected = Job(tensorflow, dataset, tmp_path), undisturbed(strategy)
     finish_after(START[strategy](job), f"epoch=1 step=5/{STEPS}", signal.SIGKILL)
@@ -61,13 +69,21 @@ def stop(chief: subprocess.Popen[str], targets: Callable[[], Sequence[int]]) -> 
 def is_stopped(job: Job, outcome: Outcome) -> bool:
     (checkpoint,) = job.checkpoint_dir.glob("*.index")
     done = int(checkpoint.stem.removeprefix("ckpt-"))
-    return outcome.returncode == STOPPED and "stopped on SIGTERM at epoch=" in outcome.output and 4 <= done < LAST_STEP
+    return (
+        outcome.returncode == STOPPED
+        and "stopped on SIGTERM at epoch=" in outcome.output
+        and 4 <= done < LAST_STEP
+    )
 
 
 # Of mpirun's ranks each one is told, and not mpirun, which would kill them about a second later.
 @pytest.mark.parametrize("strategy", ["none", "smddp", "horovod"])
 def test_sigterm_ends_the_job_with_a_checkpoint_from_which_it_resumes_to_the_bit(
-    tensorflow: Runtime, dataset: Path, tmp_path: Path, undisturbed: Callable[[str], Trained], strategy: str
+    tensorflow: Runtime,
+    dataset: Path,
+    tmp_path: Path,
+    undisturbed: Callable[[str], Trained],
+    strategy: str,
 ) -> None:
     job, expected = Job(tensorflow, dataset, tmp_path), undisturbed(strategy)
     process = START[strategy](job)
@@ -80,7 +96,9 @@ def test_sigterm_ends_the_job_with_a_checkpoint_from_which_it_resumes_to_the_bit
     assert job.weights == expected.job.weights
 
 
-def test_sigterm_ends_two_workers_with_a_checkpoint_and_without_a_model(tensorflow: Runtime, dataset: Path, tmp_path: Path) -> None:
+def test_sigterm_ends_two_workers_with_a_checkpoint_and_without_a_model(
+    tensorflow: Runtime, dataset: Path, tmp_path: Path
+) -> None:
     job = Job(tensorflow, dataset, tmp_path)
     chief, other = two_workers(job)
     stopped = stop(chief, lambda: [other.pid, chief.pid])
@@ -127,25 +145,45 @@ def test_a_parameter_server_job_continues_at_the_step_after_the_checkpoint(
 def test_a_finished_job_that_is_started_again_only_saves_its_model(alone: Trained) -> None:
     weights = alone.job.weights
     again = alone.job.alone("train.py")
-    assert (losses(again.output), accuracies(again.output)) == ({}, accuracies(alone.outcome.output)[-1:])
+    assert (losses(again.output), accuracies(again.output)) == (
+        {},
+        accuracies(alone.outcome.output)[-1:],
+    )
     assert alone.job.weights == weights
 
 
 def test_a_checkpoint_of_other_settings_is_refused(alone: Trained) -> None:
     outcome = alone.job.alone("train.py", *OPTIONS, "--seed", "2")
     assert outcome.returncode != 0
-    assert "is from a run with other settings: seed 1 (now 2); use them or another --checkpoint-dir" in outcome.output.splitlines()[-1]
+    assert (
+        "is from a run with other settings: seed 1 (now 2); use them or another --checkpoint-dir"
+        in outcome.output.splitlines()[-1]
+    )
 
 
 @pytest.mark.parametrize(
     ("files", "content", "message"),
     [
-        ("*.data-*", b"cut off", r"/checkpoints/ckpt-\d+ cannot be read, empty its folder to start anew: "),
-        ("checkpoint", b'model_checkpoint_path: "ckpt-99"', "/checkpoints/checkpoint names a checkpoint that is not there, empty"),
+        (
+            "*.data-*",
+            b"cut off",
+            r"/checkpoints/ckpt-\d+ cannot be read, empty its folder to start anew: ",
+        ),
+        (
+            "checkpoint",
+            b'model_checkpoint_path: "ckpt-99"',
+            "/checkpoints/checkpoint names a checkpoint that is not there, empty",
+        ),
     ],
 )
 def test_a_damaged_checkpoint_is_named(
-    tensorflow: Runtime, dataset: Path, tmp_path: Path, killed: Path, files: str, content: bytes, message: str
+    tensorflow: Runtime,
+    dataset: Path,
+    tmp_path: Path,
+    killed: Path,
+    files: str,
+    content: bytes,
+    message: str,
 ) -> None:
     job = Job(tensorflow, dataset, tmp_path)
     shutil.copytree(killed, job.checkpoint_dir)

@@ -1,4 +1,6 @@
-"""Every distributed script learns what train.py learns: the same losses where its steps are synchronous."""
+"""Every distributed script learns what train.py learns: the same losses where its steps are
+synchronous.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def test_two_replicas_give_the_loss_curve_of_one(alone: Trained, two_replicas: T
 
 
 def test_two_replicas_reach_the_accuracy_of_one(alone: Trained, two_replicas: Trained) -> None:
-    assert accuracies(two_replicas.outcome.output) == pytest.approx(accuracies(alone.outcome.output), abs=0.003)
+    assert accuracies(two_replicas.outcome.output) == pytest.approx(
+        accuracies(alone.outcome.output), abs=0.003
+    )
 
 
 def test_only_one_process_prints_metrics_and_says_how_many_compute(two_replicas: Trained) -> None:
@@ -36,7 +40,9 @@ def test_the_model_is_saved_once_with_the_number_of_replicas(two_replicas: Train
     assert (two_replicas.job.model_dir / "1" / "saved_model.pb").is_file()
 
 
-def test_parameter_servers_train_asynchronously_and_end_with_the_chief(tensorflow: Runtime, dataset: Path, tmp_path: Path) -> None:
+def test_parameter_servers_train_asynchronously_and_end_with_the_chief(
+    tensorflow: Runtime, dataset: Path, tmp_path: Path
+) -> None:
     job = Job(tensorflow, dataset, tmp_path)
     with parameter_server(job, "--epochs", "6") as (chief, others):
         outcome = finish(chief)
@@ -46,7 +52,12 @@ def test_parameter_servers_train_asynchronously_and_end_with_the_chief(tensorflo
     assert json.loads((job.model_dir / "model.json").read_text())["world_size"] == 2
 
 
-def test_a_parameter_server_job_of_one_host_is_refused(tensorflow: Runtime, dataset: Path, tmp_path: Path) -> None:
+def test_a_parameter_server_job_of_one_host_is_refused(
+    tensorflow: Runtime, dataset: Path, tmp_path: Path
+) -> None:
     outcome = Job(tensorflow, dataset, tmp_path).alone("train_parameter_server.py")
     assert outcome.returncode != 0
-    assert "TF_CONFIG is not set: the toolkit starts parameter servers only in jobs of two or more" in outcome.output.splitlines()[-1]
+    assert (
+        "TF_CONFIG is not set: the toolkit starts parameter servers only in jobs of two or more"
+        in outcome.output.splitlines()[-1]
+    )

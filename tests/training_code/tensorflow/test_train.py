@@ -28,29 +28,49 @@ def test_the_model_learns(alone: Trained) -> None:
     assert accuracies(alone.outcome.output)[-1] > 0.7
 
 
-def test_the_last_learning_rate_is_almost_zero_and_the_peak_lies_at_the_end_of_the_warm_up(alone: Trained) -> None:
+def test_the_last_learning_rate_is_almost_zero_and_the_peak_lies_at_the_end_of_the_warm_up(
+    alone: Trained,
+) -> None:
     rates = [float(match[5]) for match in PROGRESS.finditer(alone.outcome.output)]
     assert rates[int(0.3 * len(rates))] == max(rates) == 0.01
     assert rates[-1] < 0.0002
 
 
 def test_the_model_folder_is_laid_out_for_tensorflow_serving(alone: Trained) -> None:
-    files = {str(path.relative_to(alone.job.model_dir)) for path in alone.job.model_dir.rglob("*") if path.is_file()}
-    saved_model = {"1/saved_model.pb", "1/fingerprint.pb", "1/variables/variables.index", "1/variables/variables.data-00000-of-00001"}
+    files = {
+        str(path.relative_to(alone.job.model_dir))
+        for path in alone.job.model_dir.rglob("*")
+        if path.is_file()
+    }
+    saved_model = {
+        "1/saved_model.pb",
+        "1/fingerprint.pb",
+        "1/variables/variables.index",
+        "1/variables/variables.data-00000-of-00001",
+    }
     assert files == saved_model | {"model.json", "code/inference.py"}
-    assert (alone.job.model_dir / "code" / "inference.py").read_bytes() == (CODE / "inference.py").read_bytes()
+    assert (alone.job.model_dir / "code" / "inference.py").read_bytes() == (
+        CODE / "inference.py"
+    ).read_bytes()
 
 
 def test_the_metadata_names_the_job_and_its_settings(alone: Trained) -> None:
     metadata: dict[str, Any] = json.loads((alone.job.model_dir / "model.json").read_text())
-    assert (metadata["training_job_name"], metadata["batch_size"], metadata["world_size"]) == (JOB_NAME, GLOBAL_BATCH, 1)
+    assert (metadata["training_job_name"], metadata["batch_size"], metadata["world_size"]) == (
+        JOB_NAME,
+        GLOBAL_BATCH,
+        1,
+    )
     assert metadata["test_accuracy"] == pytest.approx(accuracies(alone.outcome.output)[-1])
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--batch-size", "5000"), "ValueError: global batch size 5000 is larger than the training set (2560 images)"),
+        (
+            ("--batch-size", "5000"),
+            "ValueError: global batch size 5000 is larger than the training set (2560 images)",
+        ),
         (("--learning-rate", "1e37", "--log-every", "1"), "try a smaller --learning-rate"),
         (("--epochs", "0"), "train.py: error: argument --epochs: 0 is not a positive number"),
     ],
@@ -66,5 +86,7 @@ def test_a_wrong_option_is_one_clear_error(
 def test_weights_that_are_no_numbers_are_not_saved(tensorflow: Runtime, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     outcome = tensorflow.run(tensorflow.alone(SPOILT, CODE, folder), tmp_path)
-    assert outcome.output.splitlines()[-1].startswith("ValueError: the weights are not finite, no model is saved")
+    assert outcome.output.splitlines()[-1].startswith(
+        "ValueError: the weights are not finite, no model is saved"
+    )
     assert list(folder.glob("*")) == []

@@ -1,1 +1,4 @@
-"""The control plane: AWS APIs in front of moto, CloudFormation, Lambda execution, event delivery, identity."""
+"""The control plane:
+
+AWS APIs in front of moto, CloudFormation, Lambda execution, event delivery, identity.
+"""

@@ -1,4 +1,7 @@
-"""Which account a request belongs to: its access key decides, as on AWS. The account's own dispatcher answers."""
+"""Which account a request belongs to: its access key decides, as on AWS.
+
+The account's own dispatcher answers.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,11 @@ from shoal_local.errors import AwsError
 
 @dataclass(frozen=True)
 class Front:
-    """A WSGI application. `dispatchers` by account; a key that nobody gave out, and a request that nobody signed, are `first`'s."""
+    """A WSGI application.
+
+    `dispatchers` by account; a key that nobody gave out, and a request that nobody signed, are
+    `first`'s.
+    """
 
     dispatchers: Mapping[str, Dispatcher]
     first: str
@@ -32,8 +39,16 @@ class Front:
         root = account_of_root(access_key_id)
         if root is not None and root not in self.dispatchers:
             played = ", ".join(self.dispatchers)
-            raise AwsError("InvalidClientTokenId", f"The emulator does not play account {root}; it plays {played}", 403)
+            raise AwsError(
+                "InvalidClientTokenId",
+                f"The emulator does not play account {root}; it plays {played}",
+                403,
+            )
         if root is not None:
             return root
-        holders = (number for number, dispatcher in self.dispatchers.items() if dispatcher.identity.gave_out(access_key_id))
+        holders = (
+            number
+            for number, dispatcher in self.dispatchers.items()
+            if dispatcher.identity.gave_out(access_key_id)
+        )
         return next(holders, self.first)

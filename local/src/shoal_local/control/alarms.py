@@ -1,9 +1,11 @@
-"""Alarms on the metrics of endpoints and on what programs publish, evaluated from what was really measured: DescribeAlarms asks for it.
+"""Alarms on the metrics of endpoints and on what programs publish, evaluated from what was really
+measured: DescribeAlarms asks for it.
 
-The rules are CloudWatch's (user guide, "Using Amazon CloudWatch alarms"): DatapointsToAlarm of the last EvaluationPeriods, each a statistic
-over a Period, with TreatMissingData for periods without data. A period is as many times shorter as what it watches is faster than the
-clock (hosting; schedules, which call the programs that publish), and ends now, not at a full minute. Alarms on metrics of AWS's other
-services keep the state that was set; nobody is notified of any.
+The rules are CloudWatch's (user guide, "Using Amazon CloudWatch alarms"): DatapointsToAlarm of the
+last EvaluationPeriods, each a statistic over a Period, with TreatMissingData for periods without
+data. A period is as many times shorter as what it watches is faster than the clock (hosting;
+schedules, which call the programs that publish), and ends now, not at a full minute. Alarms on
+metrics of AWS's other services keep the state that was set; nobody is notified of any.
 """
 
 from __future__ import annotations
@@ -67,9 +69,14 @@ class Metric:
 
 
 class Alarms:
-    """The alarms of the account in this region. Speeds: how many seconds of hosting, and of schedules, pass in one of ours."""
+    """The alarms of the account in this region.
 
-    def __init__(self, account: str, region: str, hosting_speed: float, schedule_speed: float) -> None:
+    Speeds: how many seconds of hosting, and of schedules, pass in one of ours.
+    """
+
+    def __init__(
+        self, account: str, region: str, hosting_speed: float, schedule_speed: float
+    ) -> None:
         self._account, self._region = account, region
         self._hosting_speed, self._schedule_speed = hosting_speed, schedule_speed
         self._evaluating = threading.Lock()
@@ -78,18 +85,28 @@ class Alarms:
         """Before DescribeAlarms is answered: bring the states of what it asks for up to date."""
         wanted = call.parameters.get("AlarmNames")
         with self._evaluating:
-            for name, alarm in list(cloudwatch_backends[self._account][self._region].alarms.items()):
+            for name, alarm in list(
+                cloudwatch_backends[self._account][self._region].alarms.items()
+            ):
                 if not wanted or name in wanted:
                     self._evaluate(alarm)
 
     def _evaluate(self, alarm: Alarm) -> None:
         metrics = _metrics(alarm)
-        if not metrics or not all(map(_is_evaluated, metrics.values())) or alarm.comparison_operator not in COMPARISONS:
+        if (
+            not metrics
+            or not all(map(_is_evaluated, metrics.values()))
+            or alarm.comparison_operator not in COMPARISONS
+        ):
             return
         try:
             values = self._values(alarm, metrics)
         except UnreadableError as unreadable:
-            _set(alarm, "INSUFFICIENT_DATA", f"Shoal's emulator cannot evaluate this alarm: {unreadable}")
+            _set(
+                alarm,
+                "INSUFFICIENT_DATA",
+                f"Shoal's emulator cannot evaluate this alarm: {unreadable}",
+            )
             return
         state, reason = judged(alarm, values)
         _set(alarm, state, reason)
@@ -106,10 +123,15 @@ class Alarms:
         if len(expressions) > 1:
             raise UnreadableError("it has more than one expression")
         tree = _parsed(str(expressions[0].expression))
-        return [_calculated(tree, {id_: series[position] for id_, series in found.items()}) for position in range(count)]
+        return [
+            _calculated(tree, {id_: series[position] for id_, series in found.items()})
+            for position in range(count)
+        ]
 
     def series(self, metric: Metric, count: int) -> Values:
-        """The metric in each of its last `count` periods, the latest first; None where it has no data."""
+        """The metric in each of its last `count` periods, the latest first; None where it has no
+        data.
+        """
         now = utcnow()
         speed = self._hosting_speed if metric.namespace == ENDPOINTS else self._schedule_speed
         period = timedelta(seconds=max(SHORTEST_PERIOD_S, metric.period_s / speed))
@@ -121,12 +143,17 @@ class Alarms:
         return [_statistic(metric.statistic, bucket) if bucket else None for bucket in buckets]
 
     def _data(self, metric: Metric, since: datetime) -> Iterator[tuple[datetime, float]]:
-        """The latest first: what is older than asked for ends it. Services measure in the order of time; programs may give any."""
+        """The latest first: what is older than asked for ends it.
+
+        Services measure in the order of time; programs may give any.
+        """
         for datum in reversed(cloudwatch_backends[self._account][self._region].metric_data):
             measured_at = datum.timestamp.replace(tzinfo=None)
             if datum.namespace == metric.namespace == ENDPOINTS and measured_at < since:
                 return
-            same = (datum.namespace, datum.name) == (metric.namespace, metric.name) and _dimensions(datum.dimensions) == metric.dimensions
+            same = (datum.namespace, datum.name) == (metric.namespace, metric.name) and _dimensions(
+                datum.dimensions
+            ) == metric.dimensions
             if same and isinstance(datum, MetricDatum):
                 yield measured_at, float(datum.value)
 
@@ -142,8 +169,15 @@ def _dimensions(dimensions: Any) -> frozenset[tuple[str, str]]:
 def _metrics(alarm: Alarm) -> dict[str, Metric]:
     """By their ids in the alarm's expression; "" where there is none."""
     if alarm.metric_name:
-        name, statistic = alarm.metric_name, alarm.statistic or alarm.extended_statistic or "Average"
-        return {"": Metric(alarm.namespace, name, _dimensions(alarm.dimensions), statistic, float(alarm.period))}
+        name, statistic = (
+            alarm.metric_name,
+            alarm.statistic or alarm.extended_statistic or "Average",
+        )
+        return {
+            "": Metric(
+                alarm.namespace, name, _dimensions(alarm.dimensions), statistic, float(alarm.period)
+            )
+        }
     return {
         each.id: Metric(
             each.metric_stat.metric.namespace,
@@ -174,7 +208,10 @@ def _parsed(expression: str) -> ast.expr:
 
 
 def _calculated(tree: ast.AST, values: Mapping[str, float | None]) -> float | None:
-    """Metric math of one period: arithmetic, comparisons, IF and FILL. None where a metric has no data, or is divided by 0."""
+    """Metric math of one period: arithmetic, comparisons, IF and FILL.
+
+    None where a metric has no data, or is divided by 0.
+    """
     if isinstance(tree, ast.Constant) and isinstance(tree.value, int | float):
         return float(tree.value)
     if isinstance(tree, ast.Name) and tree.id in values:
@@ -182,9 +219,15 @@ def _calculated(tree: ast.AST, values: Mapping[str, float | None]) -> float | No
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
         return _called(tree.func.id, [_calculated(each, values) for each in tree.args])
     if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
-        return _applied(type(tree.op), _calculated(tree.left, values), _calculated(tree.right, values))
+        return _applied(
+            type(tree.op), _calculated(tree.left, values), _calculated(tree.right, values)
+        )
     if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and type(tree.ops[0]) in _OPERATORS:
-        return _applied(type(tree.ops[0]), _calculated(tree.left, values), _calculated(tree.comparators[0], values))
+        return _applied(
+            type(tree.ops[0]),
+            _calculated(tree.left, values),
+            _calculated(tree.comparators[0], values),
+        )
     raise UnreadableError(f"the expression {ast.unparse(tree)}")
 
 
@@ -206,7 +249,10 @@ def _called(name: str, arguments: Values) -> float | None:
 def judged(alarm: Alarm, values: Values) -> tuple[str, str]:
     """State and reason, in CloudWatch's words."""
     missing, crosses = alarm.treat_missing_data or "missing", COMPARISONS[alarm.comparison_operator]
-    threshold, needed = float(alarm.threshold), int(alarm.datapoints_to_alarm or alarm.evaluation_periods)
+    threshold, needed = (
+        float(alarm.threshold),
+        int(alarm.datapoints_to_alarm or alarm.evaluation_periods),
+    )
     there = [value for value in values if value is not None]
     if not there and missing == "missing":
         return "INSUFFICIENT_DATA", f"Insufficient Data: {len(values)} datapoints were unknown."
@@ -217,12 +263,20 @@ def judged(alarm: Alarm, values: Values) -> tuple[str, str]:
     shown = ", ".join(f"{value:g}" for value in there) or "none"
     state = "ALARM" if number >= needed else "OK"
     was = "were" if state == "ALARM" else "were not enough of"
-    return state, f"Threshold Crossed: {number} out of the last {len(values)} datapoints [{shown}] {was} {_said(alarm, threshold, needed)}"
+    return (
+        state,
+        (
+            f"Threshold Crossed: {number} out of the last {len(values)} datapoints [{shown}] {was}"
+            f" {_said(alarm, threshold, needed)}"
+        ),
+    )
 
 
 def _said(alarm: Alarm, threshold: float, needed: int) -> str:
     words = {"GreaterThan": "greater than", "LessThan": "less than"}
-    comparison = next(said for kind, said in words.items() if alarm.comparison_operator.startswith(kind))
+    comparison = next(
+        said for kind, said in words.items() if alarm.comparison_operator.startswith(kind)
+    )
     equal = " or equal to" if "OrEqual" in alarm.comparison_operator else ""
     return f"{comparison}{equal} the threshold ({threshold:g}); {needed} make an alarm."
 

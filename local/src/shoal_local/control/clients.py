@@ -1,4 +1,6 @@
-"""boto3 clients of the emulator's own endpoint: what the control plane does to other services goes over the API too."""
+"""boto3 clients of the emulator's own endpoint: what the control plane does to other services goes
+over the API too.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,18 @@ from shoal_local.context import RoleCredentials
 ROOT_KEY = re.compile(r"^AKIA(\d{12})ROOT$")
 MOST_KEPT = 64
 CONFIG = Config(
-    retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}, connect_timeout=5, read_timeout=120, max_pool_connections=32
+    retries={"total_max_attempts": 1},
+    s3={"addressing_style": "path"},
+    connect_timeout=5,
+    read_timeout=120,
+    max_pool_connections=32,
 )
 
 
 def root_of(account: str) -> RoleCredentials:
-    """Credentials that stand for an account's root: no AssumeRole gives them out (see `identity`). Not secret, nothing verifies them.
+    """Credentials that stand for an account's root: no AssumeRole gives them out (see `identity`).
+
+    Not secret, nothing verifies them.
 
     AWS makes no such key: those of its users have digits from 2 to 7 only.
     """
@@ -47,7 +55,9 @@ class Clients:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, service: str, credentials: RoleCredentials | None = None) -> Any:
-        """The client of `service` (boto3's name) that signs with `credentials`, by default as the account's root."""
+        """The client of `service` (boto3's name) that signs with `credentials`, by default as the
+        account's root.
+        """
         signer = credentials or root_of(self.account)
         key = (service, signer.access_key_id)
         with self._lock:

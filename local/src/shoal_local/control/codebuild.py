@@ -1,5 +1,7 @@
-"""CodeBuild as far as it can be true here: projects are created, changed, described and deleted; a build is refused by name, because
-there is no Docker behind it. Nothing ever says that an image was built."""
+"""CodeBuild as far as it can be true here: projects are created, changed, described and deleted; a
+build is refused by name, because there is no Docker behind it. Nothing ever says that an image was
+built.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ class Building:
             "UpdateProject": self._update,
             "DeleteProject": self._delete,
             "BatchGetProjects": self._get,
-            "ListProjects": lambda _call: {"projects": sorted(self._projects)} if self._projects else {},
+            "ListProjects": lambda _call: (
+                {"projects": sorted(self._projects)} if self._projects else {}
+            ),
             "StartBuild": self._refuse_build,
         }
 
@@ -50,7 +54,9 @@ class Building:
         return {"project": project}
 
     def _delete(self, call: ApiCall) -> Mapping[str, Any]:
-        self._projects.pop(call.parameters["name"], None)  # deleting what is not there is a success, as on AWS
+        self._projects.pop(
+            call.parameters["name"], None
+        )  # deleting what is not there is a success, as on AWS
         return {}
 
     def _get(self, call: ApiCall) -> Mapping[str, Any]:
@@ -61,7 +67,10 @@ class Building:
 
     def _refuse_build(self, call: ApiCall) -> Mapping[str, Any]:
         name = self._project(call.parameters["projectName"])["name"]
-        reason = f"Shoal's emulator builds no container images (codebuild:StartBuild of {name}): there is no Docker here"
+        reason = (
+            f"Shoal's emulator builds no container images (codebuild:StartBuild of {name}): there"
+            " is no Docker here"
+        )
         raise AwsError("InvalidInputException", reason)
 
     def _project(self, name: str) -> Project:

@@ -1,5 +1,9 @@
-"""EventBridge: PutEvents and the emulator's own events are matched against the rules kept by moto and delivered on background
-threads to Lambda functions and SQS queues, where their resource policies allow it. Other targets are refused by PutTargets."""
+"""EventBridge:
+
+PutEvents and the emulator's own events are matched against the rules kept by moto and delivered on
+background threads to Lambda functions and SQS queues, where their resource policies allow it. Other
+targets are refused by PutTargets.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,9 @@ from shoal_local.faults import Faults
 
 EVENTS = "events.amazonaws.com"
 DEFAULT_BUS = "default"
-TARGET_MEMBERS = frozenset({"Id", "Arn", "Input", "InputPath", "DeadLetterConfig", "RetryPolicy", "SqsParameters"})
+TARGET_MEMBERS = frozenset(
+    {"Id", "Arn", "Input", "InputPath", "DeadLetterConfig", "RetryPolicy", "SqsParameters"}
+)
 DELIVERABLE = re.compile(r"^arn:aws:(lambda:[\w-]+:\d{12}:function:|sqs:)")
 MOST_AT_ONCE = 8
 
@@ -47,7 +53,9 @@ class Events:
     """How much faster than the clock schedules run."""
     faults: Faults = field(default_factory=Faults)
     _held: dict[str, dict[str, Any]] = field(default_factory=dict)
-    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE, "events"))
+    _pool: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE, "events")
+    )
     _closing: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -65,13 +73,18 @@ class Events:
         return {"PutTargets": check_targets, "PutRule": check_rule}
 
     def emit(self, entry: Mapping[str, Any]) -> str:
-        """Put an event on the default bus; returns its id before it is delivered. `entry`: source, detail-type, detail, resources."""
+        """Put an event on the default bus; returns its id before it is delivered.
+
+        `entry`: source, detail-type, detail, resources.
+        """
         event = json.loads(json.dumps(self._event(entry), default=str))
         self._disturb(event)
         return str(event["id"])
 
     def _disturb(self, event: dict[str, Any]) -> None:
-        """Deliver an event; where a test asked for it, never, twice, late, or after the next one of the same execution."""
+        """Deliver an event; where a test asked for it, never, twice, late, or after the next one of
+        the same execution.
+        """
         held = self._held.pop(str(event["detail"].get("pipelineExecutionArn")), None)
         rule = self.faults.take("event", event["detail-type"], event["detail"])
         if rule is not None:
@@ -114,29 +127,49 @@ class Events:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _put_events(self, call: ApiCall) -> Mapping[str, Any]:
-        return {"FailedEntryCount": 0, "Entries": []} if not call.parameters["Entries"] else self._put(call.parameters["Entries"])
+        return (
+            {"FailedEntryCount": 0, "Entries": []}
+            if not call.parameters["Entries"]
+            else self._put(call.parameters["Entries"])
+        )
 
     def _put(self, entries: list[Mapping[str, Any]]) -> Mapping[str, Any]:
         results = [self._put_one(entry) for entry in entries]
-        return {"FailedEntryCount": sum("ErrorCode" in result for result in results), "Entries": results}
+        return {
+            "FailedEntryCount": sum("ErrorCode" in result for result in results),
+            "Entries": results,
+        }
 
     def _put_one(self, entry: Mapping[str, Any]) -> dict[str, str]:
         bus = entry.get("EventBusName") or DEFAULT_BUS
         if bus.rpartition("/")[2] != DEFAULT_BUS:
-            return {"ErrorCode": "NotAuthorizedForSourceException", "ErrorMessage": f"Shoal's emulator has the default bus only, not {bus}"}
+            return {
+                "ErrorCode": "NotAuthorizedForSourceException",
+                "ErrorMessage": f"Shoal's emulator has the default bus only, not {bus}",
+            }
         missing = [name for name in ("Source", "DetailType", "Detail") if not entry.get(name)]
         if missing:
-            reason = f"Parameter {missing[0]} is not valid. Reason: {missing[0]} is a required argument."
+            reason = (
+                f"Parameter {missing[0]} is not valid. Reason: {missing[0]} is a required argument."
+            )
             return {"ErrorCode": "InvalidArgument", "ErrorMessage": reason}
         if entry["Source"].startswith("aws."):
-            return {"ErrorCode": "NotAuthorizedForSourceException", "ErrorMessage": "Not authorized for the source."}
+            return {
+                "ErrorCode": "NotAuthorizedForSourceException",
+                "ErrorMessage": "Not authorized for the source.",
+            }
         try:
             detail = json.loads(entry["Detail"])
         except (ValueError, RecursionError):
             detail = None
         if not isinstance(detail, dict):
             return {"ErrorCode": "MalformedDetail", "ErrorMessage": "Detail is malformed."}
-        given = {"source": entry["Source"], "detail-type": entry["DetailType"], "detail": detail, "resources": entry.get("Resources") or []}
+        given = {
+            "source": entry["Source"],
+            "detail-type": entry["DetailType"],
+            "detail": detail,
+            "resources": entry.get("Resources") or [],
+        }
         return {"EventId": self.emit(given)}
 
     def _route(self, event: dict[str, Any]) -> None:
@@ -148,8 +181,15 @@ class Events:
                 log.exception("the rule %s", rule.arn)
 
     def _fire(self, rule: Rule) -> None:
-        """A scheduled rule's own event goes to its own targets only (EventBridge user guide, "Scheduled events")."""
-        entry = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}, "resources": [rule.arn]}
+        """A scheduled rule's own event goes to its own targets only (EventBridge user guide,
+        "Scheduled events").
+        """
+        entry = {
+            "source": "aws.events",
+            "detail-type": "Scheduled Event",
+            "detail": {},
+            "resources": [rule.arn],
+        }
         if not self._closing.is_set():
             self._pool.submit(self._to_targets, rule, self._event(entry))
 
@@ -158,7 +198,11 @@ class Events:
             self._deliver(rule, target, event)
 
     def _rules(self) -> list[Rule]:
-        return list(events_backends[self.identity.account][self.identity.region].event_buses[DEFAULT_BUS].rules.values())
+        return list(
+            events_backends[self.identity.account][self.identity.region]
+            .event_buses[DEFAULT_BUS]
+            .rules.values()
+        )
 
     def _deliver(self, rule: Rule, target: Mapping[str, Any], event: Mapping[str, Any]) -> None:
         payload = target_input(target, event)
@@ -172,21 +216,43 @@ class Events:
 
     def _to_function(self, target: Mapping[str, Any], rule_arn: str, payload: Any) -> None:
         if not self.functions.service_may_invoke(target["Arn"], EVENTS, rule_arn):
-            raise AwsError("AccessDenied", f"the function's policy does not let {EVENTS} invoke it for {rule_arn}", 403)
+            raise AwsError(
+                "AccessDenied",
+                f"the function's policy does not let {EVENTS} invoke it for {rule_arn}",
+                403,
+            )
         self.functions.invoke_later(target["Arn"], payload)
 
-    def _to_queue(self, queue_arn: str, rule_arn: str, payload: Any, parameters: Mapping[str, Any]) -> None:
+    def _to_queue(
+        self, queue_arn: str, rule_arn: str, payload: Any, parameters: Mapping[str, Any]
+    ) -> None:
         sqs = self.clients("sqs")
         url = sqs.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"]
-        policy = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"]).get("Attributes", {}).get("Policy")
+        policy = (
+            sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])
+            .get("Attributes", {})
+            .get("Policy")
+        )
         principal = self.identity.service_principal(EVENTS)
         context = {**principal.context, "aws:SourceArn": rule_arn, "aws:SecureTransport": "true"}
-        if not policy or not allows(json.loads(policy), principal, "sqs:SendMessage", queue_arn, context):
-            raise AwsError("AccessDenied", f"the queue's policy does not let {EVENTS} send to it for {rule_arn}", 403)
-        group = {"MessageGroupId": parameters["MessageGroupId"]} if parameters.get("MessageGroupId") else {}
+        if not policy or not allows(
+            json.loads(policy), principal, "sqs:SendMessage", queue_arn, context
+        ):
+            raise AwsError(
+                "AccessDenied",
+                f"the queue's policy does not let {EVENTS} send to it for {rule_arn}",
+                403,
+            )
+        group = (
+            {"MessageGroupId": parameters["MessageGroupId"]}
+            if parameters.get("MessageGroupId")
+            else {}
+        )
         sqs.send_message(QueueUrl=url, MessageBody=json.dumps(payload), **group)
 
-    def _undelivered(self, target: Mapping[str, Any], rule_arn: str, payload: Any, reason: str) -> None:
+    def _undelivered(
+        self, target: Mapping[str, Any], rule_arn: str, payload: Any, reason: str
+    ) -> None:
         log.warning("event not delivered from %s to %s: %s", rule_arn, target["Arn"], reason)
         dead_letter = (target.get("DeadLetterConfig") or {}).get("Arn")
         if dead_letter and dead_letter != target["Arn"]:
@@ -199,11 +265,15 @@ class Events:
 def matches(rule: Rule, event: dict[str, Any]) -> bool:
     """Whether the rule has an event pattern and the event is of it."""
     pattern = rule.event_pattern
-    return bool(pattern.get_pattern()) and bool(pattern.matches_event(cast(EventMessageType, event)))
+    return bool(pattern.get_pattern()) and bool(
+        pattern.matches_event(cast(EventMessageType, event))
+    )
 
 
 def target_input(target: Mapping[str, Any], event: Mapping[str, Any]) -> Any:
-    """What a target gets: its constant `Input`, the part of the event at `InputPath`, else the event."""
+    """What a target gets: its constant `Input`, the part of the event at `InputPath`, else the
+    event.
+    """
     if target.get("Input"):
         return json.loads(target["Input"])
     value: Any = event
@@ -216,11 +286,19 @@ def target_input(target: Mapping[str, Any], event: Mapping[str, Any]) -> Any:
 def check_targets(call: ApiCall) -> None:
     """AwsError ValidationException for a target that could not be delivered to."""
     for target in call.parameters.get("Targets", []):
-        unknown = sorted(key for key, value in target.items() if value is not None and key not in TARGET_MEMBERS)
+        unknown = sorted(
+            key for key, value in target.items() if value is not None and key not in TARGET_MEMBERS
+        )
         if unknown:
-            raise AwsError("ValidationException", f"Shoal's emulator has no event targets with {unknown[0]} (target {target['Id']})")
+            raise AwsError(
+                "ValidationException",
+                f"Shoal's emulator has no event targets with {unknown[0]} (target {target['Id']})",
+            )
         if not DELIVERABLE.match(target["Arn"]):
-            raise AwsError("ValidationException", f"Shoal's emulator delivers events to Lambda and SQS only, not {target['Arn']}")
+            raise AwsError(
+                "ValidationException",
+                f"Shoal's emulator delivers events to Lambda and SQS only, not {target['Arn']}",
+            )
         _check_input(target)
 
 
@@ -229,14 +307,21 @@ def _check_input(target: Mapping[str, Any]) -> None:
     try:
         json.loads(target.get("Input") or "{}")
     except (ValueError, RecursionError) as broken:
-        raise AwsError("ValidationException", f"JSON syntax error in input for target {target['Id']}: {broken}") from broken
+        raise AwsError(
+            "ValidationException", f"JSON syntax error in input for target {target['Id']}: {broken}"
+        ) from broken
 
 
 def check_rule(call: ApiCall) -> None:
     """AwsError ValidationException for a schedule that nothing here would start."""
     schedule = call.parameters.get("ScheduleExpression")
     if schedule and period_s(schedule) is None:
-        raise AwsError("ValidationException", f"Shoal's emulator has rules with a schedule like rate(5 minutes) only, not {schedule}")
+        raise AwsError(
+            "ValidationException",
+            f"Shoal's emulator has rules with a schedule like rate(5 minutes) only, not {schedule}",
+        )
     bus = call.parameters.get("EventBusName") or DEFAULT_BUS
     if bus.rpartition("/")[2] != DEFAULT_BUS:
-        raise AwsError("ValidationException", f"Shoal's emulator has the default event bus only, not {bus}")
+        raise AwsError(
+            "ValidationException", f"Shoal's emulator has the default event bus only, not {bus}"
+        )

@@ -1,7 +1,9 @@
-"""Who calls: access keys become caller ARNs, and AssumeRole gives credentials only where the role's trust policy allows.
+"""Who calls: access keys become caller ARNs, and AssumeRole gives credentials only where the role's
+trust policy allows.
 
-The secret keys of requests are not verified (no signature check): a key that no AssumeRole or IAM user gave out means the
-account's root, which is how dummy credentials work. What a caller's own policies allow is asked in `authorization`.
+The secret keys of requests are not verified (no signature check): a key that no AssumeRole or IAM
+user gave out means the account's root, which is how dummy credentials work. What a caller's own
+policies allow is asked in `authorization`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,12 @@ from shoal_local.errors import AwsError
 
 PARTITION = "aws"
 ROLE_ARN = re.compile(r"^arn:aws:iam::(\d{12}):role/(?:.*/)?([\w+=,.@-]{1,64})$")
-TAKE_A_BOUNDARY = ("CreateRole", "CreateUser", "PutRolePermissionsBoundary", "PutUserPermissionsBoundary")
+TAKE_A_BOUNDARY = (
+    "CreateRole",
+    "CreateUser",
+    "PutRolePermissionsBoundary",
+    "PutUserPermissionsBoundary",
+)
 SESSION_NAME = re.compile(r"^[\w+=,.@-]{2,64}$")
 
 
@@ -44,7 +51,9 @@ class Identity:
     def gave_out(self, access_key_id: str) -> bool:
         """Whether the key is that of a session or IAM user of this account."""
         return (
-            access_key_id in self._sessions or iam_backends[self.account][PARTITION].get_user_from_access_key_id(access_key_id) is not None
+            access_key_id in self._sessions
+            or iam_backends[self.account][PARTITION].get_user_from_access_key_id(access_key_id)
+            is not None
         )
 
     def caller_arn(self, access_key_id: str) -> str:
@@ -59,16 +68,32 @@ class Identity:
         """The policy that limits a session besides its role's, where AssumeRole was given one."""
         return self._session_policies.get(access_key_id)
 
-    def assume_role(self, role_arn: str, session_name: str, principal: Principal, external_id: str | None = None) -> AssumedRole:
-        """A session of the role; AwsError AccessDenied when there is no such role or its trust policy refuses `principal`."""
+    def assume_role(
+        self, role_arn: str, session_name: str, principal: Principal, external_id: str | None = None
+    ) -> AssumedRole:
+        """A session of the role; AwsError AccessDenied when there is no such role or its trust
+        policy refuses `principal`.
+        """
         if not SESSION_NAME.match(session_name):
-            raise AwsError("ValidationError", f"roleSessionName '{session_name}' must match {SESSION_NAME.pattern}")
+            raise AwsError(
+                "ValidationError",
+                f"roleSessionName '{session_name}' must match {SESSION_NAME.pattern}",
+            )
         trust = self._trust_policy(role_arn)
         context = {"sts:ExternalId": external_id} if external_id else {}
-        if trust is None or not allows(trust, principal, "sts:AssumeRole", role_arn, {**principal.context, **context}):
-            why = "the role does not exist" if trust is None else "its trust policy does not allow this principal"
+        if trust is None or not allows(
+            trust, principal, "sts:AssumeRole", role_arn, {**principal.context, **context}
+        ):
+            why = (
+                "the role does not exist"
+                if trust is None
+                else "its trust policy does not allow this principal"
+            )
             raise AwsError(
-                "AccessDenied", f"User: {principal.name} is not authorized to perform: sts:AssumeRole on resource: {role_arn} ({why})", 403
+                "AccessDenied",
+                f"User: {principal.name} is not authorized to perform: sts:AssumeRole on resource:"
+                f" {role_arn} ({why})",
+                403,
             )
         session = sts_backends[self.account][PARTITION].assume_role(
             region_name=self.region,
@@ -81,31 +106,52 @@ class Identity:
         self._sessions[session.access_key_id] = session
         return session
 
-    def service_credentials(self, role_arn: str, session_name: str, service: str, source_arn: str | None = None) -> RoleCredentials:
-        """Credentials of the role for an AWS service (`lambda.amazonaws.com`) that works on a caller's behalf, or for `source_arn`."""
+    def service_credentials(
+        self, role_arn: str, session_name: str, service: str, source_arn: str | None = None
+    ) -> RoleCredentials:
+        """Credentials of the role for an AWS service (`lambda.amazonaws.com`) that works on a
+        caller's behalf, or for `source_arn`.
+        """
         principal = self.service_principal(service)
         if source_arn:
-            principal = replace(principal, context={**principal.context, "aws:SourceArn": source_arn})
+            principal = replace(
+                principal, context={**principal.context, "aws:SourceArn": source_arn}
+            )
         session = self.assume_role(role_arn, session_name, principal)
-        return RoleCredentials(session.access_key_id, session.secret_access_key, session.session_token)
+        return RoleCredentials(
+            session.access_key_id, session.secret_access_key, session.session_token
+        )
 
     def service_principal(self, service: str) -> Principal:
-        """The service as principal; `aws:SourceArn` is known only up to the account, so it matches by that prefix."""
+        """The service as principal; `aws:SourceArn` is known only up to the account, so it matches
+        by that prefix.
+        """
         name = service.partition(".")[0]
         source = f"arn:aws:{name}:{self.region}:{self.account}:*"
-        return Principal("Service", service, {"aws:SourceAccount": self.account, "aws:SourceArn": source})
+        return Principal(
+            "Service", service, {"aws:SourceAccount": self.account, "aws:SourceArn": source}
+        )
 
     def caller_principal(self, caller_arn: str) -> Principal:
-        """A person or role session of any account as principal; a session stands for its role too, and everybody for their account."""
+        """A person or role session of any account as principal; a session stands for its role too,
+        and everybody for their account.
+        """
         account = account_of(caller_arn)
-        return Principal("AWS", caller_arn, {"aws:PrincipalArn": caller_arn, "aws:PrincipalAccount": account}, _also(caller_arn, account))
+        return Principal(
+            "AWS",
+            caller_arn,
+            {"aws:PrincipalArn": caller_arn, "aws:PrincipalAccount": account},
+            _also(caller_arn, account),
+        )
 
     def _trust_policy(self, role_arn: str) -> Mapping[str, Any] | None:
         match = ROLE_ARN.match(role_arn)
         if not match or match.group(1) != self.account:
             return None
         roles = iam_backends[self.account][PARTITION].roles.values()
-        document = next((role.assume_role_policy_document for role in roles if role.arn == role_arn), None)
+        document = next(
+            (role.assume_role_policy_document for role in roles if role.arn == role_arn), None
+        )
         return None if document is None else dict(json.loads(document))
 
     @property
@@ -119,17 +165,23 @@ class Identity:
         return dict.fromkeys(TAKE_A_BOUNDARY, self._boundary)
 
     def _boundary(self, call: ApiCall) -> None:
-        """IAM looks a boundary up when it is given. moto has none of AWS's own policies, so those pass."""
+        """IAM looks a boundary up when it is given. moto has none of AWS's own policies, so those
+        pass.
+        """
         arn = call.parameters.get("PermissionsBoundary")
         known = iam_backends[self.account][PARTITION].managed_policies
         if arn and arn not in known and not arn.startswith("arn:aws:iam::aws:policy/"):
-            raise AwsError("NoSuchEntity", f"Scope ARN: {arn} does not exist or is not attachable.", 404)
+            raise AwsError(
+                "NoSuchEntity", f"Scope ARN: {arn} does not exist or is not attachable.", 404
+            )
 
     def _assume_role_api(self, call: ApiCall) -> Mapping[str, Any]:
         wanted = call.parameters
         principal = self.caller_principal(call.caller_arn)
         limits = _session_policy(wanted)
-        session = self.assume_role(wanted["RoleArn"], wanted["RoleSessionName"], principal, wanted.get("ExternalId"))
+        session = self.assume_role(
+            wanted["RoleArn"], wanted["RoleSessionName"], principal, wanted.get("ExternalId")
+        )
         if limits is not None:
             self._session_policies[session.access_key_id] = limits
         credentials = {
@@ -138,7 +190,10 @@ class Identity:
             "SessionToken": session.session_token,
             "Expiration": session.expiration,
         }
-        return {"Credentials": credentials, "AssumedRoleUser": {"AssumedRoleId": session.user_id, "Arn": session.arn}}
+        return {
+            "Credentials": credentials,
+            "AssumedRoleUser": {"AssumedRoleId": session.user_id, "Arn": session.arn},
+        }
 
     def _get_caller_identity(self, call: ApiCall) -> Mapping[str, Any]:
         session = self._sessions.get(call.access_key_id)
@@ -156,15 +211,26 @@ def _also(caller_arn: str, account: str) -> tuple[str, ...]:
 def _session_policy(wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The inline session policy of an AssumeRole; managed ones are refused by name."""
     if wanted.get("PolicyArns"):
-        raise AwsError("ValidationError", "Shoal's emulator takes a session policy inline (Policy), not as PolicyArns")
+        raise AwsError(
+            "ValidationError",
+            "Shoal's emulator takes a session policy inline (Policy), not as PolicyArns",
+        )
     try:
         return dict(json.loads(wanted["Policy"])) if wanted.get("Policy") else None
     except (ValueError, TypeError, RecursionError) as broken:
-        raise AwsError("MalformedPolicyDocument", f"The session policy is not JSON: {broken}") from broken
+        raise AwsError(
+            "MalformedPolicyDocument", f"The session policy is not JSON: {broken}"
+        ) from broken
 
 
 def error_of(error: ClientError) -> AwsError:
-    """An API error that a service met while it worked on a request, to be answered to that request's caller."""
+    """An API error that a service met while it worked on a request, to be answered to that
+    request's caller.
+    """
     answer = error.response
     status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
-    return AwsError(answer["Error"].get("Code", "InternalFailure"), answer["Error"].get("Message", str(error)), status)
+    return AwsError(
+        answer["Error"].get("Code", "InternalFailure"),
+        answer["Error"].get("Message", str(error)),
+        status,
+    )

@@ -1,7 +1,8 @@
-"""ECR's layers: an upload in parts goes to disk and becomes a blob once its digest is that of its bytes; an unsigned URL gives it back.
+"""ECR's layers: an upload in parts goes to disk and becomes a blob once its digest is that of its
+bytes; an unsigned URL gives it back.
 
-Which repository has which blob is kept where moto looks for it (BatchCheckLayerAvailability is moto's). Source: ECR API reference, the
-operations of the same names and their errors.
+Which repository has which blob is kept where moto looks for it (BatchCheckLayerAvailability is
+moto's). Source: ECR API reference, the operations of the same names and their errors.
 """
 
 from __future__ import annotations
@@ -40,13 +41,18 @@ class Upload:
     def append(self, part: bytes) -> None:
         with self.file.open("ab") as file:
             file.write(part)
-        self.has_short_part = self.has_short_part or bool(self.length and self.last_part < SMALLEST_PART)
+        self.has_short_part = self.has_short_part or bool(
+            self.length and self.last_part < SMALLEST_PART
+        )
         self.length, self.last_part = self.length + len(part), len(part)
 
 
 @dataclass(frozen=True)
 class Layers:
-    """Those of one account, below `folder`: `blobs/` by SHA-256, `uploads/` until they are whole."""
+    """Those of one account, below `folder`:
+
+    `blobs/` by SHA-256, `uploads/` until they are whole.
+    """
 
     identity: Identity
     folder: Path
@@ -75,9 +81,17 @@ class Layers:
         upload, given = self._upload(call), call.parameters
         part, first, last = given["layerPartBlob"], given["partFirstByte"], given["partLastByte"]
         with upload.lock:
-            if (first, last) != (upload.length, upload.length + len(part) - 1) or not 0 < len(part) <= LARGEST_PART:
-                consecutive = "the first byte specified is not consecutive to the last byte of a previous layer part upload"
-                raise AwsError("InvalidLayerPartException", f"The layer part size is not valid, or {consecutive}.")
+            if (first, last) != (upload.length, upload.length + len(part) - 1) or not 0 < len(
+                part
+            ) <= LARGEST_PART:
+                consecutive = (
+                    "the first byte specified is not consecutive to the last byte of a previous"
+                    " layer part upload"
+                )
+                raise AwsError(
+                    "InvalidLayerPartException",
+                    f"The layer part size is not valid, or {consecutive}.",
+                )
             upload.append(part)
         return {**self._named(call), "lastByteReceived": last}
 
@@ -86,28 +100,46 @@ class Layers:
         upload, repository = self._upload(call), self._repository(call)
         with upload.lock:
             if not upload.length:
-                raise AwsError("EmptyUploadException", "The specified layer upload does not contain any layer parts.")
+                raise AwsError(
+                    "EmptyUploadException",
+                    "The specified layer upload does not contain any layer parts.",
+                )
             if upload.has_short_part:
-                raise AwsError("LayerPartTooSmallException", "Layer parts must be at least 5 MiB in size.")
+                raise AwsError(
+                    "LayerPartTooSmallException", "Layer parts must be at least 5 MiB in size."
+                )
             with upload.file.open("rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
             digest = f"sha256:{found}"
             if digest not in call.parameters["layerDigests"]:
-                calculated = "The layer digest calculation performed by Amazon ECR upon receipt of the image layer"
-                raise AwsError("InvalidLayerException", f"{calculated} does not match the digest specified.")
+                calculated = (
+                    "The layer digest calculation performed by Amazon ECR upon receipt of the image"
+                    " layer"
+                )
+                raise AwsError(
+                    "InvalidLayerException", f"{calculated} does not match the digest specified."
+                )
             self._uploads.pop(call.parameters["uploadId"], None)
             if digest in repository.layers:
                 upload.file.unlink()
-                raise AwsError("LayerAlreadyExistsException", "The image layer already exists in the associated repository.")
+                raise AwsError(
+                    "LayerAlreadyExistsException",
+                    "The image layer already exists in the associated repository.",
+                )
             upload.file.replace(self._place("blobs", found))
             repository.layers[digest] = upload.length
         return {**self._named(call), "layerDigest": digest}
 
     def download_url(self, call: ApiCall) -> Mapping[str, Any]:
-        """GetDownloadUrlForLayer; AWS's URL is one of S3 that is signed, this one has a word that nobody can guess."""
+        """GetDownloadUrlForLayer; AWS's URL is one of S3 that is signed, this one has a word that
+        nobody can guess.
+        """
         digest = call.parameters["layerDigest"]
         if digest not in self._repository(call).layers:
-            raise AwsError("LayersNotFoundException", f"The layer with digest '{digest}' does not exist in the repository.")
+            raise AwsError(
+                "LayersNotFoundException",
+                f"The layer with digest '{digest}' does not exist in the repository.",
+            )
         word = secrets.token_urlsafe(24)
         self._links[word] = self._place("blobs", digest.removeprefix("sha256:"))
         return {"downloadUrl": f"{self.endpoint_url()}{PATH}{word}", "layerDigest": digest}
@@ -115,15 +147,24 @@ class Layers:
     def answer_path(self, environ: Mapping[str, Any]) -> Answer | None:
         """The bytes behind a URL that was given out; None for any other."""
         path = str(environ.get("PATH_INFO", ""))
-        file = self._links.get(path.removeprefix(PATH)) if path.startswith(PATH) and environ["REQUEST_METHOD"] == "GET" else None
-        return Answer(200, {"Content-Type": "application/octet-stream"}, b"", file) if file else None
+        file = (
+            self._links.get(path.removeprefix(PATH))
+            if path.startswith(PATH) and environ["REQUEST_METHOD"] == "GET"
+            else None
+        )
+        return (
+            Answer(200, {"Content-Type": "application/octet-stream"}, b"", file) if file else None
+        )
 
     def _repository(self, call: ApiCall) -> Any:
         name = call.parameters["repositoryName"]
         found = ecr_backends[self.identity.account][call.region].repositories.get(name)
         if found is None:
             where = f"in the registry with id '{self.identity.account}'"
-            raise AwsError("RepositoryNotFoundException", f"The repository with name '{name}' does not exist {where}")
+            raise AwsError(
+                "RepositoryNotFoundException",
+                f"The repository with name '{name}' does not exist {where}",
+            )
         return found
 
     def _upload(self, call: ApiCall) -> Upload:
@@ -131,12 +172,19 @@ class Layers:
         self._repository(call)
         upload = self._uploads.get(call.parameters["uploadId"])
         if upload is None or upload.repository != call.parameters["repositoryName"]:
-            raise AwsError("UploadNotFoundException", "The upload could not be found, or the specified upload ID is not valid.")
+            raise AwsError(
+                "UploadNotFoundException",
+                "The upload could not be found, or the specified upload ID is not valid.",
+            )
         return upload
 
     def _named(self, call: ApiCall) -> dict[str, Any]:
         asked = call.parameters
-        return {"registryId": self.identity.account, "repositoryName": asked["repositoryName"], "uploadId": asked["uploadId"]}
+        return {
+            "registryId": self.identity.account,
+            "repositoryName": asked["repositoryName"],
+            "uploadId": asked["uploadId"],
+        }
 
     def _place(self, kind: str, name: str) -> Path:
         folder = self.folder / kind

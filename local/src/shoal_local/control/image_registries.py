@@ -1,4 +1,6 @@
-"""ECR's BatchGetImage: this account's images are moto's, those of other registries are the container images that a runtime stands for."""
+"""ECR's BatchGetImage: this account's images are moto's, those of other registries are the
+container images that a runtime stands for.
+"""
 
 from __future__ import annotations
 
@@ -27,35 +29,60 @@ class Registries:
     """Of all accounts here: AWS's registries are the same whoever asks."""
 
     def get_images(self, call: ApiCall) -> Mapping[str, Any]:
-        """BatchGetImage; of other registries' images without manifests: nothing here could pull them."""
+        """BatchGetImage; of other registries' images without manifests: nothing here could pull
+        them.
+        """
         wanted = call.parameters
-        registry, repository = wanted.get("registryId") or self.identity.account, wanted["repositoryName"]
+        registry, repository = (
+            wanted.get("registryId") or self.identity.account,
+            wanted["repositoryName"],
+        )
         if registry == self.identity.account:
             try:
-                found = ecr_backends[registry][call.region].batch_get_image(repository, registry, wanted["imageIds"])
+                found = ecr_backends[registry][call.region].batch_get_image(
+                    repository, registry, wanted["imageIds"]
+                )
             except RepositoryNotFoundException as error:
                 raise AwsError("RepositoryNotFoundException", str(error.message)) from error
-            return {"images": [self._own(registry, repository, each) for each in found["images"]], "failures": found["failures"]}
+            return {
+                "images": [self._own(registry, repository, each) for each in found["images"]],
+                "failures": found["failures"],
+            }
         host = f"{registry}.dkr.ecr.{call.region}.amazonaws.com/{repository}"
         looked_up = [(each, self._standing_in(host, each)) for each in wanted["imageIds"]]
         why = {"failureCode": "ImageNotFound", "failureReason": "Requested image not found"}
         return {
-            "images": [{"registryId": registry, "repositoryName": repository, "imageId": known} for _, known in looked_up if known],
+            "images": [
+                {"registryId": registry, "repositoryName": repository, "imageId": known}
+                for _, known in looked_up
+                if known
+            ],
             "failures": [{"imageId": each, **why} for each, known in looked_up if not known],
         }
 
     def _own(self, registry: str, repository: str, found: Any) -> dict[str, Any]:
-        manifest = {"imageManifest": found.image_manifest, "imageManifestMediaType": found.image_manifest_media_type}
-        return {"registryId": registry, "repositoryName": repository, "imageId": {"imageDigest": found.get_image_digest()}, **manifest}
+        manifest = {
+            "imageManifest": found.image_manifest,
+            "imageManifestMediaType": found.image_manifest_media_type,
+        }
+        return {
+            "registryId": registry,
+            "repositoryName": repository,
+            "imageId": {"imageDigest": found.get_image_digest()},
+            **manifest,
+        }
 
     def _standing_in(self, host: str, image_id: Mapping[str, str]) -> dict[str, str] | None:
-        """The image with its digest: a hash of the runtime that stands for it. It is known by that once somebody has asked by tag."""
+        """The image with its digest: a hash of the runtime that stands for it.
+
+        It is known by that once somebody has asked by tag.
+        """
         tag, digest = image_id.get("imageTag"), image_id.get("imageDigest", "")
         if tag is None:
             return {"imageDigest": digest} if f"{host}@{digest}" in self._given_out else None
         found = next((known for use in USES if (known := image(f"{host}:{tag}", use))), None)
         if found is None:
             return None
-        digest = f"sha256:{hashlib.sha256(f'{host}:{tag} {found.runtime.base_version}'.encode()).hexdigest()}"
+        digest = f"sha256:{hashlib.sha256(f'{host}:{tag} {found.runtime.base_version}'.encode()).hexdigest()}"  # noqa: E501
         self._given_out.add(f"{host}@{digest}")
         return {"imageTag": tag, "imageDigest": digest}

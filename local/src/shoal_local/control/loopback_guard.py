@@ -1,8 +1,10 @@
-"""What stands before the API: only programs of this machine get in, and only with requests of a sensible size.
+"""What stands before the API: only programs of this machine get in, and only with requests of a
+sensible size.
 
-A page in a browser can make requests to loopback, and a name that an attacker's DNS server points at 127.0.0.1 even lets it read the
-answers (DNS rebinding). So a request must name this emulator as its host, and must not come from another site. Every refusal is an
-answer as AWS words it; what was refused is not read into memory.
+A page in a browser can make requests to loopback, and a name that an attacker's DNS server points
+at 127.0.0.1 even lets it read the answers (DNS rebinding). So a request must name this emulator as
+its host, and must not come from another site. Every refusal is an answer as AWS words it; what was
+refused is not read into memory.
 """
 
 from __future__ import annotations
@@ -21,15 +23,29 @@ from shoal_local.errors import AwsError
 
 MIB = 1024 * 1024
 HOSTS = ("localhost", "127.0.0.1", "[::1]")
-# Names below .localhost never leave the machine (RFC 6761, section 6.3); a bucket's name as S3 allows it.
+# Names below .localhost never leave the machine (RFC 6761, section 6.3); a bucket's name as S3
+# allows it.
 BUCKET_HOST = re.compile(r"^(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])\.localhost$")
 SAME_SITE = ("", "none", "same-origin")
 LENGTH = re.compile(r"^\d{1,18}$")
 LARGEST: Mapping[str, int] = {
-    "s3": 5 * 1024 * MIB,  # S3 user guide, "Uploading objects": 5 GB in one PUT; what is no PUT carries a list of keys or parts
-    "lambda": 70_167_211,  # Lambda's own words: "Request must be smaller than 70167211 bytes for the CreateFunction operation"
+    "s3": (
+        5
+        * 1024
+        # S3 user guide, "Uploading objects": 5 GB in one PUT; what is no PUT carries a list of keys
+        # or parts
+        * MIB
+    ),
+    # Lambda's own words: "Request must be smaller than 70167211 bytes for the CreateFunction
+    # operation"
+    "lambda": 70_167_211,
     "ecr": 28 * MIB,  # ECR API reference, UploadLayerPart: 20 MiB, in base64
-    "sagemaker": 6 * MIB,  # payload of InvokeEndpoint, as users are told (repost.aws); a pipeline's definition is at most 1 MB
+    "sagemaker": (
+        6
+        # payload of InvokeEndpoint, as users are told (repost.aws); a pipeline's definition is at
+        # most 1 MB
+        * MIB
+    ),
 }
 LARGEST_OTHERWISE = 8 * MIB
 KEPT_IN_MEMORY = 8 * MIB
@@ -54,20 +70,31 @@ class Doorkeeper:
         return answered
 
     def _check_host(self, environ: dict[str, Any]) -> None:
-        """AwsError for a foreign Host header; `BUCKET.localhost` becomes a path, which is how S3 is addressed behind here."""
+        """AwsError for a foreign Host header; `BUCKET.localhost` becomes a path, which is how S3 is
+        addressed behind here.
+        """
         given = environ.get("HTTP_HOST", "")
         name, _, port = given.rpartition(":") if re.search(r":\d*$", given) else (given, "", "80")
         bucket = BUCKET_HOST.match(name.lower())
         if port != str(self.port) or not (name.lower() in HOSTS or bucket):
             allowed = ", ".join(f"{host}:{self.port}" for host in HOSTS)
-            raise AwsError("AccessDenied", f"Shoal's emulator answers to {allowed} only, not to the host {given[:200]!r}", 403)
+            raise AwsError(
+                "AccessDenied",
+                f"Shoal's emulator answers to {allowed} only, not to the host {given[:200]!r}",
+                403,
+            )
         if bucket:
             self._address_by_path(environ, bucket["bucket"])
 
     def _address_by_path(self, environ: dict[str, Any], bucket: str) -> None:
         signature = signature_of(environ)
         if signature is not None and signature.service != "s3":
-            raise AwsError("AccessDenied", f"Below localhost there are buckets only; {signature.service} is at localhost:{self.port}", 403)
+            raise AwsError(
+                "AccessDenied",
+                f"Below localhost there are buckets only; {signature.service} is at"
+                f" localhost:{self.port}",
+                403,
+            )
         environ["PATH_INFO"] = f"/{bucket}{environ.get('PATH_INFO') or '/'}"
         for raw in ("RAW_URI", "REQUEST_URI"):
             if raw in environ:
@@ -75,15 +102,25 @@ class Doorkeeper:
         environ["HTTP_HOST"] = f"localhost:{self.port}"
 
     def _check_site(self, environ: Mapping[str, Any]) -> None:
-        """AwsError when a browser says that a page of another site asks (Fetch standard: Origin; Fetch Metadata: Sec-Fetch-Site)."""
+        """AwsError when a browser says that a page of another site asks (Fetch standard:
+
+        Origin; Fetch Metadata: Sec-Fetch-Site).
+        """
         origin, site = environ.get("HTTP_ORIGIN"), environ.get("HTTP_SEC_FETCH_SITE", "")
         ours = {f"http://{host}:{self.port}" for host in HOSTS}
         if (origin is not None and origin.lower() not in ours) or site.lower() not in SAME_SITE:
             asking = origin or f"a page of another site (Sec-Fetch-Site: {site[:40]})"
-            raise AwsError("AccessDenied", f"Shoal's emulator answers no requests that web pages of other sites make: {asking[:200]}", 403)
+            raise AwsError(
+                "AccessDenied",
+                "Shoal's emulator answers no requests that web pages of other sites make:"
+                f" {asking[:200]}",
+                403,
+            )
 
     @staticmethod
-    def _refuse(environ: Mapping[str, Any], start_response: Any, refused: AwsError) -> Iterable[bytes]:
+    def _refuse(
+        environ: Mapping[str, Any], start_response: Any, refused: AwsError
+    ) -> Iterable[bytes]:
         answer = error_answer(refused, protocol_of(environ))
         headers = [*answer.headers.items(), ("Content-Length", str(len(answer.body)))]
         start_response(status_line(answer.status), headers)
@@ -91,10 +128,17 @@ class Doorkeeper:
 
 
 def size_up(environ: dict[str, Any]) -> None:
-    """AwsError for a length that is none or too large. What comes in chunks is put aside first, so that everybody knows its length."""
+    """AwsError for a length that is none or too large.
+
+    What comes in chunks is put aside first, so that everybody knows its length.
+    """
     signature = signature_of(environ)
     service = signature.service if signature else "s3"
-    most = LARGEST.get(service, LARGEST_OTHERWISE) if service != "s3" or environ["REQUEST_METHOD"] == "PUT" else LARGEST_OTHERWISE
+    most = (
+        LARGEST.get(service, LARGEST_OTHERWISE)
+        if service != "s3" or environ["REQUEST_METHOD"] == "PUT"
+        else LARGEST_OTHERWISE
+    )
     if environ.get("wsgi.input_terminated"):
         environ["wsgi.input"], length = put_aside(environ["wsgi.input"], most, service)
         environ["CONTENT_LENGTH"] = str(length)
@@ -109,7 +153,9 @@ def size_up(environ: dict[str, Any]) -> None:
 
 
 def put_aside(source: IO[bytes], most: int, service: str) -> tuple[IO[bytes], int]:
-    """A chunked body as a file, in memory while it is small, and its length; AwsError as soon as it is too long or broken off."""
+    """A chunked body as a file, in memory while it is small, and its length; AwsError as soon as it
+    is too long or broken off.
+    """
     kept = tempfile.SpooledTemporaryFile(max_size=KEPT_IN_MEMORY)  # noqa: SIM115 (whoever answers reads it; collected with the request)
     try:
         while block := source.read(BLOCK):
@@ -117,22 +163,27 @@ def put_aside(source: IO[bytes], most: int, service: str) -> tuple[IO[bytes], in
             if kept.tell() > most:
                 raise too_large(service, most)
     except (OSError, ValueError) as broken:
-        raise AwsError("IncompleteBody", f"The request's chunks cannot be read: {broken}") from broken
+        raise AwsError(
+            "IncompleteBody", f"The request's chunks cannot be read: {broken}"
+        ) from broken
     length = kept.tell()
     kept.seek(0)
     return kept, length
 
 
 def inflate(environ: dict[str, Any], body: bytes, service: str) -> bytes:
-    """A buffered body that came compressed, as boto3 sends a large PutMetricData, as it was before; AwsError for one that is damaged, or
-    that is larger than the service takes."""
+    """A buffered body that came compressed, as boto3 sends a large PutMetricData, as it was before;
+    AwsError for one that is damaged, or that is larger than the service takes.
+    """
     if environ.get("HTTP_CONTENT_ENCODING", "").lower() != "gzip":
         return body
     most = LARGEST.get(service, LARGEST_OTHERWISE)
     try:
         inflated = gzip.GzipFile(fileobj=io.BytesIO(body)).read(most + 1)
     except (OSError, EOFError, zlib.error) as damaged:
-        raise AwsError("SerializationException", f"the request is not compressed as it says: {damaged}") from damaged
+        raise AwsError(
+            "SerializationException", f"the request is not compressed as it says: {damaged}"
+        ) from damaged
     if len(inflated) > most:
         raise too_large(service, most)
     del environ["HTTP_CONTENT_ENCODING"]
@@ -143,7 +194,16 @@ def inflate(environ: dict[str, Any], body: bytes, service: str) -> bytes:
 def too_large(service: str, most: int) -> AwsError:
     """In the words of the service that has documented them."""
     if service == "s3":
-        return AwsError("EntityTooLarge", f"Your proposed upload exceeds the maximum allowed size of {most} bytes")
+        return AwsError(
+            "EntityTooLarge",
+            f"Your proposed upload exceeds the maximum allowed size of {most} bytes",
+        )
     if service == "lambda":
-        return AwsError("RequestEntityTooLargeException", f"Request must be smaller than {most} bytes", 413)
-    return AwsError("RequestEntityTooLargeException", f"Request must be smaller than {most} bytes for {service}", 413)
+        return AwsError(
+            "RequestEntityTooLargeException", f"Request must be smaller than {most} bytes", 413
+        )
+    return AwsError(
+        "RequestEntityTooLargeException",
+        f"Request must be smaller than {most} bytes for {service}",
+        413,
+    )

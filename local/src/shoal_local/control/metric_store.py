@@ -1,4 +1,6 @@
-"""What services measure goes in; CloudWatch's own operations (GetMetricData, ListMetrics) show it."""
+"""What services measure goes in; CloudWatch's own operations (GetMetricData, ListMetrics) show
+it.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,26 @@ PERCENTILE = re.compile(r"^p(?P<percent>\d{1,2}(\.\d+)?)$")
 
 
 def keep(account: str, region: str, measurement: Measurement) -> None:
-    """Add a service's measurement to the account's metrics. A value that is no number is no measurement."""
+    """Add a service's measurement to the account's metrics.
+
+    A value that is no number is no measurement.
+    """
     if math.isfinite(measurement.value):
-        cloudwatch_backends[account][region].put_metric_data(measurement.namespace, [measurement.datum()])
+        cloudwatch_backends[account][region].put_metric_data(
+            measurement.namespace, [measurement.datum()]
+        )
 
 
 def check_namespace(call: ApiCall) -> None:
-    """AwsError for a namespace that belongs to AWS (CloudWatch API reference, PutMetricData: "cannot begin with AWS/")."""
+    """AwsError for a namespace that belongs to AWS (CloudWatch API reference, PutMetricData:
+
+    "cannot begin with AWS/").
+    """
     namespace = str(call.parameters.get("Namespace", ""))
     if namespace.startswith(RESERVED):
-        raise AwsError("InvalidParameterValue", f"The value {RESERVED} for parameter Namespace is invalid.")
+        raise AwsError(
+            "InvalidParameterValue", f"The value {RESERVED} for parameter Namespace is invalid."
+        )
 
 
 def nearest_rank(values: Sequence[float], statistic: str) -> float | None:

@@ -1,6 +1,7 @@
-"""Where moto differs from AWS in a way that matters: bucket policies whose conditions it cannot read, access logs that it writes
-at once (a bucket that was just emptied would not be empty), percentiles of metrics, digests of images, and imports that the
-first request would wait for."""
+"""Where moto differs from AWS in a way that matters: bucket policies whose conditions it cannot
+read, access logs that it writes at once (a bucket that was just emptied would not be empty),
+percentiles of metrics, digests of images, and imports that the first request would wait for.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ from shoal_local.control.policies import Principal, decision
 EVERYBODY = Principal("AWS", "anonymous")
 # Requests come over plain HTTP on loopback, which stands for the TLS that buckets ask for on AWS.
 CONTEXT = {"aws:SecureTransport": "true"}
-RESULTS = {"Allow": PermissionResult.PERMITTED, "Deny": PermissionResult.DENIED, None: PermissionResult.NEUTRAL}
+RESULTS = {
+    "Allow": PermissionResult.PERMITTED,
+    "Deny": PermissionResult.DENIED,
+    None: PermissionResult.NEUTRAL,
+}
 WARM = ("s3", "iam", "sts", "ssm", "kms", "ec2", "ecr", "sqs", "events", "logs", "cloudwatch")
 
 _statistic_of_moto = Statistics.get_statistics_for_type
@@ -32,7 +37,9 @@ log = logging.getLogger(__name__)
 
 
 def bucket_permission(bucket: Any, action: str, resource: str) -> PermissionResult:
-    """What the bucket's policy says to everybody. moto denies whenever a statement has a condition that is not met."""
+    """What the bucket's policy says to everybody. moto denies whenever a statement has a condition
+    that is not met.
+    """
     if not bucket.policy:
         return PermissionResult.NEUTRAL
     return RESULTS[decision(json.loads(bucket.policy), EVERYBODY, action, resource, CONTEXT)]
@@ -49,7 +56,9 @@ def change_s3() -> None:
 
 
 def statistic(statistics: Statistics, name: str) -> Any:
-    """What moto's Statistics knows, and percentiles (`p99`), which it leaves out: the nearest rank of the values."""
+    """What moto's Statistics knows, and percentiles (`p99`), which it leaves out: the nearest rank
+    of the values.
+    """
     found = _statistic_of_moto(statistics, name)
     values = statistics.metric_single_values_list
     return nearest_rank(values, name) if found is None and values else found
@@ -61,8 +70,13 @@ def change_cloudwatch() -> None:
 
 
 def digest_of_manifest(image: Image) -> None:
-    """Of an image for which nobody gave one: SHA-256 of its manifest, as of the OCI image specification. moto hashes names of layers."""
-    image._image_digest = f"sha256:{hashlib.sha256(image.image_manifest.encode(errors='surrogatepass')).hexdigest()}"
+    """Of an image for which nobody gave one:
+
+    SHA-256 of its manifest, as of the OCI image specification. moto hashes names of layers.
+    """
+    image._image_digest = (
+        f"sha256:{hashlib.sha256(image.image_manifest.encode(errors='surrogatepass')).hexdigest()}"
+    )
 
 
 def change_ecr() -> None:
@@ -71,7 +85,9 @@ def change_ecr() -> None:
 
 
 def warm_up(accounts: Sequence[str], region: str) -> None:
-    """Import services that will be asked for, and make what they keep of each account; the first request to EC2 would wait a second."""
+    """Import services that will be asked for, and make what they keep of each account; the first
+    request to EC2 would wait a second.
+    """
     for account, name in itertools.product(accounts, WARM):
         try:
             backend = backends.get_backend(name)[account]  # type: ignore[call-overload]

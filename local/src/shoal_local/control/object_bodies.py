@@ -1,7 +1,9 @@
-"""Objects of S3 that are too large for memory: what comes in goes to disk, and what goes out comes from there, a block at a time.
+"""Objects of S3 that are too large for memory: what comes in goes to disk, and what goes out comes
+from there, a block at a time.
 
-moto keeps an object above 5 MiB in a temporary file, and yet reads it whole wherever it touches it. Here its value is a `Body`, which has
-what moto does with it: a length, slices (ranges), and blocks. Smaller objects are bytes, as ever.
+moto keeps an object above 5 MiB in a temporary file, and yet reads it whole wherever it touches it.
+Here its value is a `Body`, which has what moto does with it: a length, slices (ranges), and blocks.
+Smaller objects are bytes, as ever.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ _complete_by_moto = S3Backend.complete_multipart_upload
 
 
 class Body:
-    """A part of a file, read by position: many may read at once, and it stays readable when the object is overwritten or deleted."""
+    """A part of a file, read by position: many may read at once, and it stays readable when the
+    object is overwritten or deleted.
+    """
 
     def __init__(self, file: io.FileIO, start: int, length: int) -> None:
         self._file, self._start, self._length = file, start, length
@@ -57,7 +61,9 @@ class Body:
         """Blocks; OSError when the file has become shorter, which must not look like the end."""
         done = 0
         while done < self._length:
-            block = os.pread(self._file.fileno(), min(BLOCK, self._length - done), self._start + done)
+            block = os.pread(
+                self._file.fileno(), min(BLOCK, self._length - done), self._start + done
+            )
             if not block:
                 raise OSError(f"an object of {self._length} bytes ends after {done}")
             done += len(block)
@@ -110,8 +116,13 @@ def keep(key: FakeKey, value: str | bytes | Body | Joined) -> None:
     key.contentsize = len(value)
 
 
-def complete(upload: FakeMultipart, chosen: Iterator[tuple[int, str]]) -> tuple[Joined, str, Checksum | None]:
-    """The object, its ETag and its checksum. Source of the errors: S3 API reference, CompleteMultipartUpload."""
+def complete(
+    upload: FakeMultipart, chosen: Iterator[tuple[int, str]]
+) -> tuple[Joined, str, Checksum | None]:
+    """The object, its ETag and its checksum.
+
+    Source of the errors: S3 API reference, CompleteMultipartUpload.
+    """
     parts: list[FakeKey] = []
     for number, etag in chosen:
         part = upload.parts.get(number)
@@ -125,12 +136,16 @@ def complete(upload: FakeMultipart, chosen: Iterator[tuple[int, str]]) -> tuple[
     digests = b"".join(bytes.fromhex(part.etag.strip('"')) for part in parts)
     etag = f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(parts)}"
     values = [value_of(part) for part in parts]
-    algorithm, kind = (upload.metadata.get(f"x-amz-checksum-{name}") for name in ("algorithm", "type"))
+    algorithm, kind = (
+        upload.metadata.get(f"x-amz-checksum-{name}") for name in ("algorithm", "type")
+    )
     return Joined(values), etag, _checksum(values, algorithm or "", kind or "COMPOSITE")
 
 
 def _checksum(values: Sequence[bytes | Body], algorithm: str, kind: str) -> Checksum | None:
-    """None for an algorithm that Python does not have, where moto would answer with another one's result."""
+    """None for an algorithm that Python does not have, where moto would answer with another one's
+    result.
+    """
     compute = _ALGORITHMS.get(algorithm)
     if compute is None:
         return None
@@ -157,20 +172,33 @@ def _sha(name: str) -> Callable[[Iterable[bytes]], bytes]:
     return digest
 
 
-_ALGORITHMS: dict[str, Callable[[Iterable[bytes]], bytes]] = {"CRC32": _crc32, "SHA1": _sha("sha1"), "SHA256": _sha("sha256")}
+_ALGORITHMS: dict[str, Callable[[Iterable[bytes]], bytes]] = {
+    "CRC32": _crc32,
+    "SHA1": _sha("sha1"),
+    "SHA256": _sha("sha256"),
+}
 
 
-def complete_and_forget_parts(backend: S3Backend, bucket: str, upload: str, chosen: Iterator[tuple[int, str]]) -> FakeKey | None:
-    """The object has its own copy; moto would keep the parts beside it for as long as it is there."""
+def complete_and_forget_parts(
+    backend: S3Backend, bucket: str, upload: str, chosen: Iterator[tuple[int, str]]
+) -> FakeKey | None:
+    """The object has its own copy; moto would keep the parts beside it for as long as it is
+    there.
+    """
     key = _complete_by_moto(backend, bucket, upload, chosen)
     if key is not None and key.multipart is not None:
         key.multipart.dispose()
     return key
 
 
-def set_up(response: S3Response, request: Any, full_url: str | None = None, headers: Any = None) -> None:
-    """A large upload goes to a file before moto asks for the request's bytes. No upload by PUT is a form: werkzeug would look for one in
-    the bytes where a Content-Type says so, as curl's does, and the object would be empty."""
+def set_up(
+    response: S3Response, request: Any, full_url: str | None = None, headers: Any = None
+) -> None:
+    """A large upload goes to a file before moto asks for the request's bytes.
+
+    No upload by PUT is a form: werkzeug would look for one in the bytes where a Content-Type says
+    so, as curl's does, and the object would be empty.
+    """
     if request.method == "PUT":
         request.__dict__.update(form=ImmutableMultiDict(), files=ImmutableMultiDict())
     if request.method == "PUT" and (request.content_length or 0) > get_s3_default_key_buffer_size():

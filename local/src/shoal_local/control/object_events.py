@@ -1,7 +1,8 @@
-"""What happens to an object of S3 goes in, from moto; the event that S3 sends to EventBridge comes out, where its bucket is to tell.
+"""What happens to an object of S3 goes in, from moto; the event that S3 sends to EventBridge comes
+out, where its bucket is to tell.
 
-moto would match and deliver the event itself, past the policies of its targets. Source of the fields: S3 user guide, "EventBridge event
-message structure".
+moto would match and deliver the event itself, past the policies of its targets. Source of the
+fields: S3 user guide, "EventBridge event message structure".
 """
 
 from __future__ import annotations
@@ -32,18 +33,27 @@ def tell_events(emit: Emit) -> None:
     """Make moto's S3 hand every event for EventBridge to `emit`."""
 
     def send(account_id: str, bucket: Any, event_name: str, key: Any) -> None:
-        if entry := entry_of(account_id, bucket.name, str(getattr(event_name, "value", event_name)), key):
+        if entry := entry_of(
+            account_id, bucket.name, str(getattr(event_name, "value", event_name)), key
+        ):
             emit(account_id, entry)
 
     notifications._send_event_bridge_message = send
 
 
 def entry_of(account: str, bucket: str, event_name: str, key: Any) -> dict[str, Any] | None:
-    """`s3:ObjectCreated:Put` of an object as EventBridge has it; None for kinds of events that nothing here sends."""
+    """`s3:ObjectCreated:Put` of an object as EventBridge has it; None for kinds of events that
+    nothing here sends.
+    """
     kind, _, how = event_name.removeprefix("s3:").partition(":")
     if kind not in _DETAIL_TYPES:
         return None
-    about = {"key": key.name, "size": key.size, "etag": key.etag.strip('"'), "sequencer": f"{time.time_ns():016X}{next(_count):04X}"}
+    about = {
+        "key": key.name,
+        "size": key.size,
+        "etag": key.etag.strip('"'),
+        "sequencer": f"{time.time_ns():016X}{next(_count):04X}",
+    }
     version = {"version-id": key.version_id} if key.version_id and key.version_id != "null" else {}
     detail = {
         "version": "0",
@@ -54,4 +64,9 @@ def entry_of(account: str, bucket: str, event_name: str, key: Any) -> dict[str, 
         "source-ip-address": "127.0.0.1",
         "reason": _REASONS.get(f"{kind}:{how}", how),
     }
-    return {"source": "aws.s3", "detail-type": _DETAIL_TYPES[kind], "detail": detail, "resources": [f"arn:aws:s3:::{bucket}"]}
+    return {
+        "source": "aws.s3",
+        "detail-type": _DETAIL_TYPES[kind],
+        "detail": detail,
+        "resources": [f"arn:aws:s3:::{bucket}"],
+    }

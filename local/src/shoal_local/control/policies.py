@@ -1,7 +1,9 @@
-"""Resource policies (role trust, queue, function): does a document allow a principal an action on a resource?
+"""Resource policies (role trust, queue, function): does a document allow a principal an action on a
+resource?
 
-Evaluates what resource policies of this kind use: Principal, (Not)Action, (Not)Resource with wildcards, and the conditions
-String*, Arn*, Bool and Null, on the context keys the caller of `allows` knows. A condition on a key that is unknown does not match.
+Evaluates what resource policies of this kind use: Principal, (Not)Action, (Not)Resource with
+wildcards, and the conditions String*, Arn*, Bool and Null, on the context keys the caller of
+`allows` knows. A condition on a key that is unknown does not match.
 """
 
 from __future__ import annotations
@@ -15,7 +17,11 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Principal:
-    """Who acts: `kind` AWS or Service, `name` an ARN or a service's host name; `also` lists what else it counts as."""
+    """Who acts:
+
+    `kind` AWS or Service, `name` an ARN or a service's host name; `also` lists what else it counts
+    as.
+    """
 
     kind: str
     name: str
@@ -23,22 +29,38 @@ class Principal:
     also: tuple[str, ...] = ()
 
 
-def allows(policy: Mapping[str, Any], principal: Principal, action: str, resource: str, context: Mapping[str, str]) -> bool:
+def allows(
+    policy: Mapping[str, Any],
+    principal: Principal,
+    action: str,
+    resource: str,
+    context: Mapping[str, str],
+) -> bool:
     """Whether some statement allows it and none denies it."""
     return decision(policy, principal, action, resource, context) == "Allow"
 
 
 def decision(
-    policy: Mapping[str, Any], principal: Principal, action: str, resource: str, context: Mapping[str, str]
+    policy: Mapping[str, Any],
+    principal: Principal,
+    action: str,
+    resource: str,
+    context: Mapping[str, str],
 ) -> Literal["Allow", "Deny"] | None:
     """What the document says: Deny wins over Allow; None when no statement is about it."""
     statements = _listed(policy.get("Statement", []))
-    effects = {statement["Effect"] for statement in statements if _matches(statement, principal, action, resource, context)}
+    effects = {
+        statement["Effect"]
+        for statement in statements
+        if _matches(statement, principal, action, resource, context)
+    }
     return "Deny" if "Deny" in effects else "Allow" if "Allow" in effects else None
 
 
 def mistake_in(policy: Any) -> str:
-    """What is wrong with the form of a resource policy, so that nobody could decide by it; "" if nothing is."""
+    """What is wrong with the form of a resource policy, so that nobody could decide by it; "" if
+    nothing is.
+    """
     if not isinstance(policy, Mapping) or "Statement" not in policy:
         return "it is no JSON object with a Statement"
     return next(filter(None, map(_mistake_in_statement, _listed(policy["Statement"]))), "")
@@ -48,12 +70,16 @@ def _mistake_in_statement(statement: Any) -> str:
     if not isinstance(statement, Mapping) or statement.get("Effect") not in {"Allow", "Deny"}:
         return "each statement is an object with the Effect Allow or Deny"
     principal, conditions = statement.get("Principal", {}), statement.get("Condition", {})
-    if principal != "*" and not (isinstance(principal, Mapping) and all(_is_text(each) for each in principal.values())):
+    if principal != "*" and not (
+        isinstance(principal, Mapping) and all(_is_text(each) for each in principal.values())
+    ):
         return "a Principal is * or an object of names"
     for element in ("Action", "NotAction", "Resource", "NotResource"):
         if element in statement and not _is_text(statement[element]):
             return f"{element} is text or a list of it"
-    if not isinstance(conditions, Mapping) or not all(isinstance(each, Mapping) for each in conditions.values()):
+    if not isinstance(conditions, Mapping) or not all(
+        isinstance(each, Mapping) for each in conditions.values()
+    ):
         return "a Condition has operators, and each of them keys"
     return ""
 
@@ -62,19 +88,34 @@ def _is_text(value: Any) -> bool:
     return all(isinstance(each, str) for each in _listed(value))
 
 
-def _matches(statement: Mapping[str, Any], principal: Principal, action: str, resource: str, context: Mapping[str, str]) -> bool:
+def _matches(
+    statement: Mapping[str, Any],
+    principal: Principal,
+    action: str,
+    resource: str,
+    context: Mapping[str, str],
+) -> bool:
     return (
         _names(statement, principal)
         and _listing(statement, "Action", action.lower(), str.lower)
         and _listing(statement, "Resource", resource, str)
-        and all(_condition(operator, wanted, context) for operator, wanted in statement.get("Condition", {}).items())
+        and all(
+            _condition(operator, wanted, context)
+            for operator, wanted in statement.get("Condition", {}).items()
+        )
     )
 
 
-def _listing(statement: Mapping[str, Any], element: str, value: str, fold: Callable[[str], str]) -> bool:
-    """Whether Action (or NotAction, ...) covers the value; a statement without Resource is about the resource it is on."""
+def _listing(
+    statement: Mapping[str, Any], element: str, value: str, fold: Callable[[str], str]
+) -> bool:
+    """Whether Action (or NotAction, ...) covers the value; a statement without Resource is about
+    the resource it is on.
+    """
     if f"Not{element}" in statement:
-        return not any(like(fold(pattern), value) for pattern in _listed(statement[f"Not{element}"]))
+        return not any(
+            like(fold(pattern), value) for pattern in _listed(statement[f"Not{element}"])
+        )
     return any(like(fold(pattern), value) for pattern in _listed(statement.get(element, "*")))
 
 
@@ -83,7 +124,9 @@ def _names(statement: Mapping[str, Any], principal: Principal) -> bool:
     if named == "*":
         return True
     listed = _listed(named.get(principal.kind, []))
-    return any(name in listed for name in (principal.name, *principal.also)) or (principal.kind == "AWS" and "*" in listed)
+    return any(name in listed for name in (principal.name, *principal.also)) or (
+        principal.kind == "AWS" and "*" in listed
+    )
 
 
 def _condition(operator: str, wanted: Mapping[str, Any], context: Mapping[str, str]) -> bool:
@@ -113,9 +156,13 @@ def _equal_ignoring_case(value: str, wanted: Iterable[str]) -> bool:
 
 
 def _like(value: str, wanted: Iterable[str]) -> bool:
-    """A value that itself ends in `*` is known only up to there: it matches a pattern that agrees as far as both go."""
+    """A value that itself ends in `*` is known only up to there: it matches a pattern that agrees
+    as far as both go.
+    """
     known = value.removesuffix("*")
-    return any(like(item, value) or (value.endswith("*") and item.startswith(known)) for item in wanted)
+    return any(
+        like(item, value) or (value.endswith("*") and item.startswith(known)) for item in wanted
+    )
 
 
 def _not(test: Callable[[str, Iterable[str]], bool]) -> Callable[[str, Iterable[str]], bool]:
@@ -136,7 +183,12 @@ CONDITIONS: dict[str, Callable[[str, Iterable[str]], bool]] = {
 
 @cache
 def _pattern(pattern: str) -> re.Pattern[str]:
-    return re.compile("".join({"*": ".*", "?": "."}.get(character, re.escape(character)) for character in pattern), re.DOTALL)
+    return re.compile(
+        "".join(
+            {"*": ".*", "?": "."}.get(character, re.escape(character)) for character in pattern
+        ),
+        re.DOTALL,
+    )
 
 
 def like(pattern: str, value: str) -> bool:

@@ -1,5 +1,7 @@
-"""AWS protocols: an HTTP request becomes an `ApiCall` (service, operation, parameters, who signed), and a result or an
-AwsError becomes the HTTP answer its protocol (query, JSON, REST) prescribes, checked against botocore's output shape."""
+"""AWS protocols: an HTTP request becomes an `ApiCall` (service, operation, parameters, who signed),
+and a result or an AwsError becomes the HTTP answer its protocol (query, JSON, REST) prescribes,
+checked against botocore's output shape.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/(\d{8})/([^/]+)/([^/]+)/aws4_req
 
 @dataclass(frozen=True)
 class Signature:
-    """The credential scope of a signed request. Nothing here proves that the secret key was right: see `identity`."""
+    """The credential scope of a signed request.
+
+    Nothing here proves that the secret key was right: see `identity`.
+    """
 
     access_key_id: str
     region: str
@@ -51,7 +56,10 @@ class Signature:
 
 @dataclass(frozen=True)
 class ApiCall:
-    """One request to the API: `service` as boto3 names it, `operation` "" when the service's model knows no such operation."""
+    """One request to the API:
+
+    `service` as boto3 names it, `operation` "" when the service's model knows no such operation.
+    """
 
     service: str
     operation: str
@@ -62,7 +70,9 @@ class ApiCall:
     questions: tuple[Question, ...] | None = ()
     """What IAM is asked about it; None when nobody knows (see `authorization`)."""
     account: str = ""
-    """The account that it acts in, once that is known: another than the caller's when it is about a resource there."""
+    """The account that it acts in, once that is known: another than the caller's when it is about a
+    resource there.
+    """
     received: int = 0
     """Bytes of the request's body."""
 
@@ -79,12 +89,16 @@ class Answer:
 
 
 def signature_of(environ: Mapping[str, Any]) -> Signature | None:
-    """The credential scope from the Authorization header or a presigned URL; None for an unsigned request."""
+    """The credential scope from the Authorization header or a presigned URL; None for an unsigned
+    request.
+    """
     match = CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
     if not match:
         query = parse_qs(environ.get("QUERY_STRING", ""))
         match = CREDENTIAL.search("Credential=" + query.get("X-Amz-Credential", [""])[0])
-        if not match and "AWSAccessKeyId" in query:  # the second version of signatures, which boto3 still presigns S3's URLs with
+        if (
+            not match and "AWSAccessKeyId" in query
+        ):  # the second version of signatures, which boto3 still presigns S3's URLs with
             return Signature(query["AWSAccessKeyId"][0], "us-east-1", "s3")
     if not match:
         return None
@@ -93,7 +107,9 @@ def signature_of(environ: Mapping[str, Any]) -> Signature | None:
 
 
 def buffer_body(environ: dict[str, Any]) -> bytes:
-    """Read the body once and put it back, so that it can be parsed here and read again by whoever answers."""
+    """Read the body once and put it back, so that it can be parsed here and read again by whoever
+    answers.
+    """
     length = environ.get("CONTENT_LENGTH")
     if length:
         body = environ["wsgi.input"].read(int(length))
@@ -113,7 +129,9 @@ def discard_body(environ: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation of a service's botocore model and the parameters that a request gave in its path."""
+    """An operation of a service's botocore model and the parameters that a request gave in its
+    path.
+    """
 
     model: OperationModel
     path_parameters: Mapping[str, Any]
@@ -124,13 +142,17 @@ class Operation:
         return str(self.model.name)
 
     def parse(self, request: Request, body: bytes) -> dict[str, Any]:
-        """Parameters as boto3 takes them; AwsError when the body is not what the protocol prescribes."""
+        """Parameters as boto3 takes them; AwsError when the body is not what the protocol
+        prescribes.
+        """
         if "json" in self.protocol:
             _check_json(body)
         return self._parsed(request, request.values, body)
 
     def parse_head(self, request: Request) -> dict[str, Any]:
-        """Parameters in the path, the query and the headers; the body, which may be large, is not read."""
+        """Parameters in the path, the query and the headers; the body, which may be large, is not
+        read.
+        """
         return self._parsed(request, request.args, b"")
 
     def _parsed(self, request: Request, values: Any, body: bytes) -> dict[str, Any]:
@@ -154,14 +176,17 @@ class Operation:
             OverflowError,
             RuntimeError,
         ) as error:  # the parser trusts the types it is given
-            raise AwsError("SerializationException", f"the request cannot be parsed: {error}") from error
+            raise AwsError(
+                "SerializationException", f"the request cannot be parsed: {error}"
+            ) from error
         if parsed is None:
             raise AwsError("SerializationException", "the request is not a JSON object")
         return dict(parsed)
 
     def check(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The parameters without nulls; AwsError ValidationException when some are missing, unknown or of a wrong type. boto3 checks too,
-        others do not."""
+        """The parameters without nulls; AwsError ValidationException when some are missing, unknown
+        or of a wrong type. boto3 checks too, others do not.
+        """
         given: Mapping[str, Any] = _without_nulls(parameters)
         if self.model.input_shape is not None:
             report = ParamValidator().validate(given, self.model.input_shape)
@@ -171,19 +196,35 @@ class Operation:
 
     def without_nulls(self, body: bytes) -> bytes:
         """A body for moto, which takes JSON's null in the place of a structure for one."""
-        return json.dumps(_without_nulls(json.loads(body))).encode() if "json" in self.protocol and b"null" in body else body
+        return (
+            json.dumps(_without_nulls(json.loads(body))).encode()
+            if "json" in self.protocol and b"null" in body
+            else body
+        )
 
     def answer(self, result: Mapping[str, Any]) -> Answer:
-        """The result as the protocol writes it; a result that botocore's output shape does not allow is our fault, a 500."""
+        """The result as the protocol writes it; a result that botocore's output shape does not
+        allow is our fault, a 500.
+        """
         request_id = str(uuid.uuid4())
         if self.model.output_shape is not None:
             report = ParamValidator().validate(dict(result), self.model.output_shape)
             if report.has_errors():
-                raise AwsError("InternalFailure", f"answer of {self.name} is not of its shape: {report.generate_report()}", 500)
-        written = get_serializer_class(self.model.service_model.service_name, self.protocol)(self.model).serialize(result)
+                raise AwsError(
+                    "InternalFailure",
+                    f"answer of {self.name} is not of its shape: {report.generate_report()}",
+                    500,
+                )
+        written = get_serializer_class(self.model.service_model.service_name, self.protocol)(
+            self.model
+        ).serialize(result)
         body = written["body"] or ""
         headers = {**written["headers"], "x-amzn-RequestId": request_id}
-        return Answer(self._status(result, written["status_code"]), headers, body.encode() if isinstance(body, str) else bytes(body))
+        return Answer(
+            self._status(result, written["status_code"]),
+            headers,
+            body.encode() if isinstance(body, str) else bytes(body),
+        )
 
     def _status(self, result: Mapping[str, Any], otherwise: int) -> int:
         """A few outputs (Lambda's Invoke) carry the HTTP status as a member."""
@@ -218,30 +259,46 @@ def match_operation(service: str, environ: dict[str, Any]) -> tuple[Operation | 
     try:
         model, path_parameters = get_service_router(service).match(request)
         protocol = determine_request_protocol(get_service_model(service), request.content_type)
-    except (NotFound, MethodNotAllowed, UnknownServiceError, NotImplementedError):  # the last: a protocol that the service does not speak
+    except (
+        NotFound,
+        MethodNotAllowed,
+        UnknownServiceError,
+        NotImplementedError,
+    ):  # the last: a protocol that the service does not speak
         return None, request
     return Operation(model, path_parameters, protocol), request
 
 
 def error_answer(error: AwsError, protocol: str = "json") -> Answer:
-    """The error in the form of the protocol: `__type` and message for JSON, an Error element for the XML ones."""
+    """The error in the form of the protocol:
+
+    `__type` and message for JSON, an Error element for the XML ones.
+    """
     request_id = str(uuid.uuid4())
     headers = {"x-amzn-RequestId": request_id, "x-amzn-ErrorType": error.code}
     if protocol in {"json", "rest-json"}:
-        body = json.dumps({"__type": error.code, "message": error.message, "Message": error.message})
-        return Answer(error.http_status, {**headers, "Content-Type": "application/x-amz-json-1.1"}, body.encode())
+        body = json.dumps(
+            {"__type": error.code, "message": error.message, "Message": error.message}
+        )
+        return Answer(
+            error.http_status,
+            {**headers, "Content-Type": "application/x-amz-json-1.1"},
+            body.encode(),
+        )
     inner = f"<Code>{escape(error.code)}</Code><Message>{escape(error.message)}</Message>"
     if protocol == "ec2":
-        body = f"<Response><Errors><Error>{inner}</Error></Errors><RequestID>{request_id}</RequestID></Response>"
+        body = f"<Response><Errors><Error>{inner}</Error></Errors><RequestID>{request_id}</RequestID></Response>"  # noqa: E501
     elif protocol == "rest-xml":
         body = f"<Error>{inner}<RequestId>{request_id}</RequestId></Error>"
     else:
-        body = f"<ErrorResponse><Error><Type>Sender</Type>{inner}</Error><RequestId>{request_id}</RequestId></ErrorResponse>"
+        body = f"<ErrorResponse><Error><Type>Sender</Type>{inner}</Error><RequestId>{request_id}</RequestId></ErrorResponse>"  # noqa: E501
     return Answer(error.http_status, {**headers, "Content-Type": "text/xml"}, body.encode())
 
 
 def protocol_of(environ: Mapping[str, Any]) -> str:
-    """The protocol that a request without a known operation speaks, as far as its content type says."""
+    """The protocol that a request without a known operation speaks, as far as its content type
+    says.
+    """
     content_type = environ.get("CONTENT_TYPE", "")
     if content_type.startswith("application/x-www-form-urlencoded"):
         return "query"

@@ -1,7 +1,8 @@
-"""Service Quotas for SageMaker: one quota per instance type and use, under the names that AWS gives them.
+"""Service Quotas for SageMaker: one quota per instance type and use, under the names that AWS gives
+them.
 
-Nothing here limits jobs: this machine does. Every quota begins at GRANTED; a request for another value is granted at once. The
-codes are made from the names and are not AWS's.
+Nothing here limits jobs: this machine does. Every quota begins at GRANTED; a request for another
+value is granted at once. The codes are made from the names and are not AWS's.
 """
 
 from __future__ import annotations
@@ -31,9 +32,15 @@ USES = (
 
 @cache
 def quota_names() -> tuple[str, ...]:
-    """`ml.p4d.24xlarge for training job usage`, for every instance type that the API model knows."""
+    """`ml.p4d.24xlarge for training job usage`, for every instance type that the API model
+    knows.
+    """
     model = botocore.session.Session().get_service_model(SERVICE)
-    return tuple(f"{kind} for {use}" for shape, use in USES for kind in getattr(model.shape_for(shape), "enum", []))
+    return tuple(
+        f"{kind} for {use}"
+        for shape, use in USES
+        for kind in getattr(model.shape_for(shape), "enum", [])
+    )
 
 
 def code(name: str) -> str:
@@ -49,13 +56,19 @@ class Quotas:
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
-        return {"ListServiceQuotas": self._list, "GetServiceQuota": self._get, "RequestServiceQuotaIncrease": self._request}
+        return {
+            "ListServiceQuotas": self._list,
+            "GetServiceQuota": self._get,
+            "RequestServiceQuotaIncrease": self._request,
+        }
 
     def _list(self, call: ApiCall) -> Mapping[str, Any]:
         self._check_service(call)
         token = call.parameters.get("NextToken") or "0"
         if not token.isdecimal():
-            raise AwsError("InvalidPaginationTokenException", "Invalid input was provided for NextToken.")
+            raise AwsError(
+                "InvalidPaginationTokenException", "Invalid input was provided for NextToken."
+            )
         names, start = quota_names(), int(token)
         size = int(call.parameters.get("MaxResults") or PAGE)
         more = {"NextToken": str(start + size)} if start + size < len(names) else {}
@@ -67,24 +80,46 @@ class Quotas:
     def _request(self, call: ApiCall) -> Mapping[str, Any]:
         name, value = self._name(call), float(call.parameters["DesiredValue"])
         self._values[name] = value
-        return {"RequestedQuota": {"QuotaName": name, "QuotaCode": code(name), "DesiredValue": value, "Status": "APPROVED"}}
+        return {
+            "RequestedQuota": {
+                "QuotaName": name,
+                "QuotaCode": code(name),
+                "DesiredValue": value,
+                "Status": "APPROVED",
+            }
+        }
 
     def _quota(self, name: str) -> dict[str, Any]:
-        arn = f"arn:aws:servicequotas:{self.identity.region}:{self.identity.account}:{SERVICE}/{code(name)}"
+        arn = f"arn:aws:servicequotas:{self.identity.region}:{self.identity.account}:{SERVICE}/{code(name)}"  # noqa: E501
         value = self._values.get(name, GRANTED)
-        described = {"ServiceCode": SERVICE, "ServiceName": "Amazon SageMaker", "QuotaName": name, "QuotaCode": code(name)}
-        return described | {"QuotaArn": arn, "Value": value, "Unit": "None", "Adjustable": True, "GlobalQuota": False}
+        described = {
+            "ServiceCode": SERVICE,
+            "ServiceName": "Amazon SageMaker",
+            "QuotaName": name,
+            "QuotaCode": code(name),
+        }
+        return described | {
+            "QuotaArn": arn,
+            "Value": value,
+            "Unit": "None",
+            "Adjustable": True,
+            "GlobalQuota": False,
+        }
 
     def _name(self, call: ApiCall) -> str:
         self._check_service(call)
         for name in quota_names():
             if code(name) == call.parameters["QuotaCode"]:
                 return name
-        raise AwsError("NoSuchResourceException", f"There is no quota {call.parameters['QuotaCode']}")
+        raise AwsError(
+            "NoSuchResourceException", f"There is no quota {call.parameters['QuotaCode']}"
+        )
 
     def _check_service(self, call: ApiCall) -> None:
         asked = call.parameters["ServiceCode"]
         if asked != SERVICE:
             raise AwsError(
-                "NoSuchResourceException", f"Shoal's emulator has quotas of {SERVICE} only, not {call.parameters['ServiceCode']}"
+                "NoSuchResourceException",
+                f"Shoal's emulator has quotas of {SERVICE} only, not"
+                f" {call.parameters['ServiceCode']}",
             )

@@ -1,6 +1,8 @@
-"""Every request that reached the API, one JSON line each in `<state_dir>/requests.jsonl`, whichever account it is of: when, what, in which
-account, by whom, on what, with which outcome, how many bytes came and went, and what IAM is asked about it (`unmapped` where nobody knows).
-Values are cut short and payloads left out: the log says what was asked, not what was in it."""
+"""Every request that reached the API, one JSON line each in `<state_dir>/requests.jsonl`, whichever
+account it is of: when, what, in which account, by whom, on what, with which outcome, how many bytes
+came and went, and what IAM is asked about it (`unmapped` where nobody knows). Values are cut short
+and payloads left out: the log says what was asked, not what was in it.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,23 @@ from shoal_local.control.authorization.iam_request import account_of
 from shoal_local.control.protocol import ApiCall
 
 # Policies are kept whole: they say what the requests that follow were allowed to do.
-WHOLE = frozenset({"PolicyDocument", "AssumeRolePolicyDocument", "Policy", "PolicyText", "policyText"})
+WHOLE = frozenset(
+    {"PolicyDocument", "AssumeRolePolicyDocument", "Policy", "PolicyText", "policyText"}
+)
 LONGEST_VALUE = 200
 MOST_MEMBERS = 20
-PAYLOADS = frozenset({"Body", "Payload", "ZipFile", "TemplateBody", "PipelineDefinition", "logEvents", "MetricData", "SecretString"})
+PAYLOADS = frozenset(
+    {
+        "Body",
+        "Payload",
+        "ZipFile",
+        "TemplateBody",
+        "PipelineDefinition",
+        "logEvents",
+        "MetricData",
+        "SecretString",
+    }
+)
 
 
 @dataclass
@@ -29,7 +44,9 @@ class RequestLog:
     path: Path
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def record(self, call: ApiCall, status: int, error: str | None = None, *, sent: int = 0) -> None:
+    def record(
+        self, call: ApiCall, status: int, error: str | None = None, *, sent: int = 0
+    ) -> None:
         """One line; `sent` is the length of the answer's body in bytes."""
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -42,7 +59,11 @@ class RequestLog:
             "status": status,
             "received": call.received,
             "sent": sent,
-            **({"unmapped": True} if call.questions is None else {"questions": [question.as_json() for question in call.questions]}),
+            **(
+                {"unmapped": True}
+                if call.questions is None
+                else {"questions": [question.as_json() for question in call.questions]}
+            ),
             **({"error": error} if error else {}),
         }
         text = json.dumps(line, default=str) + "\n"
@@ -54,9 +75,17 @@ class RequestLog:
 
 def small(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters without payloads, long values cut."""
-    kept = {key: value for key, value in parameters.items() if value is not None and not hasattr(value, "read")}
+    kept = {
+        key: value
+        for key, value in parameters.items()
+        if value is not None and not hasattr(value, "read")
+    }
     listed = list(kept.items())[:MOST_MEMBERS]
-    return {key: value if key in WHOLE and isinstance(value, str) else _short(value) for key, value in listed if key not in PAYLOADS}
+    return {
+        key: value if key in WHOLE and isinstance(value, str) else _short(value)
+        for key, value in listed
+        if key not in PAYLOADS
+    }
 
 
 def _short(value: Any) -> Any:

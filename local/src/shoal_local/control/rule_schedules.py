@@ -1,6 +1,8 @@
-"""Event rules with a schedule: the rules that moto keeps go in, and each is fired when its rate says so, by a thread of its own.
+"""Event rules with a schedule: the rules that moto keeps go in, and each is fired when its rate
+says so, by a thread of its own.
 
-Only `rate(...)` is here: PutRule refuses `cron(...)` by name. A rule fires for the first time one period after it was seen.
+Only `rate(...)` is here: PutRule refuses `cron(...)` by name. A rule fires for the first time one
+period after it was seen.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ POLL_S = 0.5
 
 
 def period_s(expression: str) -> float | None:
-    """Seconds between two firings; None for what is no rate, singular with 1 and plural without, as AWS has it."""
+    """Seconds between two firings; None for what is no rate, singular with 1 and plural without, as
+    AWS has it.
+    """
     match = RATE.match(expression)
     if not match or (match["number"] == "1") == bool(match["plural"]):
         return None
@@ -28,7 +32,10 @@ def period_s(expression: str) -> float | None:
 
 @dataclass
 class Schedules:
-    """Fires rules while it runs. `speed` is how many seconds of the schedules pass in one of the clock's."""
+    """Fires rules while it runs.
+
+    `speed` is how many seconds of the schedules pass in one of the clock's.
+    """
 
     rules: Callable[[], Iterable[Rule]]
     fire: Callable[[Rule], None]
@@ -59,7 +66,9 @@ class Schedules:
                 self.fire(rule)
 
     def _scheduled(self) -> dict[str, tuple[Rule, float]]:
-        enabled = [rule for rule in self.rules() if rule.scheduled_expression and rule.state == "ENABLED"]
+        enabled = [
+            rule for rule in self.rules() if rule.scheduled_expression and rule.state == "ENABLED"
+        ]
         periods = [(rule, period_s(str(rule.scheduled_expression))) for rule in enabled]
         return {rule.arn: (rule, period) for rule, period in periods if period is not None}
 

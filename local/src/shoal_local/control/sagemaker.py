@@ -1,4 +1,7 @@
-"""The way to the SageMaker service: JSON 1.1 requests and the runtime's InvokeEndpoint are handed over as dicts and bytes."""
+"""The way to the SageMaker service:
+
+JSON 1.1 requests and the runtime's InvokeEndpoint are handed over as dicts and bytes.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,23 @@ TARGET_PREFIX = "SageMaker."
 class SageMaker(Protocol):
     """What the SageMaker side provides (`shoal_local.sagemaker.service.SageMakerService`)."""
 
-    def handle(self, operation: str, request: dict[str, Any], caller_arn: str) -> dict[str, Any]: ...
+    def handle(
+        self, operation: str, request: dict[str, Any], caller_arn: str
+    ) -> dict[str, Any]: ...
 
-    def invoke_endpoint(self, name: str, body: bytes, headers: dict[str, str]) -> tuple[int, Mapping[str, str], bytes]: ...
+    def invoke_endpoint(
+        self, name: str, body: bytes, headers: dict[str, str]
+    ) -> tuple[int, Mapping[str, str], bytes]: ...
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
 class Gateway:
-    """Turns HTTP into calls of the service and back. `service_of` gives that of the account that a request is about."""
+    """Turns HTTP into calls of the service and back.
+
+    `service_of` gives that of the account that a request is about.
+    """
 
     service_of: Callable[[str], SageMaker]
     authorizer: Authorizer
@@ -44,7 +54,10 @@ class Gateway:
         target = environ.get("HTTP_X_AMZ_TARGET", "")
         operation = target.removeprefix(TARGET_PREFIX)
         if not target.startswith(TARGET_PREFIX):
-            refused = AwsError("UnknownOperationException", f"Shoal's emulator does not emulate {environ.get('PATH_INFO')} of SageMaker")
+            refused = AwsError(
+                "UnknownOperationException",
+                f"Shoal's emulator does not emulate {environ.get('PATH_INFO')} of SageMaker",
+            )
             return Reply(call, error_answer(refused), refused.code)
         return self._handle(call, operation, body)
 
@@ -54,21 +67,32 @@ class Gateway:
             call = self.authorizer.asked(replace(call, parameters=parsed_body(body)))
             self.authorizer.check(call)
             call = self.authorizer.at_home(call)
-            result = self.service_of(call.account).handle(operation, dict(call.parameters), call.caller_arn)
+            result = self.service_of(call.account).handle(
+                operation, dict(call.parameters), call.caller_arn
+            )
         except AwsError as error:
             return Reply(call, error_answer(error), error.code)
-        headers = {"Content-Type": "application/x-amz-json-1.1", "x-amzn-RequestId": str(uuid.uuid4())}
+        headers = {
+            "Content-Type": "application/x-amz-json-1.1",
+            "x-amzn-RequestId": str(uuid.uuid4()),
+        }
         return Reply(call, Answer(200, headers, json.dumps(result, default=as_timestamp).encode()))
 
     def _invoke(self, environ: Mapping[str, Any], call: ApiCall, name: str, body: bytes) -> Reply:
-        call = self.authorizer.asked(replace(call, operation="InvokeEndpoint", parameters={"EndpointName": name}))
+        call = self.authorizer.asked(
+            replace(call, operation="InvokeEndpoint", parameters={"EndpointName": name})
+        )
         try:
             self.authorizer.check(call)
             call = self.authorizer.at_home(call)
-            status, headers, answer = self.service_of(call.account).invoke_endpoint(name, body, request_headers(environ))
+            status, headers, answer = self.service_of(call.account).invoke_endpoint(
+                name, body, request_headers(environ)
+            )
         except AwsError as error:
             return Reply(call, error_answer(error, "rest-json"), error.code)
-        return Reply(call, Answer(status, {"x-amzn-RequestId": str(uuid.uuid4()), **headers}, answer))
+        return Reply(
+            call, Answer(status, {"x-amzn-RequestId": str(uuid.uuid4()), **headers}, answer)
+        )
 
 
 def parsed_body(body: bytes) -> dict[str, Any]:
@@ -84,7 +108,11 @@ def parsed_body(body: bytes) -> dict[str, Any]:
 
 def request_headers(environ: Mapping[str, Any]) -> dict[str, str]:
     """The HTTP headers of a WSGI request, in lower case."""
-    found = {key[5:].replace("_", "-").lower(): str(value) for key, value in environ.items() if key.startswith("HTTP_")}
+    found = {
+        key[5:].replace("_", "-").lower(): str(value)
+        for key, value in environ.items()
+        if key.startswith("HTTP_")
+    }
     content_type = {"content-type": environ["CONTENT_TYPE"]} if environ.get("CONTENT_TYPE") else {}
     return {**found, **content_type}
 

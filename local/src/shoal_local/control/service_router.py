@@ -1,7 +1,9 @@
-"""The front door: every HTTP request is attributed to a caller and a service, answered here or by moto, and written down.
+"""The front door: every HTTP request is attributed to a caller and a service, answered here or by
+moto, and written down.
 
-Services that are answered here completely refuse operations they lack; for others, moto answers what is not taken over. A
-service that is in neither list is refused by name: no request leaves this process for AWS.
+Services that are answered here completely refuse operations they lack; for others, moto answers
+what is not taken over. A service that is in neither list is refused by name: no request leaves this
+process for AWS.
 """
 
 from __future__ import annotations
@@ -37,7 +39,23 @@ Handler = Callable[[ApiCall], Mapping[str, Any]]
 StartResponse = Callable[..., Any]
 WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
-MOTO_SERVICES = frozenset({"s3", "iam", "sts", "kms", "ec2", "ecr", "sqs", "sns", "ssm", "events", "logs", "cloudwatch", "budgets"})
+MOTO_SERVICES = frozenset(
+    {
+        "s3",
+        "iam",
+        "sts",
+        "kms",
+        "ec2",
+        "ecr",
+        "sqs",
+        "sns",
+        "ssm",
+        "events",
+        "logs",
+        "cloudwatch",
+        "budgets",
+    }
+)
 OWN_PATH = "/_shoal/"
 # moto's own control panel and its imitation of instance metadata are no part of the AWS API.
 CLOSED_PATHS = ("/moto-api", "/latest/meta-data/", "/latest/api/", "/favicon.ico")
@@ -50,7 +68,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Service:
-    """Operations answered here. `complete`: an operation that is missing is refused, not left to moto."""
+    """Operations answered here.
+
+    `complete`: an operation that is missing is refused, not left to moto.
+    """
 
     operations: Mapping[str, Handler]
     complete: bool = False
@@ -68,8 +89,11 @@ class Reply:
 
 @dataclass
 class Dispatcher:
-    """A WSGI application for the requests of one account's callers. `raw` maps service names to those that take requests whole; `paths`
-    are the emulator's own URLs; `services_of` gives the services of the account that a request is about."""
+    """A WSGI application for the requests of one account's callers.
+
+    `raw` maps service names to those that take requests whole; `paths` are the emulator's own URLs;
+    `services_of` gives the services of the account that a request is about.
+    """
 
     identity: Identity
     requests: RequestLog
@@ -77,17 +101,33 @@ class Dispatcher:
     services: Mapping[str, Service]
     authorizer: Authorizer
     services_of: Callable[[str], Mapping[str, Service]]
-    raw: Mapping[str, Callable[[dict[str, Any], ApiCall, bytes], Reply]] = field(default_factory=dict)
+    raw: Mapping[str, Callable[[dict[str, Any], ApiCall, bytes], Reply]] = field(
+        default_factory=dict
+    )
     paths: Callable[[dict[str, Any]], Answer | None] = lambda _environ: None
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
         if path.startswith((OWN_PATH, *CLOSED_PATHS)):
             own = self.paths(environ)
-            return write(own or error_answer(AwsError("NotFound", f"the emulator has no {path}", 404)), start_response)
+            return write(
+                own or error_answer(AwsError("NotFound", f"the emulator has no {path}", 404)),
+                start_response,
+            )
         signature = signature_of(environ) or ANONYMOUS
-        caller, received = self.identity.caller_arn(signature.access_key_id), int(environ.get("CONTENT_LENGTH") or 0)
-        call = ApiCall(signature.service, "", signature.region, caller, {}, signature.access_key_id, received=received)
+        caller, received = (
+            self.identity.caller_arn(signature.access_key_id),
+            int(environ.get("CONTENT_LENGTH") or 0),
+        )
+        call = ApiCall(
+            signature.service,
+            "",
+            signature.region,
+            caller,
+            {},
+            signature.access_key_id,
+            received=received,
+        )
         try:
             return self._answer(environ, start_response, call)
         except Exception as error:
@@ -96,20 +136,38 @@ class Dispatcher:
             self.requests.record(call, 500, failed.code)
             return write(error_answer(failed, protocol_of(environ)), start_response)
 
-    def _answer(self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall) -> Iterable[bytes]:
+    def _answer(
+        self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall
+    ) -> Iterable[bytes]:
         if call.service in self.raw:
-            return self._finish(self.raw[call.service](environ, call, buffer_body(environ)), start_response)
+            return self._finish(
+                self.raw[call.service](environ, call, buffer_body(environ)), start_response
+            )
         service = self.services.get(call.service)
         if service is None and call.service not in MOTO_SERVICES:
-            return self._refuse(environ, start_response, call, f"Shoal's emulator does not emulate the service {call.service}")
+            return self._refuse(
+                environ,
+                start_response,
+                call,
+                f"Shoal's emulator does not emulate the service {call.service}",
+            )
         try:
-            body = b"" if call.service == "s3" else inflate(environ, buffer_body(environ), call.service)
+            body = (
+                b""
+                if call.service == "s3"
+                else inflate(environ, buffer_body(environ), call.service)
+            )
         except AwsError as error:
-            return self._finish(Reply(call, error_answer(error, protocol_of(environ)), error.code), start_response)
+            return self._finish(
+                Reply(call, error_answer(error, protocol_of(environ)), error.code), start_response
+            )
         operation, request = match_operation(call.service, environ)
         if operation is None:
             if service is not None and service.complete:
-                what = f"{call.service} has no operation {environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+                what = (
+                    f"{call.service} has no operation {environ['REQUEST_METHOD']}"
+                    f" {environ['PATH_INFO']}"
+                )
                 return self._refuse(environ, start_response, call, what)
             return self._unknown(environ, start_response, call)
         call = replace(call, operation=operation.name, parameters=dict(operation.path_parameters))
@@ -117,7 +175,9 @@ class Dispatcher:
         try:
             if call.service == "s3" and not streamed:
                 body = _document(environ)
-            parameters = operation.parse_head(request) if streamed else operation.parse(request, body)
+            parameters = (
+                operation.parse_head(request) if streamed else operation.parse(request, body)
+            )
             call = self.authorizer.asked(replace(call, parameters=parameters))
             self._check(call, environ if streamed else None)
             call = self.authorizer.at_home(call)
@@ -135,7 +195,9 @@ class Dispatcher:
         return self._moto(environ, start_response, call)
 
     def _check(self, call: ApiCall, unread: dict[str, Any] | None) -> None:
-        """AwsError when the caller may not; what it sent is read all the same, so that the next request on the connection is found."""
+        """AwsError when the caller may not; what it sent is read all the same, so that the next
+        request on the connection is found.
+        """
         try:
             self.authorizer.check(call)
         except AwsError:
@@ -143,34 +205,54 @@ class Dispatcher:
                 discard_body(unread)
             raise
 
-    def _unknown(self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall) -> Iterable[bytes]:
-        """A request that botocore's model does not know is moto's to answer, if the caller may do everything."""
+    def _unknown(
+        self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall
+    ) -> Iterable[bytes]:
+        """A request that botocore's model does not know is moto's to answer, if the caller may do
+        everything.
+        """
         call = self.authorizer.asked(call)
         try:
             self._check(call, environ)
         except AwsError as refused:
-            return self._finish(Reply(call, error_answer(refused, protocol_of(environ)), refused.code), start_response)
+            return self._finish(
+                Reply(call, error_answer(refused, protocol_of(environ)), refused.code),
+                start_response,
+            )
         return self._moto(environ, start_response, call)
 
-    def _refuse(self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall, reason: str) -> Iterable[bytes]:
+    def _refuse(
+        self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall, reason: str
+    ) -> Iterable[bytes]:
         refused = AwsError("UnknownOperationException", reason)
-        return self._finish(Reply(call, error_answer(refused, protocol_of(environ)), refused.code), start_response)
+        return self._finish(
+            Reply(call, error_answer(refused, protocol_of(environ)), refused.code), start_response
+        )
 
     @staticmethod
-    def _native(call: ApiCall, service: Service | None, operation: Operation) -> Mapping[str, Any] | None:
+    def _native(
+        call: ApiCall, service: Service | None, operation: Operation
+    ) -> Mapping[str, Any] | None:
         """The result of an operation that is answered here; None when it is moto's."""
         if service is None:
             return None
         if call.operation in service.guards:
-            service.guards[call.operation](replace(call, parameters=operation.check(call.parameters)))
+            service.guards[call.operation](
+                replace(call, parameters=operation.check(call.parameters))
+            )
         handler = service.operations.get(call.operation)
         if handler is None and service.complete:
-            raise AwsError("UnknownOperationException", f"Shoal's emulator does not emulate {call.service} {call.operation}")
+            raise AwsError(
+                "UnknownOperationException",
+                f"Shoal's emulator does not emulate {call.service} {call.operation}",
+            )
         if handler is None:
             return None
         return handler(replace(call, parameters=operation.check(call.parameters)))
 
-    def _moto(self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall) -> Iterable[bytes]:
+    def _moto(
+        self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall
+    ) -> Iterable[bytes]:
         status: list[int] = []
         sent: list[int] = []
 
@@ -179,25 +261,40 @@ class Dispatcher:
             sent.extend(int(value) for name, value in headers if name.lower() == "content-length")
             return start_response(line, headers, *more)
 
-        environ["HTTP_X_MOTO_ACCOUNT_ID"] = call.account or self.identity.account  # whatever the client may have sent by that name
+        environ["HTTP_X_MOTO_ACCOUNT_ID"] = (
+            call.account or self.identity.account
+        )  # whatever the client may have sent by that name
         try:
             answered = self.moto(environ, started)
         except Exception as error:
             if call.questions is not None and not isinstance(error, NotImplementedError):
-                raise  # an operation that is emulated has broken: nobody must take that for a mistake of theirs
+                # an operation that is emulated has broken: nobody must take that for a mistake of
+                # theirs
+                raise
             log.exception("moto cannot answer %s %s", call.service, call.operation)
-            return self._refuse(environ, start_response, call, f"Shoal's emulator does not emulate {call.service} {call.operation}")
-        has_body = sent and environ["REQUEST_METHOD"] != "HEAD"  # whose answer has the length of what it leaves out
+            return self._refuse(
+                environ,
+                start_response,
+                call,
+                f"Shoal's emulator does not emulate {call.service} {call.operation}",
+            )
+        has_body = (
+            sent and environ["REQUEST_METHOD"] != "HEAD"
+        )  # whose answer has the length of what it leaves out
         self.requests.record(call, status[0] if status else 0, sent=sent[0] if has_body else 0)
         return answered
 
     def _finish(self, reply: Reply, start_response: StartResponse) -> Iterable[bytes]:
-        self.requests.record(reply.call, reply.answer.status, reply.error, sent=len(reply.answer.body))
+        self.requests.record(
+            reply.call, reply.answer.status, reply.error, sent=len(reply.answer.body)
+        )
         return write(reply.answer, start_response)
 
 
 def _document(environ: dict[str, Any]) -> bytes:
-    """The body of a request to S3 that is no upload of an object, and so is read into memory; AwsError when it is too large for that."""
+    """The body of a request to S3 that is no upload of an object, and so is read into memory;
+    AwsError when it is too large for that.
+    """
     if int(environ.get("CONTENT_LENGTH") or 0) > LARGEST_OTHERWISE:
         raise too_large("s3", LARGEST_OTHERWISE)
     return buffer_body(environ)

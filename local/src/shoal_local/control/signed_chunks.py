@@ -1,8 +1,10 @@
-"""Uploads to S3 in chunks of its own (`aws-chunked`), as clients send what they sign while they read it: a plain body comes out.
+"""Uploads to S3 in chunks of its own (`aws-chunked`), as clients send what they sign while they
+read it: a plain body comes out.
 
-moto would do it in memory, and make room for as many bytes as a header promises. Format: S3 API reference, "Transferring Payload in
-Multiple Chunks": a line `SIZE;chunk-signature=...`, as many bytes, and so on; a chunk of size 0 and trailers end it. Neither signatures
-nor the checksum in a trailer are looked at.
+moto would do it in memory, and make room for as many bytes as a header promises. Format: S3 API
+reference, "Transferring Payload in Multiple Chunks": a line `SIZE;chunk-signature=...`, as many
+bytes, and so on; a chunk of size 0 and trailers end it. Neither signatures nor the checksum in a
+trailer are looked at.
 """
 
 from __future__ import annotations
@@ -26,26 +28,39 @@ LONGEST_LINE = 1024
 
 
 def take_apart(environ: dict[str, Any]) -> None:
-    """Make a request in chunks one with the bytes as they are, put aside in a file when they are many; AwsError IncompleteBody."""
+    """Make a request in chunks one with the bytes as they are, put aside in a file when they are
+    many; AwsError IncompleteBody.
+    """
     if not environ.get(HASH, "").startswith("STREAMING-"):
         return
-    whole: io.RawIOBase = LimitedStream(environ["wsgi.input"], int(environ.get("CONTENT_LENGTH") or 0))
+    whole: io.RawIOBase = LimitedStream(
+        environ["wsgi.input"], int(environ.get("CONTENT_LENGTH") or 0)
+    )
     source = io.BufferedReader(whole)
     kept = tempfile.SpooledTemporaryFile(max_size=KEPT_IN_MEMORY)  # noqa: SIM115 (whoever answers reads it; collected with the request)
     try:
         for block in blocks(source):
             kept.write(block)
     except (ValueError, ClientDisconnected) as broken:
-        raise AwsError("IncompleteBody", f"The request's chunks cannot be read: {broken}") from broken
+        raise AwsError(
+            "IncompleteBody", f"The request's chunks cannot be read: {broken}"
+        ) from broken
     length = kept.tell()
     if environ.get(PROMISED, str(length)) != str(length):
-        raise AwsError("IncompleteBody", f"The chunks have {length} bytes, and x-amz-decoded-content-length says {environ[PROMISED][:40]}")
+        raise AwsError(
+            "IncompleteBody",
+            f"The chunks have {length} bytes, and x-amz-decoded-content-length says"
+            f" {environ[PROMISED][:40]}",
+        )
     kept.seek(0)
     environ.update({"wsgi.input": kept, "CONTENT_LENGTH": str(length), HASH: "UNSIGNED-PAYLOAD"})
 
 
 def blocks(source: IO[bytes]) -> Iterator[bytes]:
-    """What the chunks have; ValueError where they are none. All of the request is read, trailers too."""
+    """What the chunks have; ValueError where they are none.
+
+    All of the request is read, trailers too.
+    """
     while left := _size(source.readline(LONGEST_LINE)):
         while left:
             block = source.read(min(left, BLOCK))

@@ -1,4 +1,6 @@
-"""The state directory: which emulator uses it, where that one listens, and how to clean up after one that crashed."""
+"""The state directory: which emulator uses it, where that one listens, and how to clean up after
+one that crashed.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +29,31 @@ class State:
     folder: Path
 
     def claim(self) -> None:
-        """Make the folder ours and empty; EmulatorError when an emulator runs in it, or when it holds somebody's files."""
+        """Make the folder ours and empty; EmulatorError when an emulator runs in it, or when it
+        holds somebody's files.
+        """
         running = self.running()
         if running:
-            raise EmulatorError(f"an emulator already runs with {self.folder}: {running['endpoint']} (pid {running['pid']})")
-        if self.folder.exists() and any(self.folder.iterdir()) and not (self.folder / MARKER).exists():
-            raise EmulatorError(f"{self.folder} has files that no emulator made; give an empty folder or one that does not exist")
+            raise EmulatorError(
+                f"an emulator already runs with {self.folder}: {running['endpoint']} (pid"
+                f" {running['pid']})"
+            )
+        if (
+            self.folder.exists()
+            and any(self.folder.iterdir())
+            and not (self.folder / MARKER).exists()
+        ):
+            raise EmulatorError(
+                f"{self.folder} has files that no emulator made; give an empty folder or one that"
+                " does not exist"
+            )
         self.clean()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)  # credentials of roles, code and data of jobs lie here
         (self.folder / MARKER).touch(mode=0o600)
-        (self.folder / MARKER).write_text("Everything in this folder belongs to Shoal's emulator and is deleted by it.\n")
+        (self.folder / MARKER).write_text(
+            "Everything in this folder belongs to Shoal's emulator and is deleted by it.\n"
+        )
 
     def make(self, name: str) -> Path:
         """A folder of ours in it."""
@@ -72,7 +88,9 @@ class State:
             return None
 
     def clean(self) -> list[int]:
-        """End the children that a dead emulator left and remove its files; the pids that were ended."""
+        """End the children that a dead emulator left and remove its files; the pids that were
+        ended.
+        """
         if not (self.folder / MARKER).exists():
             return []
         ended = ProcessRegistry(self.folder).sweep()
@@ -80,7 +98,9 @@ class State:
         return ended
 
     def stop(self, limit_s: float) -> bool:
-        """Ask the emulator to stop, wait, kill it when it does not, clean up; False when none was running."""
+        """Ask the emulator to stop, wait, kill it when it does not, clean up; False when none was
+        running.
+        """
         running = self.running()
         if running:
             pid, begun = int(running["pid"]), running["process_started_at"]

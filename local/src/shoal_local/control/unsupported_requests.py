@@ -1,5 +1,6 @@
-"""Requests that moto would answer with a success that nothing stands behind, or that would make it leave this machine: each is
-refused with the reason, before anything is kept."""
+"""Requests that moto would answer with a success that nothing stands behind, or that would make it
+leave this machine: each is refused with the reason, before anything is kept.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +25,29 @@ def refuse(what: str) -> Guard:
 
 
 def _subscription(call: ApiCall) -> None:
-    """moto would send HTTP requests to addresses of a subscriber's choice. A mail address is kept, and gets nothing."""
+    """moto would send HTTP requests to addresses of a subscriber's choice.
+
+    A mail address is kept, and gets nothing.
+    """
     protocol = call.parameters.get("Protocol")
     if protocol not in {"sqs", "email"}:
-        raise AwsError("InvalidParameter", f"Shoal's emulator delivers notifications of topics to SQS only, not {protocol}")
+        raise AwsError(
+            "InvalidParameter",
+            f"Shoal's emulator delivers notifications of topics to SQS only, not {protocol}",
+        )
 
 
 def _notification(call: ApiCall) -> None:
-    """moto would deliver to functions and queues by itself, past policies and past the functions that are here."""
+    """moto would deliver to functions and queues by itself, past policies and past the functions
+    that are here.
+    """
     wanted: Mapping[str, Any] = call.parameters.get("NotificationConfiguration") or {}
     for name in ("LambdaFunctionConfigurations", "QueueConfigurations", "TopicConfigurations"):
         if wanted.get(name) is not None and wanted.get(name) != []:
-            raise AwsError("InvalidArgument", f"Shoal's emulator tells of objects through EventBridge only ({name})")
+            raise AwsError(
+                "InvalidArgument",
+                f"Shoal's emulator tells of objects through EventBridge only ({name})",
+            )
 
 
 def _page(call: ApiCall) -> None:
@@ -51,15 +63,20 @@ _OWN: Mapping[str, Mapping[str, Guard]] = {
         "CreateFleet": refuse("has no instances (ec2:CreateFleet)"),
     },
     "logs": {
-        "PutSubscriptionFilter": refuse("delivers no logs to subscriptions (logs:PutSubscriptionFilter)"),
+        "PutSubscriptionFilter": refuse(
+            "delivers no logs to subscriptions (logs:PutSubscriptionFilter)"
+        ),
         "StartQuery": refuse("has no Logs Insights queries (logs:StartQuery)"),
     },
     "cloudwatch": {"PutMetricData": check_namespace},
-    "ssm": dict.fromkeys(("DescribeParameters", "GetParameterHistory", "GetParametersByPath"), _page),
+    "ssm": dict.fromkeys(
+        ("DescribeParameters", "GetParameterHistory", "GetParametersByPath"), _page
+    ),
     "s3": {"PutBucketNotificationConfiguration": _notification},
     "sns": {"Subscribe": _subscription},
     "ecr": {"StartImageScan": refuse("scans no images (ecr:StartImageScan)")},
 }
 GUARDS: Mapping[str, Mapping[str, Guard]] = {
-    service: {**moto_guards.GUARDS.get(service, {}), **_OWN.get(service, {})} for service in {**moto_guards.GUARDS, **_OWN}
+    service: {**moto_guards.GUARDS.get(service, {}), **_OWN.get(service, {})}
+    for service in {**moto_guards.GUARDS, **_OWN}
 }

@@ -1,8 +1,9 @@
-"""Builds a runtime's virtual environment in the cache, once per lock; lines of progress and the interpreter's path out.
+"""Builds a runtime's virtual environment in the cache, once per lock; lines of progress and the
+interpreter's path out.
 
-Scripts in a virtual environment carry its path, so it is built where it stays; marker files say how far it is, a lock keeps a
-second builder waiting, and what a builder left unfinished is removed and built anew. A change of a local package only
-installs that package again.
+Scripts in a virtual environment carry its path, so it is built where it stays; marker files say how
+far it is, a lock keeps a second builder waiting, and what a builder left unfinished is removed and
+built anew. A change of a local package only installs that package again.
 """
 
 from __future__ import annotations
@@ -19,14 +20,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from shoal_local.errors import EmulatorError
-from shoal_local.runtimes.catalog import Runtime, base_marker, default_cache, is_generated, local_marker
+from shoal_local.runtimes.catalog import (
+    Runtime,
+    base_marker,
+    default_cache,
+    is_generated,
+    local_marker,
+)
 
 Progress = Callable[[str], None]
 _TAIL_LINES = 15
 
 
 def build(runtime: Runtime, cache: Path | None, progress: Progress) -> Path:
-    """The interpreter of the built runtime; builds it unless that was done. EmulatorError says in one sentence what is missing."""
+    """The interpreter of the built runtime; builds it unless that was done.
+
+    EmulatorError says in one sentence what is missing.
+    """
     cache = cache or default_cache()
     folder = runtime.folder(cache)
     if not runtime.is_built(cache):
@@ -56,10 +66,16 @@ def _install_locked(runtime: Runtime, folder: Path, progress: Progress) -> None:
     progress(f"{runtime.name}: making a virtual environment with Python {sys.version.split()[0]}")
     venv.create(folder, with_pip=True, symlinks=True)
     locked = sum(1 for line in runtime.lock.read_text().splitlines() if "==" in line)
-    progress(f"{runtime.name}: installing {locked} locked packages (a framework among them: this takes a minute or two)")
+    progress(
+        f"{runtime.name}: installing {locked} locked packages (a framework among them: this takes a"
+        " minute or two)"
+    )
     _pip(folder, ["--requirement", str(runtime.lock)], progress)
     if runtime.without_dependencies:
-        progress(f"{runtime.name}: installing without their dependencies: {', '.join(runtime.without_dependencies)}")
+        progress(
+            f"{runtime.name}: installing without their dependencies:"
+            f" {', '.join(runtime.without_dependencies)}"
+        )
         _pip(folder, ["--no-deps", *runtime.without_dependencies], progress)
     base_marker(folder).touch()
 
@@ -69,15 +85,30 @@ def _install_local(runtime: Runtime, folder: Path, progress: Progress) -> None:
     local_marker(folder).unlink(missing_ok=True)
     for package in runtime.stand_ins:
         if not package.is_dir():
-            raise EmulatorError(f"The runtime {runtime.name} needs the folder {package.name}, which this checkout does not have.")
+            raise EmulatorError(
+                f"The runtime {runtime.name} needs the folder {package.name}, which this checkout"
+                " does not have."
+            )
         progress(f"{runtime.name}: installing {package.name}")
-        with tempfile.TemporaryDirectory(dir=folder) as temporary:  # setuptools writes beside the sources
+        with tempfile.TemporaryDirectory(
+            dir=folder
+        ) as temporary:  # setuptools writes beside the sources
             copy = shutil.copytree(package, Path(temporary) / package.name, ignore=_generated)
-            _pip(folder, ["--no-deps", "--force-reinstall", "--no-build-isolation", str(copy)], progress)
+            _pip(
+                folder,
+                ["--no-deps", "--force-reinstall", "--no-build-isolation", str(copy)],
+                progress,
+            )
     progress(f"{runtime.name}: checking that it imports")
-    with tempfile.TemporaryDirectory(dir=folder) as job:  # without it, AWS's toolkit makes a job's folders in the user's home
+    with tempfile.TemporaryDirectory(
+        dir=folder
+    ) as job:  # without it, AWS's toolkit makes a job's folders in the user's home
         check = [str(folder / "bin" / "python"), "-c", runtime.check]
-        _run(check, {**os.environ, "SAGEMAKER_BASE_DIR": job}, f"The runtime {runtime.name} was installed but does not import")
+        _run(
+            check,
+            {**os.environ, "SAGEMAKER_BASE_DIR": job},
+            f"The runtime {runtime.name} was installed but does not import",
+        )
     partial = local_marker(folder).with_suffix(".partial")
     partial.write_text(version)
     partial.replace(local_marker(folder))
@@ -88,8 +119,18 @@ def _generated(_folder: str, entries: list[str]) -> list[str]:
 
 
 def _pip(folder: Path, arguments: list[str], progress: Progress) -> None:
-    command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as process:
+    command = [
+        str(folder / "bin" / "python"),
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "--no-input",
+        *arguments,
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
         lines: list[str] = []
         for line in process.stdout or ():
             lines.append(line.rstrip())
@@ -109,6 +150,8 @@ def _why_pip_failed(lines: list[str]) -> str:
 
 
 def _run(command: list[str], environment: dict[str, str], failure: str) -> None:
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, errors="replace", check=False
+    )
     if done.returncode != 0:
         raise EmulatorError(f"{failure}:\n" + "\n".join(done.stderr.splitlines()[-_TAIL_LINES:]))

@@ -1,4 +1,6 @@
-"""What `images.yaml` says: image URIs and instance types in; runtimes, environments and GPU counts out."""
+"""What `images.yaml` says: image URIs and instance types in; runtimes, environments and GPU counts
+out.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,17 @@ import yaml
 PACKAGE = Path(__file__).resolve().parents[1]
 CATALOG = PACKAGE / "images.yaml"
 _SOURCE_TREE = PACKAGE.parents[1]
-"""`local/` in a checkout; in an installed wheel, which has the stand-ins inside the package, some folder without them."""
+"""`local/` in a checkout; in an installed wheel, which has the stand-ins inside the package, some
+folder without them.
+"""
 CATALOG_VARIABLE = "SHOAL_IMAGES"
-"""Environment variable that names another file than `images.yaml`; paths in it are relative to the package or absolute."""
+"""Environment variable that names another file than `images.yaml`; paths in it are relative to the
+package or absolute.
+"""
 CACHE_VARIABLE = "SHOAL_RUNTIMES"
-"""Environment variable that moves the cache; without it, `.shoal/runtimes` in a checkout, else the user's cache folder."""
+"""Environment variable that moves the cache; without it, `.shoal/runtimes` in a checkout, else the
+user's cache folder.
+"""
 
 
 def is_generated(name: str) -> bool:
@@ -45,7 +53,9 @@ class Runtime:
 
     @property
     def base_version(self) -> str:
-        """Changes with the locked packages, the Python version and the machine; 12 hex digits, part of the folder's name."""
+        """Changes with the locked packages, the Python version and the machine; 12 hex digits, part
+        of the folder's name.
+        """
         digest = hashlib.sha256(f"{sys.version_info[:2]} {platform.machine()}".encode())
         digest.update(self.lock.read_bytes())
         digest.update("\n".join(self.without_dependencies).encode())
@@ -60,10 +70,16 @@ class Runtime:
         return digest.hexdigest()[:12]
 
     def _local_files(self) -> Iterator[tuple[str, Path]]:
-        """Path from the package's folder on, and where it is; what tools make and what only people read does not count."""
+        """Path from the package's folder on, and where it is; what tools make and what only people
+        read does not count.
+        """
         for package in self.stand_ins:
             for path in sorted(package.rglob("*")):
-                if path.is_file() and path.suffix != ".md" and not any(is_generated(part) for part in path.relative_to(package).parts):
+                if (
+                    path.is_file()
+                    and path.suffix != ".md"
+                    and not any(is_generated(part) for part in path.relative_to(package).parts)
+                ):
                     yield f"{package.name}/{path.relative_to(package)}", path
 
     def folder(self, cache: Path | None = None) -> Path:
@@ -89,7 +105,10 @@ class Image:
     program: str
     """What the container starts when nothing else is asked for: a file of `container/inside`."""
     is_declared: bool = False
-    """An image of the user's own, which is here what they said it is: AWS's image of that runtime, without what theirs adds."""
+    """An image of the user's own, which is here what they said it is:
+
+    AWS's image of that runtime, without what theirs adds.
+    """
 
 
 def default_cache() -> Path:
@@ -98,11 +117,17 @@ def default_cache() -> Path:
         return Path(chosen)
     if (_SOURCE_TREE / "stand_ins").is_dir():
         return _SOURCE_TREE.parent / ".shoal" / "runtimes"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "shoal-local" / "runtimes"
+    return (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        / "shoal-local"
+        / "runtimes"
+    )
 
 
 def stand_ins_folder() -> Path:
-    """Where the stand-ins' sources lie: beside the package's sources in a checkout, inside the package in a wheel."""
+    """Where the stand-ins' sources lie: beside the package's sources in a checkout, inside the
+    package in a wheel.
+    """
     beside = _SOURCE_TREE / "stand_ins"
     return beside if beside.is_dir() else PACKAGE / "stand_ins"
 
@@ -136,25 +161,46 @@ def _runtime(name: str) -> Runtime:
     entry = _catalog()["runtimes"][name]
     packages = tuple(stand_ins_folder() / package for package in entry["stand_ins"])
     apart = tuple(entry.get("without_dependencies", ()))
-    return Runtime(name, PACKAGE / entry["lock"], packages, entry["check"], apart, entry["build"] == "on first use")
+    return Runtime(
+        name,
+        PACKAGE / entry["lock"],
+        packages,
+        entry["check"],
+        apart,
+        entry["build"] == "on first use",
+    )
 
 
 def image(uri: str, use: str, declared: Mapping[str, str] | None = None) -> Image | None:
-    """The entry for an image URI and a use (training, processing, inference); None when there is none.
+    """The entry for an image URI and a use (training, processing, inference); None when there is
+    none.
 
-    `declared`: runtimes by patterns of the user's own images, for those that the catalog does not have.
+    `declared`: runtimes by patterns of the user's own images, for those that the catalog does not
+    have.
     """
     of_use = [entry for entry in _catalog()["images"] if use in entry["uses"]]
     for entry in of_use:
         if fnmatch.fnmatchcase(uri, entry["image"]):
             return _image(entry, is_declared="built_from" in entry)
-    runtime = next((name for pattern, name in (declared or {}).items() if fnmatch.fnmatchcase(uri, pattern)), None)
-    return next((_image(entry, is_declared=True) for entry in of_use if entry["runtime"] == runtime), None)
+    runtime = next(
+        (name for pattern, name in (declared or {}).items() if fnmatch.fnmatchcase(uri, pattern)),
+        None,
+    )
+    return next(
+        (_image(entry, is_declared=True) for entry in of_use if entry["runtime"] == runtime), None
+    )
 
 
 def _image(entry: Mapping[str, Any], is_declared: bool) -> Image:
     runtime = _runtime(entry["runtime"])
-    return Image(entry["image"], frozenset(entry["uses"]), runtime, entry["environment"], entry["program"], is_declared)
+    return Image(
+        entry["image"],
+        frozenset(entry["uses"]),
+        runtime,
+        entry["environment"],
+        entry["program"],
+        is_declared,
+    )
 
 
 def image_patterns(use: str) -> list[str]:

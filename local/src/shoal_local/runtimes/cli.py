@@ -1,4 +1,6 @@
-"""`python -m shoal_local runtime build [NAME] [--cache DIR]` and `... runtime python NAME [--cache DIR]`; exit code out."""
+"""`python -m shoal_local runtime build [NAME] [--cache DIR]` and `... runtime python NAME [--cache
+DIR]`; exit code out.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
         for runtime in chosen(options.name):
-            _build(runtime, options.cache) if options.verb == "build" else _print_python(runtime, options.cache)
+            (
+                _build(runtime, options.cache)
+                if options.verb == "build"
+                else _print_python(runtime, options.cache)
+            )
     except EmulatorError as failed:
         sys.stderr.write(f"{failed}\n")
         return 1
@@ -25,16 +31,27 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m shoal_local runtime", description="Local runtimes that stand in for container images.")
+    parser = argparse.ArgumentParser(
+        prog="python -m shoal_local runtime",
+        description="Local runtimes that stand in for container images.",
+    )
     verbs = parser.add_subparsers(dest="verb", required=True)
     build_verb = verbs.add_parser(
-        "build", help="build the runtime (without NAME: those that are not left to their first use); does nothing when it is built"
+        "build",
+        help=(
+            "build the runtime (without NAME: those that are not left to their first use); does"
+            " nothing when it is built"
+        ),
     )
     build_verb.add_argument("name", nargs="?")
     python_verb = verbs.add_parser("python", help="print the path of a built runtime's interpreter")
     python_verb.add_argument("name")
     for verb in (build_verb, python_verb):
-        verb.add_argument("--cache", type=Path, help="folder of the built runtimes (default: .shoal/runtimes in the repository)")
+        verb.add_argument(
+            "--cache",
+            type=Path,
+            help="folder of the built runtimes (default: .shoal/runtimes in the repository)",
+        )
     return parser
 
 
@@ -43,7 +60,11 @@ def chosen(name: str | None) -> list[Runtime]:
     known = runtimes()
     if name is not None and name not in known:
         raise EmulatorError(f"There is no runtime {name!r}; there are: {', '.join(known)}.")
-    return [known[name]] if name else [runtime for runtime in known.values() if not runtime.on_first_use]
+    return (
+        [known[name]]
+        if name
+        else [runtime for runtime in known.values() if not runtime.on_first_use]
+    )
 
 
 def _build(runtime: Runtime, cache: Path | None) -> None:
@@ -58,5 +79,8 @@ def _build(runtime: Runtime, cache: Path | None) -> None:
 
 def _print_python(runtime: Runtime, cache: Path | None) -> None:
     if not runtime.is_built(cache):
-        raise EmulatorError(f"The runtime {runtime.name} is not built: run `python -m shoal_local runtime build {runtime.name}`.")
+        raise EmulatorError(
+            f"The runtime {runtime.name} is not built: run `python -m shoal_local runtime build"
+            f" {runtime.name}`."
+        )
     sys.stdout.write(f"{runtime.python(cache)}\n")

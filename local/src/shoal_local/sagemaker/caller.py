@@ -1,4 +1,6 @@
-"""Whose request an operation answers: the caller's ARN in, kept while the operation runs; what the registry notes of them out."""
+"""Whose request an operation answers: the caller's ARN in, kept while the operation runs; what the
+registry notes of them out.
+"""
 
 from __future__ import annotations
 
@@ -22,5 +24,9 @@ def calling(arn: str) -> Iterator[None]:
 
 
 def user_context() -> Document:
-    """`UserContext` of whoever calls. API reference, UserContext: its IamIdentity is there for model packages, groups and projects only."""
+    """`UserContext` of whoever calls.
+
+    API reference, UserContext: its IamIdentity is there for model packages, groups and projects
+    only.
+    """
     return {"IamIdentity": {"Arn": _caller.get()}}

@@ -1,4 +1,6 @@
-"""What every part of the service works with: control plane, store, settings, the registry of children; and events."""
+"""What every part of the service works with: control plane, store, settings, the registry of
+children; and events.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,17 @@ class Core:
         return names.arn(self.context, resource, name)
 
     def emit(self, detail_type: str, detail: Document, resource_arn: str) -> None:
-        """Put an `aws.sagemaker` event on the default bus (dg automating-sagemaker-with-eventbridge)."""
-        self.context.emit_event({"source": "aws.sagemaker", "detail-type": detail_type, "detail": detail, "resources": [resource_arn]})
+        """Put an `aws.sagemaker` event on the default bus (dg
+        automating-sagemaker-with-eventbridge).
+        """
+        self.context.emit_event(
+            {
+                "source": "aws.sagemaker",
+                "detail-type": detail_type,
+                "detail": detail,
+                "resources": [resource_arn],
+            }
+        )
 
     def measure(self, measurements: Iterable[Measurement]) -> None:
         """Publish measurements to CloudWatch."""
@@ -38,8 +49,12 @@ class Core:
 
 
 def event_detail(document: Document) -> Document:
-    """A description as events carry it: instants in milliseconds, without the emulator's own keys."""
-    return {key: _for_event(key, value) for key, value in document.items() if not key.startswith("_")}
+    """A description as events carry it: instants in milliseconds, without the emulator's own
+    keys.
+    """
+    return {
+        key: _for_event(key, value) for key, value in document.items() if not key.startswith("_")
+    }
 
 
 def _for_event(key: str, value: Any) -> Any:

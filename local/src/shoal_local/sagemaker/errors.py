@@ -1,4 +1,6 @@
-"""The errors that SageMaker answers, in its wording (dg2023, API reference; messages as users report them)."""
+"""The errors that SageMaker answers, in its wording (dg2023, API reference; messages as users
+report them).
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,18 @@ def invalid(message: str) -> AwsError:
 
 
 def not_emulated(what: str) -> AwsError:
-    """Something that AWS has and this emulator has not; refused by name before anything is started."""
-    return AwsError("ValidationException", f"The Shoal emulator does not emulate {what}. Nothing was started.")
+    """Something that AWS has and this emulator has not; refused by name before anything is
+    started.
+    """
+    return AwsError(
+        "ValidationException", f"The Shoal emulator does not emulate {what}. Nothing was started."
+    )
 
 
 def not_found(message: str) -> AwsError:
-    """For the operations whose documentation lists ResourceNotFound (jobs, pipelines, executions)."""
+    """For the operations whose documentation lists ResourceNotFound (jobs, pipelines,
+    executions).
+    """
     return AwsError("ResourceNotFound", message)
 
 

@@ -1,7 +1,9 @@
-"""List operations: documents and a request's filters in; one page, in the order asked for, and a NextToken out.
+"""List operations: documents and a request's filters in; one page, in the order asked for, and a
+NextToken out.
 
-Filters are those that the List operations share: NameContains, StatusEquals, Creation/LastModifiedTimeAfter/Before. Whatever
-else a List operation documents is either its caller's to apply or refused by name.
+Filters are those that the List operations share: NameContains, StatusEquals,
+Creation/LastModifiedTimeAfter/Before. Whatever else a List operation documents is either its
+caller's to apply or refused by name.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ _SHARED = {
 
 @dataclass(frozen=True)
 class Listing:
-    """How one kind is listed: response key, summary shape, and the documents' keys for name, status and creation."""
+    """How one kind is listed: response key, summary shape, and the documents' keys for name, status
+    and creation.
+    """
 
     answer: str
     summary: str
@@ -50,10 +54,15 @@ class Listing:
         if unknown:
             raise not_emulated(f"the list filter {sorted(unknown)[0]}")
         chosen = [document for document in documents if self._matches(document, request)]
-        chosen.sort(key=self._sort_key(request), reverse=request.get("SortOrder", self.default_order) == "Descending")
+        chosen.sort(
+            key=self._sort_key(request),
+            reverse=request.get("SortOrder", self.default_order) == "Descending",
+        )
         start = _position(request.get("NextToken"))
         end = start + request.get("MaxResults", DEFAULT_PAGE)
-        page: Document = {self.answer: [only_members(self.summary, document) for document in chosen[start:end]]}
+        page: Document = {
+            self.answer: [only_members(self.summary, document) for document in chosen[start:end]]
+        }
         return page | ({"NextToken": _token(end)} if end < len(chosen) else {})
 
     def _sort_key(self, request: Document) -> Callable[[Document], tuple[str | float, float]]:
@@ -68,13 +77,18 @@ class Listing:
             return False
         return all(
             _within(document[key], request.get(f"{bound}After"), request.get(f"{bound}Before"))
-            for key, bound in ((self.created, "CreationTime"), ("LastModifiedTime", "LastModifiedTime"))
+            for key, bound in (
+                (self.created, "CreationTime"),
+                ("LastModifiedTime", "LastModifiedTime"),
+            )
             if key in document
         )
 
 
 def _within(instant: float, after: object, before: object) -> bool:
-    return (after is None or instant >= _epoch(after)) and (before is None or instant <= _epoch(before))
+    return (after is None or instant >= _epoch(after)) and (
+        before is None or instant <= _epoch(before)
+    )
 
 
 def _epoch(instant: object) -> float:

@@ -1,6 +1,8 @@
-"""What SageMaker publishes to CloudWatch about pipelines, training jobs and endpoints; statuses and durations in, measurements out.
+"""What SageMaker publishes to CloudWatch about pipelines, training jobs and endpoints; statuses and
+durations in, measurements out.
 
-Names, units and dimensions: SageMaker developer guide, "Amazon SageMaker AI metrics in Amazon CloudWatch", and "Define metrics".
+Names, units and dimensions: SageMaker developer guide, "Amazon SageMaker AI metrics in Amazon
+CloudWatch", and "Define metrics".
 """
 
 from __future__ import annotations
@@ -13,8 +15,14 @@ from shoal_local.sagemaker.shapes import Document
 PIPELINES = "AWS/Sagemaker/ModelBuildingPipeline"
 TRAINING = "/aws/sagemaker/TrainingJobs"
 INVOCATIONS = "AWS/SageMaker"
-# CompletedWithFailures is not in the guide's table; it is counted as a failure, as whoever watches would want.
-_OUTCOMES = {"Failed": "Failed", "CompletedWithFailures": "Failed", "Succeeded": "Succeeded", "Stopped": "Stopped"}
+# CompletedWithFailures is not in the guide's table; it is counted as a failure, as whoever watches
+# would want.
+_OUTCOMES = {
+    "Failed": "Failed",
+    "CompletedWithFailures": "Failed",
+    "Succeeded": "Succeeded",
+    "Stopped": "Stopped",
+}
 
 
 def of_execution(document: Document) -> Iterator[Measurement]:
@@ -38,7 +46,13 @@ def of_step(document: Document, step_name: str) -> Iterator[Measurement]:
         yield Measurement(PIPELINES, "StepStarted", 1, "Count", where)
     if status in _OUTCOMES:
         yield Measurement(PIPELINES, f"Step{_OUTCOMES[status]}", 1, "Count", where)
-        yield Measurement(PIPELINES, "StepDuration", _milliseconds(entry["StartTime"], entry["EndTime"]), "Milliseconds", where)
+        yield Measurement(
+            PIPELINES,
+            "StepDuration",
+            _milliseconds(entry["StartTime"], entry["EndTime"]),
+            "Milliseconds",
+            where,
+        )
 
 
 def of_training(job_name: str, metric: str, value: float) -> Measurement:
@@ -46,11 +60,16 @@ def of_training(job_name: str, metric: str, value: float) -> Measurement:
     return Measurement(TRAINING, metric, value, "None", {"TrainingJobName": job_name})
 
 
-def of_invocation(endpoint: str, config: str, variant: str, instances: int, status: int, seconds: float) -> Iterator[Measurement]:
-    """One call of InvokeEndpoint: `status` is the container's HTTP status (500 where it did not answer), `seconds` its time.
+def of_invocation(
+    endpoint: str, config: str, variant: str, instances: int, status: int, seconds: float
+) -> Iterator[Measurement]:
+    """One call of InvokeEndpoint:
 
-    Once for the variant, whatever fleet answered, and once for the fleet of the endpoint configuration: a deployment's alarms may look at
-    the new fleet alone (guide, "Auto-Rollback Configuration and Monitoring").
+    `status` is the container's HTTP status (500 where it did not answer), `seconds` its time.
+
+    Once for the variant, whatever fleet answered, and once for the fleet of the endpoint
+    configuration: a deployment's alarms may look at the new fleet alone (guide, "Auto-Rollback
+    Configuration and Monitoring").
     """
     values = (
         ("Invocations", 1.0, "Count"),

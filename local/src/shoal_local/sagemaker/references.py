@@ -1,4 +1,6 @@
-"""What a request names must exist, as SageMaker checks before it starts anything: roles, subnets, security groups, keys."""
+"""What a request names must exist, as SageMaker checks before it starts anything: roles, subnets,
+security groups, keys.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,16 @@ def assume(core: Core, role_arn: str, session_name: str) -> RoleCredentials:
         return core.context.role_credentials(role_arn, session_name[:_LONGEST_SESSION_NAME])
     except AwsError as refused:
         raise invalid(
-            f"Could not assume role {role_arn}. Please ensure that the role exists and allows principal 'sagemaker.amazonaws.com' "
-            f"to assume the role. ({refused.message})"
+            f"Could not assume role {role_arn}. Please ensure that the role exists and allows"
+            f" principal 'sagemaker.amazonaws.com' to assume the role. ({refused.message})"
         ) from refused
 
 
 def check_network(core: Core, vpc: Document | None) -> None:
-    """A VpcConfig's subnets and security groups exist. Containers get no interface in them: their network has the AWS endpoint only."""
+    """A VpcConfig's subnets and security groups exist.
+
+    Containers get no interface in them: their network has the AWS endpoint only.
+    """
     if vpc:
         ec2 = core.context.clients("ec2", None)
         _exists(ec2.describe_subnets, SubnetIds=vpc["Subnets"])

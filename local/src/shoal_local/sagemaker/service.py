@@ -1,6 +1,8 @@
-"""The SageMaker service: an operation's name and its request in; the response as AWS documents it, or an AwsError, out.
+"""The SageMaker service: an operation's name and its request in; the response as AWS documents it,
+or an AwsError, out.
 
-Each request is checked against botocore's input shape, and each response against its output shape, always.
+Each request is checked against botocore's input shape, and each response against its output shape,
+always.
 """
 
 from __future__ import annotations
@@ -24,7 +26,14 @@ from shoal_local.sagemaker.pipelines.pipelines import Pipelines
 from shoal_local.sagemaker.registry.groups import ModelPackageGroups
 from shoal_local.sagemaker.registry.packages import ModelPackages
 from shoal_local.sagemaker.settings import Settings
-from shoal_local.sagemaker.shapes import Document, ResponseMismatchError, check_request, check_response, input_shape, response_members
+from shoal_local.sagemaker.shapes import (
+    Document,
+    ResponseMismatchError,
+    check_request,
+    check_response,
+    input_shape,
+    response_members,
+)
 from shoal_local.sagemaker.store import Store
 from shoal_local.sagemaker.tags import Tags
 
@@ -33,7 +42,10 @@ Operation = Callable[[Document], Document]
 
 
 class SageMakerService:
-    """One account and region. `close()` stops every execution, job and endpoint, and leaves no process."""
+    """One account and region.
+
+    `close()` stops every execution, job and endpoint, and leaves no process.
+    """
 
     def __init__(self, context: ServiceContext, settings: Settings | None = None) -> None:
         store = Store(context.state_dir / "sagemaker")
@@ -52,7 +64,9 @@ class SageMakerService:
         }
 
     def handle(self, operation: str, request: Document, caller_arn: str) -> Document:
-        """The response of `operation`, instants as epoch seconds; AwsError for whatever AWS would refuse, and what is not emulated."""
+        """The response of `operation`, instants as epoch seconds; AwsError for whatever AWS would
+        refuse, and what is not emulated.
+        """
         input_shape(operation)
         if operation not in self._operations:
             raise not_emulated(f"the operation {operation} of SageMaker")
@@ -63,10 +77,16 @@ class SageMakerService:
             return check_response(operation, response_members(operation, answer))
         except ResponseMismatchError as mismatch:
             _log.exception("a response of ours is not what AWS documents")
-            raise AwsError("InternalFailure", f"The emulator made a response that AWS does not: {mismatch}", 500) from mismatch
+            raise AwsError(
+                "InternalFailure",
+                f"The emulator made a response that AWS does not: {mismatch}",
+                500,
+            ) from mismatch
 
     def _answer(self, operation: str, request: Document) -> Document:
-        """What the operation says; where a test asked for it, too late, not at all, or a refusal instead."""
+        """What the operation says; where a test asked for it, too late, not at all, or a refusal
+        instead.
+        """
         rule = self._faults.take("operation", operation, request)
         if rule is None:
             return self._operations[operation](request)
@@ -79,7 +99,9 @@ class SageMakerService:
             raise AwsError("InternalFailure", "The answer was lost.", 500)
         return answer
 
-    def invoke_endpoint(self, name: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, dict[str, str], bytes]:
+    def invoke_endpoint(
+        self, name: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
         """InvokeEndpoint of the runtime API: status, headers, body."""
         return self._endpoints.invoke(name, body, headers)
 
@@ -122,7 +144,9 @@ class SageMakerService:
         }
 
 
-def _of_hosting(models: Models, configs: EndpointConfigs, endpoints: Endpoints) -> dict[str, Operation]:
+def _of_hosting(
+    models: Models, configs: EndpointConfigs, endpoints: Endpoints
+) -> dict[str, Operation]:
     return {
         "CreateModel": models.create,
         "DescribeModel": models.describe,

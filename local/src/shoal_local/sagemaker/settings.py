@@ -1,4 +1,7 @@
-"""The emulator's own knobs: what AWS fixes or decides by itself. Frozen; defaults are AWS's documented values."""
+"""The emulator's own knobs: what AWS fixes or decides by itself.
+
+Frozen; defaults are AWS's documented values.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,23 @@ class Settings:
     """Times in seconds."""
 
     accelerators: int | None = None
-    """Devices each emulated GPU host shows; None: what the instance type has, at most one per core."""
+    """Devices each emulated GPU host shows; None: what the instance type has, at most one per core.
+    """
     images: Mapping[str, str] = field(default_factory=dict)
     """Runtimes by the patterns of the user's own images, for which they stand."""
     stop_grace_s: float = 120.0
     """From SIGTERM to SIGKILL (API_StopTrainingJob: 120 seconds)."""
     container_start_s: float = 480.0
-    """How long a model's container may take to answer /ping, unless ContainerStartupHealthCheckTimeoutInSeconds says it."""
+    """How long a model's container may take to answer /ping, unless
+    ContainerStartupHealthCheckTimeoutInSeconds says it.
+    """
     invocation_s: float = 60.0
     """How long a model may take to answer an invocation."""
     hosting_speed: float = 1.0
     """How much faster than the clock waiting, baking and capture of endpoints run."""
     most_servers: int = 4
-    """Server processes of a production variant at most; instances above that are counted and not started."""
+    """Server processes of a production variant at most; instances above that are counted and not
+    started.
+    """
     lambda_step_s: float = 600.0
     """The longest a Lambda step of a pipeline may take."""

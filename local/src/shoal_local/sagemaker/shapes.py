@@ -1,7 +1,9 @@
-"""Documents checked against botocore's own model of the SageMaker API: a request or response in, the list of its faults out.
+"""Documents checked against botocore's own model of the SageMaker API: a request or response in,
+the list of its faults out.
 
-The wording of request faults is AWS's. Two rules are stricter than the service, so that a typing mistake is seen here and not
-on AWS: an unknown field is a fault, and so is a value of the wrong type that AWS might coerce.
+The wording of request faults is AWS's. Two rules are stricter than the service, so that a typing
+mistake is seen here and not on AWS: an unknown field is a fault, and so is a value of the wrong
+type that AWS might coerce.
 """
 
 from __future__ import annotations
@@ -12,7 +14,15 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 import botocore.session
-from botocore.model import ListShape, MapShape, OperationNotFoundError, ServiceModel, Shape, StringShape, StructureShape
+from botocore.model import (
+    ListShape,
+    MapShape,
+    OperationNotFoundError,
+    ServiceModel,
+    Shape,
+    StringShape,
+    StructureShape,
+)
 
 from shoal_local.errors import AwsError
 
@@ -20,11 +30,15 @@ Document = dict[str, Any]
 
 
 class Anything:
-    """Stands in a document for a value that is not known yet (a pipeline's expression); it fits every shape."""
+    """Stands in a document for a value that is not known yet (a pipeline's expression); it fits
+    every shape.
+    """
 
 
 class ResponseMismatchError(Exception):
-    """A response of ours does not have the shape that AWS documents: a bug of the emulator, answered as InternalFailure."""
+    """A response of ours does not have the shape that AWS documents: a bug of the emulator,
+    answered as InternalFailure.
+    """
 
 
 @functools.cache
@@ -39,7 +53,9 @@ def input_shape(operation: str) -> StructureShape:
     try:
         shape = service_model().operation_model(operation).input_shape
     except OperationNotFoundError:
-        raise AwsError("UnknownOperationException", f"SageMaker has no operation {operation}.") from None
+        raise AwsError(
+            "UnknownOperationException", f"SageMaker has no operation {operation}."
+        ) from None
     return cast(StructureShape, shape)
 
 
@@ -50,7 +66,9 @@ def output_shape(operation: str) -> StructureShape | None:
 
 
 def check_request(operation: str, request: Document) -> None:
-    """Raise ValidationException, in AWS's words, when `request` breaks the documented shape of `operation`."""
+    """Raise ValidationException, in AWS's words, when `request` breaks the documented shape of
+    `operation`.
+    """
     faults = list(faults_of(input_shape(operation), request, ""))
     if faults:
         count = f"{len(faults)} validation error{'s' if len(faults) > 1 else ''} detected: "
@@ -60,26 +78,38 @@ def check_request(operation: str, request: Document) -> None:
 def check_response(operation: str, response: Document) -> Document:
     """`response` itself when it has the documented shape; ResponseMismatchError otherwise."""
     shape = output_shape(operation)
-    faults = list(faults_of(shape, response, "")) if shape else [f"expected no response, got {response}"] if response else []
+    faults = (
+        list(faults_of(shape, response, ""))
+        if shape
+        else [f"expected no response, got {response}"]
+        if response
+        else []
+    )
     if faults:
         raise ResponseMismatchError(f"{operation}: {'; '.join(faults)}")
     return response
 
 
 def only_members(shape_name: str, record: Document) -> Document:
-    """The members of `record` that the structure `shape_name` has; how a list's summary is cut from a description."""
+    """The members of `record` that the structure `shape_name` has; how a list's summary is cut from
+    a description.
+    """
     shape = cast(StructureShape, service_model().shape_for(shape_name))
     return {key: value for key, value in record.items() if key in shape.members}
 
 
 def response_members(operation: str, record: Document) -> Document:
-    """The members of `record` that the response of `operation` has; leaves out what only the emulator needs to know."""
+    """The members of `record` that the response of `operation` has; leaves out what only the
+    emulator needs to know.
+    """
     shape = output_shape(operation)
     return {key: value for key, value in record.items() if shape and key in shape.members}
 
 
 def faults_of(shape: Shape, value: Any, path: str) -> Iterator[str]:
-    """Every way in which `value` breaks `shape`; `path` names the place as AWS does (`algorithmSpecification.trainingImage`)."""
+    """Every way in which `value` breaks `shape`; `path` names the place as AWS does
+    (`algorithmSpecification.trainingImage`).
+    """
     if isinstance(value, Anything):
         return
     if value is None:
@@ -115,7 +145,11 @@ def _structure_faults(shape: StructureShape, value: Any, path: str) -> Iterator[
             yield _fault(None, _below(path, name), "Member must not be null")
     for name, member_value in value.items():
         if name not in shape.members:
-            yield _fault(member_value, _below(path, name), f"Unknown field; {shape.name} has {', '.join(sorted(shape.members))}")
+            yield _fault(
+                member_value,
+                _below(path, name),
+                f"Unknown field; {shape.name} has {', '.join(sorted(shape.members))}",
+            )
         else:
             yield from faults_of(shape.members[name], member_value, _below(path, name))
 
@@ -148,13 +182,25 @@ def _string_faults(shape: StringShape, value: Any, path: str) -> Iterator[str]:
     yield from _length_faults(shape, value, path)
     pattern = _compiled(shape.metadata.get("pattern", ""))
     if pattern and not pattern.fullmatch(value):
-        yield _fault(value, path, f"Member must satisfy regular expression pattern: {shape.metadata['pattern']}")
+        yield _fault(
+            value,
+            path,
+            f"Member must satisfy regular expression pattern: {shape.metadata['pattern']}",
+        )
 
 
 @functools.cache
 def _compiled(pattern: str) -> re.Pattern[str] | None:
-    """Java's expression as Python's. Unicode classes stand only inside sets in this API; what Python cannot read is not checked."""
-    for java, python in ((r"\p{L}", r"a-zA-Z\u00aa-\uffff"), (r"\p{Z}", r"\s"), (r"\p{N}", r"\d"), (r"\p{M}", "")):
+    """Java's expression as Python's.
+
+    Unicode classes stand only inside sets in this API; what Python cannot read is not checked.
+    """
+    for java, python in (
+        (r"\p{L}", r"a-zA-Z\u00aa-\uffff"),
+        (r"\p{Z}", r"\s"),
+        (r"\p{N}", r"\d"),
+        (r"\p{M}", ""),
+    ):
         pattern = pattern.replace(java, python)
     try:
         return re.compile(pattern) if pattern else None
@@ -182,7 +228,10 @@ _SCALARS: dict[str, tuple[type, ...]] = {
 
 def _scalar_faults(shape: Shape, value: Any, path: str) -> Iterator[str]:
     expected = _SCALARS.get(shape.type_name)
-    if expected and (not isinstance(value, expected) or (isinstance(value, bool) and shape.type_name != "boolean")):
+    if expected and (
+        not isinstance(value, expected)
+        or (isinstance(value, bool) and shape.type_name != "boolean")
+    ):
         yield _fault(value, path, f"Member must be of type {shape.type_name}")
         return
     low, high = shape.metadata.get("min"), shape.metadata.get("max")

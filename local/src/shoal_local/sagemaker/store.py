@@ -1,6 +1,8 @@
-"""Every SageMaker resource as one document: kept in memory under a lock, and as a JSON file for whoever looks afterwards.
+"""Every SageMaker resource as one document: kept in memory under a lock, and as a JSON file for
+whoever looks afterwards.
 
-A document is what the Describe operation answers, instants as epoch seconds; keys that start with `_` are the emulator's own.
+A document is what the Describe operation answers, instants as epoch seconds; keys that start with
+`_` are the emulator's own.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from shoal_local.sagemaker.shapes import Document
 
 
 class Store:
-    """Documents by kind ("training-job") and name, in order of creation; names are the same in any case, because the names in
-    SageMaker's ARNs are lower-cased and its clients look resources up by them. Reads give copies."""
+    """Documents by kind ("training-job") and name, in order of creation; names are the same in any
+    case, because the names in SageMaker's ARNs are lower-cased and its clients look resources up by
+    them. Reads give copies.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -35,7 +39,9 @@ class Store:
             shutil.rmtree(previous, ignore_errors=True)
             self._folder.rename(previous)
 
-    def create(self, kind: str, name: str, document: Document, taken: Callable[[Document], Exception]) -> None:
+    def create(
+        self, kind: str, name: str, document: Document, taken: Callable[[Document], Exception]
+    ) -> None:
         """Add a document; raises `taken(existing)` when the name is in use."""
         with self._lock:
             existing = self._documents.get(kind, {}).get(name.lower())
@@ -56,12 +62,19 @@ class Store:
         return self.some(kind, lambda _document: True)
 
     def some(self, kind: str, wanted: Callable[[Document], bool]) -> list[Document]:
-        """Those that are `wanted`, which sees each as it is and must not change it: only what it chooses is copied."""
+        """Those that are `wanted`, which sees each as it is and must not change it: only what it
+        chooses is copied.
+        """
         with self._lock:
-            return copy.deepcopy([each for each in self._documents.get(kind, {}).values() if wanted(each)])
+            return copy.deepcopy(
+                [each for each in self._documents.get(kind, {}).values() if wanted(each)]
+            )
 
     def change(self, kind: str, name: str, edit: Callable[[Document], None]) -> Document:
-        """Apply `edit` to the document in one step; KeyError when it is gone. An exception in `edit` changes nothing."""
+        """Apply `edit` to the document in one step; KeyError when it is gone.
+
+        An exception in `edit` changes nothing.
+        """
         with self._lock:
             document = copy.deepcopy(self._documents[kind][name.lower()])
             edit(document)
@@ -74,8 +87,17 @@ class Store:
                 self._path(kind, name).unlink(missing_ok=True)
             self._changed.notify_all()
 
-    def wait(self, kind: str, name: str, done: Callable[[Document | None], bool], timeout_s: float | None = None) -> Document | None:
-        """The document once `done(document)`; None stands for a document that is gone. TimeoutError after `timeout_s`."""
+    def wait(
+        self,
+        kind: str,
+        name: str,
+        done: Callable[[Document | None], bool],
+        timeout_s: float | None = None,
+    ) -> Document | None:
+        """The document once `done(document)`; None stands for a document that is gone.
+
+        TimeoutError after `timeout_s`.
+        """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             while not done(document := self._documents.get(kind, {}).get(name.lower())):

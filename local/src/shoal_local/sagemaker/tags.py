@@ -31,7 +31,10 @@ class Tags:
 
     def _find(self, arn: str) -> tuple[str, str]:
         for kind, key in ARN_KEYS.items():
-            for document in self._store.some(kind, lambda each, key=key: each[key].lower() == arn.lower()):  # type: ignore[misc]
+            for document in self._store.some(
+                kind,
+                lambda each, key=key: each[key].lower() == arn.lower(),  # type: ignore[misc]
+            ):
                 return kind, document["_name"]
         raise not_found(f"Resource {arn} does not exist.")
 
@@ -40,7 +43,9 @@ class Tags:
         merged: dict[str, str] = {}
 
         def edit(document: Document) -> None:
-            merged.update({tag["Key"]: tag["Value"] for tag in [*document.get("_tags", []), *request["Tags"]]})
+            merged.update(
+                {tag["Key"]: tag["Value"] for tag in [*document.get("_tags", []), *request["Tags"]]}
+            )
             if len(merged) > _MOST_TAGS:
                 raise invalid(f"A resource can have at most {_MOST_TAGS} tags")
             document["_tags"] = [{"Key": key, "Value": value} for key, value in merged.items()]
@@ -55,7 +60,9 @@ class Tags:
         kind, name = self._find(request["ResourceArn"])
 
         def edit(document: Document) -> None:
-            document["_tags"] = [tag for tag in document.get("_tags", []) if tag["Key"] not in request["TagKeys"]]
+            document["_tags"] = [
+                tag for tag in document.get("_tags", []) if tag["Key"] not in request["TagKeys"]
+            ]
 
         self._store.change(kind, name, edit)
         return {}

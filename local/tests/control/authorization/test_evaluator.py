@@ -1,4 +1,6 @@
-"""Policies and a question in, a decision with the statements that made it out; the real evaluator."""
+"""Policies and a question in, a decision with the statements that made it out; the real
+evaluator.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,18 @@ READ = Question("s3:GetObject", OBJECT)
 
 
 def policy(**statement: Any) -> Policy:
-    return {"Version": "2012-10-17", "Statement": [{"Sid": "It", "Effect": "Allow", "Resource": "*", **statement}]}
+    return {
+        "Version": "2012-10-17",
+        "Statement": [{"Sid": "It", "Effect": "Allow", "Resource": "*", **statement}],
+    }
 
 
 ALLOW = {"reading": policy(Action="s3:GetObject")}
 
 
-def decide(evaluator: Evaluator, identity: dict[str, Policy], question: Question = READ, **more: Policy) -> Decision:
+def decide(
+    evaluator: Evaluator, identity: dict[str, Policy], question: Question = READ, **more: Policy
+) -> Decision:
     return evaluator.decide(question, ME, identity, **more)
 
 
@@ -42,11 +49,17 @@ def test_what_nothing_allows_is_denied_in_the_words_of_aws(evaluator: Evaluator)
 
 def test_a_statement_that_denies_wins_and_is_named(evaluator: Evaluator) -> None:
     found = decide(evaluator, {**ALLOW, "no": policy(Effect="Deny", Action="s3:*")})
-    assert (found.explicit, found.statements, found.reason) == (True, ("no/It",), "with an explicit deny in an identity-based policy")
+    assert (found.explicit, found.statements, found.reason) == (
+        True,
+        ("no/It",),
+        "with an explicit deny in an identity-based policy",
+    )
 
 
 def test_a_bucket_policy_denies_what_the_identity_may(evaluator: Evaluator) -> None:
-    found = decide(evaluator, ALLOW, resource_policy=policy(Effect="Deny", Principal="*", Action="s3:*"))
+    found = decide(
+        evaluator, ALLOW, resource_policy=policy(Effect="Deny", Principal="*", Action="s3:*")
+    )
     assert found.reason == "with an explicit deny in a resource-based policy"
 
 
@@ -64,7 +77,12 @@ def test_a_session_policy_limits_what_the_role_may(evaluator: Evaluator) -> None
 def test_a_key_must_let_the_account_decide(evaluator: Evaluator, allowed: bool) -> None:
     owner = f"arn:aws:iam::{ACCOUNT if allowed else '444455556666'}:root"
     key_policy = policy(Principal={"AWS": owner}, Action="kms:*")
-    found = decide(evaluator, {"keys": policy(Action="kms:Decrypt")}, Question("kms:Decrypt", KEY), resource_policy=key_policy)
+    found = decide(
+        evaluator,
+        {"keys": policy(Action="kms:Decrypt")},
+        Question("kms:Decrypt", KEY),
+        resource_policy=key_policy,
+    )
     assert found.allowed is allowed
 
 
@@ -72,34 +90,71 @@ def test_a_key_must_let_the_account_decide(evaluator: Evaluator, allowed: bool) 
 def test_aws_lets_every_account_pull_its_images_but_the_role_must_be_allowed_too(
     evaluator: Evaluator, repository: str, allowed: bool
 ) -> None:
-    pull = policy(Action="ecr:BatchGetImage", Resource="arn:aws:ecr:us-east-1:763104351884:repository/pytorch-training")
-    asked = Question("ecr:BatchGetImage", f"arn:aws:ecr:us-east-1:763104351884:repository/{repository}")
+    pull = policy(
+        Action="ecr:BatchGetImage",
+        Resource="arn:aws:ecr:us-east-1:763104351884:repository/pytorch-training",
+    )
+    asked = Question(
+        "ecr:BatchGetImage", f"arn:aws:ecr:us-east-1:763104351884:repository/{repository}"
+    )
     assert decide(evaluator, {"pull": pull}, asked).allowed is allowed
 
 
-@pytest.mark.parametrize(("subnets", "allowed"), [(["subnet-a"], True), (["subnet-a", "subnet-b"], False), ([], False)])
-def test_conditions_on_lists_hold_for_all_values_and_not_for_none(evaluator: Evaluator, subnets: list[str], allowed: bool) -> None:
-    condition = {"ForAllValues:StringEquals": {"sagemaker:VpcSubnets": ["subnet-a"]}, "Null": {"sagemaker:VpcSubnets": "false"}}
+@pytest.mark.parametrize(
+    ("subnets", "allowed"), [(["subnet-a"], True), (["subnet-a", "subnet-b"], False), ([], False)]
+)
+def test_conditions_on_lists_hold_for_all_values_and_not_for_none(
+    evaluator: Evaluator, subnets: list[str], allowed: bool
+) -> None:
+    condition = {
+        "ForAllValues:StringEquals": {"sagemaker:VpcSubnets": ["subnet-a"]},
+        "Null": {"sagemaker:VpcSubnets": "false"},
+    }
     job = f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:training-job/x"
-    asked = Question("sagemaker:CreateTrainingJob", job, {"sagemaker:VpcSubnets": subnets} if subnets else {})
-    assert decide(evaluator, {"jobs": policy(Action="sagemaker:CreateTrainingJob", Condition=condition)}, asked).allowed is allowed
+    asked = Question(
+        "sagemaker:CreateTrainingJob", job, {"sagemaker:VpcSubnets": subnets} if subnets else {}
+    )
+    assert (
+        decide(
+            evaluator,
+            {"jobs": policy(Action="sagemaker:CreateTrainingJob", Condition=condition)},
+            asked,
+        ).allowed
+        is allowed
+    )
 
 
 def test_a_resource_that_does_not_exist_yet_is_one_resource_not_all(evaluator: Evaluator) -> None:
-    new = Question("ec2:CreateNetworkInterface", f"arn:aws:ec2:us-east-1:{ACCOUNT}:network-interface/*")
-    any_interface, one = (f"arn:aws:ec2:us-east-1:{ACCOUNT}:network-interface/{which}" for which in ("*", "eni-1"))
+    new = Question(
+        "ec2:CreateNetworkInterface", f"arn:aws:ec2:us-east-1:{ACCOUNT}:network-interface/*"
+    )
+    any_interface, one = (
+        f"arn:aws:ec2:us-east-1:{ACCOUNT}:network-interface/{which}" for which in ("*", "eni-1")
+    )
     assert decide(evaluator, {"any": policy(Action="ec2:*", Resource=any_interface)}, new).allowed
     assert not decide(evaluator, {"one": policy(Action="ec2:*", Resource=one)}, new).allowed
 
 
-@pytest.mark.parametrize("asked", [Question("s3:HeadObject", OBJECT), Question("s3:GetObject", KEY)], ids=["action", "resource"])
-def test_a_question_that_iam_does_not_know_is_refused_by_name(evaluator: Evaluator, asked: Question) -> None:
-    with pytest.raises(EmulatorError, match=f"IAM cannot evaluate {asked.action} on {asked.resource}"):
+@pytest.mark.parametrize(
+    "asked",
+    [Question("s3:HeadObject", OBJECT), Question("s3:GetObject", KEY)],
+    ids=["action", "resource"],
+)
+def test_a_question_that_iam_does_not_know_is_refused_by_name(
+    evaluator: Evaluator, asked: Question
+) -> None:
+    with pytest.raises(
+        EmulatorError, match=f"IAM cannot evaluate {asked.action} on {asked.resource}"
+    ):
         decide(evaluator, ALLOW, asked)
 
 
-def test_a_context_key_that_aws_does_not_document_for_the_action_is_told(evaluator: Evaluator) -> None:
-    found = decide(evaluator, ALLOW, Question("s3:GetObject", OBJECT, {"sagemaker:VpcSubnets": ["subnet-a"]}))
+def test_a_context_key_that_aws_does_not_document_for_the_action_is_told(
+    evaluator: Evaluator,
+) -> None:
+    found = decide(
+        evaluator, ALLOW, Question("s3:GetObject", OBJECT, {"sagemaker:VpcSubnets": ["subnet-a"]})
+    )
     assert found.ignored == ("sagemaker:VpcSubnets",)
 
 

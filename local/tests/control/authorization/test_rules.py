@@ -1,4 +1,6 @@
-"""Every rule, with a made-up request of the operation's shape, against AWS's service authorization reference."""
+"""Every rule, with a made-up request of the operation's shape, against AWS's service authorization
+reference.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ DEPTH = 4
 
 
 class EverythingEncrypted(NothingKnown):
-    """An account in which everything has a key, and every endpoint is scaled, so that rules ask all that they can ask."""
+    """An account in which everything has a key, and every endpoint is scaled, so that rules ask all
+    that they can ask.
+    """
 
     def is_scaled(self, endpoint: str) -> bool:
         return True
@@ -55,12 +59,19 @@ def every_operation() -> Iterator[Any]:
 
 
 def asked(service: str, operation: str) -> list[Question]:
-    return questions(ApiCall(service, operation, "us-east-1", ME, made_up(service, operation)), EverythingEncrypted())
+    return questions(
+        ApiCall(service, operation, "us-east-1", ME, made_up(service, operation)),
+        EverythingEncrypted(),
+    )
 
 
 def made_up(service: str, operation: str) -> dict[str, Any]:
-    """A request with every member that the operation has; names are `name`, ids and ARNs look like those of the service."""
-    model = get_service_model("sagemaker-runtime" if operation == "InvokeEndpoint" else service).operation_model(operation)
+    """A request with every member that the operation has; names are `name`, ids and ARNs look like
+    those of the service.
+    """
+    model = get_service_model(
+        "sagemaker-runtime" if operation == "InvokeEndpoint" else service
+    ).operation_model(operation)
     return dict(_value(service, model.input_shape, "", 0)) if model.input_shape is not None else {}
 
 
@@ -88,7 +99,9 @@ def _scalar(service: str, shape: Shape, name: str) -> Any:
         "CopySource": "name/name",
         "Path": "/",
         "PermissionsBoundary": f"arn:aws:iam::{ACCOUNT}:policy/name",
-        "PipelineExecutionArn": f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:pipeline/name/execution/abcdefghijkl",
+        "PipelineExecutionArn": (
+            f"arn:aws:sagemaker:us-east-1:{ACCOUNT}:pipeline/name/execution/abcdefghijkl"
+        ),
         "PolicyArn": f"arn:aws:iam::{ACCOUNT}:policy/name",
         "OpenIDConnectProviderArn": f"arn:aws:iam::{ACCOUNT}:oidc-provider/example.com",
         "SubscriptionArn": f"arn:aws:sns:us-east-1:{ACCOUNT}:name:1",
@@ -96,7 +109,9 @@ def _scalar(service: str, shape: Shape, name: str) -> Any:
     }
     if name in known:
         return known[name]
-    if ("role" in name.lower() and "name" not in name.lower()) or name == "DeliverLogsPermissionArn":
+    if (
+        "role" in name.lower() and "name" not in name.lower()
+    ) or name == "DeliverLogsPermissionArn":
         return f"arn:aws:iam::{ACCOUNT}:role/name"
     if name.lower() in {"resourcearn", "topicarn", "targetarn", "resource", "modelpackagearn"}:
         return f"arn:aws:{service}:us-east-1:{ACCOUNT}:{EXISTING.get(service, 'name')}"
@@ -139,29 +154,51 @@ NAMED = {
 
 
 @pytest.mark.parametrize(("service", "operation"), list(every_operation()))
-def test_aws_documents_every_action_resource_and_condition_key_of_a_rule(service: str, operation: str, evaluator: Evaluator) -> None:
+def test_aws_documents_every_action_resource_and_condition_key_of_a_rule(
+    service: str, operation: str, evaluator: Evaluator
+) -> None:
     found = asked(service, operation)
     assert found or operation == "GetCallerIdentity"  # which needs no permission
     for question in found:
-        decision = evaluator.decide(question, ME, {})  # raises for an action that is not there, or a resource that it does not take
+        decision = evaluator.decide(
+            question, ME, {}
+        )  # raises for an action that is not there, or a resource that it does not take
         assert decision.ignored == (), question
 
 
 def test_an_operation_without_a_rule_is_named() -> None:
-    with pytest.raises(UnmappedError, match="does not know which IAM action the operation sagemaker:CreateLabelingJob needs"):
+    with pytest.raises(
+        UnmappedError,
+        match="does not know which IAM action the operation sagemaker:CreateLabelingJob needs",
+    ):
         questions(ApiCall("sagemaker", "CreateLabelingJob", "us-east-1", ME))
 
 
 def test_every_operation_that_the_emulator_answers_itself_has_a_rule(tmp_path: Path) -> None:
     emulator = Emulator(Options(tmp_path, ACCOUNT, "us-east-1"))
-    own = {(service, operation) for service, has in emulator.home.dispatcher.services.items() for operation in has.operations}
+    own = {
+        (service, operation)
+        for service, has in emulator.home.dispatcher.services.items()
+        for operation in has.operations
+    }
     emulator.close()
     assert len(own) > 60
-    assert own - {(service, operation) for service, rules in RULES.items() for operation in rules} == set()
+    assert (
+        own - {(service, operation) for service, rules in RULES.items() for operation in rules}
+        == set()
+    )
 
 
 def test_a_channel_that_may_write_does_not_hide_behind_one_that_may_not() -> None:
-    sources = [{"FileSystemId": "fs-1", "FileSystemType": "FSxLustre", "FileSystemAccessMode": mode} for mode in ("ro", "rw")]
-    request = {"TrainingJobName": "x", "InputDataConfig": [{"DataSource": {"FileSystemDataSource": source}} for source in sources]}
-    create, *_ = questions(ApiCall("sagemaker", "CreateTrainingJob", "us-east-1", ME, request), NothingKnown())
+    sources = [
+        {"FileSystemId": "fs-1", "FileSystemType": "FSxLustre", "FileSystemAccessMode": mode}
+        for mode in ("ro", "rw")
+    ]
+    request = {
+        "TrainingJobName": "x",
+        "InputDataConfig": [{"DataSource": {"FileSystemDataSource": source}} for source in sources],
+    }
+    create, *_ = questions(
+        ApiCall("sagemaker", "CreateTrainingJob", "us-east-1", ME, request), NothingKnown()
+    )
     assert create.context["sagemaker:FileSystemAccessMode"] == "rw"

@@ -1,4 +1,7 @@
-"""A CDK app with one of everything the control plane deploys, in two variants of the same stacks: `before` and `after`."""
+"""A CDK app with one of everything the control plane deploys, in two variants of the same stacks:
+
+`before` and `after`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def handler(event, context):
     body = {"Status": "SUCCESS", "PhysicalResourceId": "custom", "StackId": event["StackId"], "RequestId": event["RequestId"],
             "LogicalResourceId": event["LogicalResourceId"], "Data": {"Answer": "forty-two"}}
     urllib.request.urlopen(urllib.request.Request(event["ResponseURL"], json.dumps(body).encode(), method="PUT"))
-"""
+"""  # noqa: E501
 
 
 class Network(cdk.Stack):
@@ -37,7 +40,9 @@ class Network(cdk.Stack):
 
     def __init__(self, scope: Construct) -> None:
         super().__init__(scope, "network", stack_name=f"{PREFIX}-network", env=ENVIRONMENT)
-        private = ec2.SubnetConfiguration(name="private", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)
+        private = ec2.SubnetConfiguration(
+            name="private", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED
+        )
         public = ec2.SubnetConfiguration(name="public", subnet_type=ec2.SubnetType.PUBLIC)
         zones = ["us-east-1a", "us-east-1b"]
         self.vpc = ec2.Vpc(
@@ -50,9 +55,14 @@ class Network(cdk.Stack):
         )
         self.vpc.add_flow_log("Flow")
         self.vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
-        self.vpc.add_interface_endpoint("Logs", service=ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS)
-        # Its own description would have the stage's name in it, and another one makes another group: refused, because its id is imported.
-        self.group = ec2.SecurityGroup(self, "Group", vpc=self.vpc, allow_all_outbound=False, description="Checked")
+        self.vpc.add_interface_endpoint(
+            "Logs", service=ec2.InterfaceVpcEndpointAwsService.CLOUDWATCH_LOGS
+        )
+        # Its own description would have the stage's name in it, and another one makes another
+        # group: refused, because its id is imported.
+        self.group = ec2.SecurityGroup(
+            self, "Group", vpc=self.vpc, allow_all_outbound=False, description="Checked"
+        )
         self.group.add_ingress_rule(self.group, ec2.Port.all_traffic())
         self.group.add_egress_rule(self.group, ec2.Port.all_traffic())
 
@@ -62,7 +72,13 @@ class Data(cdk.Stack):
 
     def __init__(self, scope: Construct, group: ec2.ISecurityGroup) -> None:
         super().__init__(scope, "data", stack_name=f"{PREFIX}-data", env=ENVIRONMENT)
-        self.key = kms.Key(self, "Key", enable_key_rotation=True, removal_policy=cdk.RemovalPolicy.DESTROY, alias=f"{PREFIX}/data")
+        self.key = kms.Key(
+            self,
+            "Key",
+            enable_key_rotation=True,
+            removal_policy=cdk.RemovalPolicy.DESTROY,
+            alias=f"{PREFIX}/data",
+        )
         access = s3.Bucket(self, "Access", removal_policy=cdk.RemovalPolicy.DESTROY)
         s3.Bucket(
             self,
@@ -75,33 +91,59 @@ class Data(cdk.Stack):
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             server_access_logs_bucket=access,
             removal_policy=cdk.RemovalPolicy.DESTROY,
-            lifecycle_rules=[s3.LifecycleRule(abort_incomplete_multipart_upload_after=cdk.Duration.days(7))],
+            lifecycle_rules=[
+                s3.LifecycleRule(abort_incomplete_multipart_upload_after=cdk.Duration.days(7))
+            ],
         )
-        ssm.StringParameter(self, "Group", parameter_name=f"/{PREFIX}/group", string_value=group.security_group_id)
+        ssm.StringParameter(
+            self, "Group", parameter_name=f"/{PREFIX}/group", string_value=group.security_group_id
+        )
         respond = lambda_.Function(
-            self, "Respond", runtime=lambda_.Runtime.PYTHON_3_12, handler="index.handler", code=lambda_.Code.from_inline(RESPOND)
+            self,
+            "Respond",
+            runtime=lambda_.Runtime.PYTHON_3_12,
+            handler="index.handler",
+            code=lambda_.Code.from_inline(RESPOND),
         )
-        custom = cdk.CustomResource(self, "Custom", service_token=respond.function_arn, resource_type="Custom::Question")
+        custom = cdk.CustomResource(
+            self, "Custom", service_token=respond.function_arn, resource_type="Custom::Question"
+        )
         cdk.CfnOutput(self, "Answer", value=custom.get_att_string("Answer"))
 
 
 class Compute(cdk.Stack):
-    """What works: functions, queues, rules, alarms, a pipeline. `variant` is in everything that an update changes."""
+    """What works: functions, queues, rules, alarms, a pipeline.
+
+    `variant` is in everything that an update changes.
+    """
 
     def __init__(self, scope: Construct, key: kms.IKey, variant: str) -> None:
         super().__init__(scope, "compute", stack_name=f"{PREFIX}-compute", env=ENVIRONMENT)
         dead = sqs.Queue(self, "Dead")
         visible = cdk.Duration.seconds(60)
-        queue = sqs.Queue(self, "Queue", visibility_timeout=visible, dead_letter_queue=sqs.DeadLetterQueue(queue=dead, max_receive_count=3))
+        queue = sqs.Queue(
+            self,
+            "Queue",
+            visibility_timeout=visible,
+            dead_letter_queue=sqs.DeadLetterQueue(queue=dead, max_receive_count=3),
+        )
         worker = lambda_.Function(
             self,
             "Worker",
             function_name=f"{PREFIX}-worker",
             runtime=lambda_.Runtime.PYTHON_3_12,
             handler="index.handler",
-            code=lambda_.Code.from_inline(f"import os\ndef handler(event, context):\n    return '{variant} ' + os.environ['VARIANT']\n"),
+            code=lambda_.Code.from_inline(
+                f"import os\ndef handler(event, context):\n    return '{variant} ' +"
+                " os.environ['VARIANT']\n"
+            ),
             environment={"VARIANT": variant},
-            log_group=logs.LogGroup(self, "Log", removal_policy=cdk.RemovalPolicy.DESTROY, retention=logs.RetentionDays.ONE_WEEK),
+            log_group=logs.LogGroup(
+                self,
+                "Log",
+                removal_policy=cdk.RemovalPolicy.DESTROY,
+                retention=logs.RetentionDays.ONE_WEEK,
+            ),
         )
         worker.add_event_source(sources.SqsEventSource(queue, report_batch_item_failures=True))
         pattern = events.EventPattern(source=["aws.sagemaker"], detail={"pipelineArn": [variant]})
@@ -109,16 +151,28 @@ class Compute(cdk.Stack):
         rule.add_target(targets.SqsQueue(queue))
         rule.add_target(targets.LambdaFunction(worker))
         alarm = cloudwatch.Alarm(
-            self, "Alarm", metric=dead.metric_approximate_number_of_messages_visible(), threshold=1, evaluation_periods=1
+            self,
+            "Alarm",
+            metric=dead.metric_approximate_number_of_messages_visible(),
+            threshold=1,
+            evaluation_periods=1,
         )
         sns.Topic(self, "Alerts", display_name=variant)
         cloudwatch.Dashboard(
-            self, "Dashboard", dashboard_name=f"{PREFIX}-{variant}", widgets=[[cloudwatch.AlarmWidget(alarm=alarm, title="dead")]]
+            self,
+            "Dashboard",
+            dashboard_name=f"{PREFIX}-{variant}",
+            widgets=[[cloudwatch.AlarmWidget(alarm=alarm, title="dead")]],
         )
         self._pipeline(key, variant)
 
     def _pipeline(self, key: kms.IKey, variant: str) -> None:
-        role = iam.Role(self, "Role", role_name=f"{PREFIX}-role", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"))
+        role = iam.Role(
+            self,
+            "Role",
+            role_name=f"{PREFIX}-role",
+            assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com"),
+        )
         role.add_to_policy(iam.PolicyStatement(actions=["kms:Decrypt"], resources=[key.key_arn]))
         role.add_to_policy(iam.PolicyStatement(actions=[f"s3:{variant}"], resources=["*"]))
         stop = {"Name": "Stop", "Type": "Fail", "Arguments": {"ErrorMessage": variant}}

@@ -1,4 +1,6 @@
-"""Train as Horovod's PyTorch guide shows, then call every function of the stand-in; write what they answer."""
+"""Train as Horovod's PyTorch guide shows, then call every function of the stand-in; write what they
+answer.
+"""
 
 import json
 import sys
@@ -60,9 +62,13 @@ answer["gradient_error"] = float((model[0].weight.grad - alone[0].weight.grad).a
 answer["ranks_equal"] = same_everywhere(flat(model))
 
 other = torch.optim.Adam(model.parameters(), lr=0.5)
-other.load_state_dict(optimizer.state_dict() if rank == 0 else torch.optim.Adam(model.parameters()).state_dict())
+other.load_state_dict(
+    optimizer.state_dict() if rank == 0 else torch.optim.Adam(model.parameters()).state_dict()
+)
 hvd.broadcast_optimizer_state(other, root_rank=0)
-moments = torch.cat([other.state[parameter]["exp_avg"].flatten() for parameter in model.parameters()])
+moments = torch.cat(
+    [other.state[parameter]["exp_avg"].flatten() for parameter in model.parameters()]
+)
 answer["optimizer_state"] = same_everywhere(moments) and bool(moments.abs().sum() > 0)
 
 mse_loss(model(inputs[mine]), targets[mine]).backward()
@@ -77,18 +83,26 @@ mse_loss(model(inputs[mine]), targets[mine]).backward()
 answer["two passes"] = error_of(lambda: mse_loss(model(inputs[mine]), targets[mine]).backward())
 
 used = torch.nn.Linear(2, 1)
-half = hvd.DistributedOptimizer(torch.optim.SGD(used.parameters(), lr=0.0), compression=hvd.Compression.fp16, backward_passes_per_step=2)
+half = hvd.DistributedOptimizer(
+    torch.optim.SGD(used.parameters(), lr=0.0),
+    compression=hvd.Compression.fp16,
+    backward_passes_per_step=2,
+)
 for _ in range(2 if rank == 0 else 0):  # only rank 0 has a gradient
     used(torch.ones(1, 2)).sum().backward()
 half.step()
 answer["missing gradient"] = used.weight.grad.tolist()
 
 own = torch.tensor([rank + 1.0, 2.0 * (rank + 1)])
-answer["ops"] = {op.value: hvd.allreduce(own, op=op).tolist() for op in (hvd.Average, hvd.Sum, hvd.Min, hvd.Max)}
+answer["ops"] = {
+    op.value: hvd.allreduce(own, op=op).tolist() for op in (hvd.Average, hvd.Sum, hvd.Min, hvd.Max)
+}
 answer["average=False"] = hvd.allreduce(own, average=False, name="own").tolist()
 answer["both"] = error_of(lambda: hvd.allreduce(own, average=True, op=hvd.Sum))
 answer["adasum"] = error_of(lambda: hvd.allreduce(own, op=hvd.Adasum))
-answer["grouped"] = [tensor.tolist() for tensor in hvd.grouped_allreduce([own, torch.tensor([rank])], op=hvd.Sum)]
+answer["grouped"] = [
+    tensor.tolist() for tensor in hvd.grouped_allreduce([own, torch.tensor([rank])], op=hvd.Sum)
+]
 for dtype in (torch.float16, torch.bfloat16, torch.float64):
     reduced = hvd.allreduce(own.to(dtype))
     answer[str(dtype)] = [str(reduced.dtype), reduced.tolist()]
@@ -99,7 +113,9 @@ answer["gathered"] = hvd.allgather(torch.full((rank + 1,), rank)).tolist()
 answer["broadcast"] = hvd.broadcast(own, root_rank=1).tolist()
 answer["no such rank"] = error_of(lambda: hvd.broadcast_(own, root_rank=size))
 answer["objects"] = [hvd.broadcast_object({"rank": rank}, root_rank=1), hvd.allgather_object(rank)]
-answer["names"] = error_of(lambda: hvd.DistributedOptimizer(single, named_parameters=[("weight", alone[0].weight)]))
+answer["names"] = error_of(
+    lambda: hvd.DistributedOptimizer(single, named_parameters=[("weight", alone[0].weight)])
+)
 answer["built"] = [hvd.mpi_built(), hvd.gloo_built(), hvd.nccl_built()]
 hvd.barrier()
 hvd.shutdown()

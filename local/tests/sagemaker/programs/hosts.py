@@ -1,4 +1,6 @@
-"""Runs on two hosts and prints each one's shard; the container of the host called --kill then dies, when the other host is ready."""
+"""Runs on two hosts and prints each one's shard; the container of the host called --kill then dies,
+when the other host is ready.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ PORT = 7000
 parser = argparse.ArgumentParser()
 parser.add_argument("--kill", required=True)
 options, _ = parser.parse_known_args()
-print(f"shard={' '.join(sorted(path.name for path in Path(os.environ['SM_CHANNEL_TRAIN']).iterdir()))}", flush=True)
+print(
+    f"shard={' '.join(sorted(path.name for path in Path(os.environ['SM_CHANNEL_TRAIN']).iterdir()))}",  # noqa: E501
+    flush=True,
+)
 time.sleep(1)  # the toolkit passes the line on
 if options.kill != os.environ["SM_CURRENT_HOST"]:
     with socket.create_server(("", PORT)):

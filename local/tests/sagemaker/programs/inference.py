@@ -1,7 +1,10 @@
-"""A model whose weight is a number in model.txt; input {"x": n} gives {"y": n * weight}; {"x": "boom"} raises.
+"""A model whose weight is a number in model.txt; input {"x": n} gives {"y": n * weight}; {"x":
 
-settings.json, where there is one, spoils it: `slow_s` (seconds an answer takes), `fails` (every answer is an error), `crashes` (the
-first invocation ends the process), `load_s` (seconds until the model is loaded and /ping answers).
+"boom"} raises.
+
+settings.json, where there is one, spoils it: `slow_s` (seconds an answer takes), `fails` (every
+answer is an error), `crashes` (the first invocation ends the process), `load_s` (seconds until the
+model is loaded and /ping answers).
 """
 
 from __future__ import annotations

@@ -19,4 +19,6 @@ if world.rank == options.kill_rank:
 hosts = world.gather((socket.gethostname(), socket.gethostbyname(socket.gethostname())))
 if hosts is not None:
     print(f"hosts={hosts}", flush=True)
-    Path(os.environ["SM_MODEL_DIR"], "model.txt").write_text(" ".join(f"{name}={address}" for name, address in hosts))
+    Path(os.environ["SM_MODEL_DIR"], "model.txt").write_text(
+        " ".join(f"{name}={address}" for name, address in hosts)
+    )

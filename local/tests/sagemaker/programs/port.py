@@ -1,4 +1,6 @@
-"""Takes torchrun's fixed port for a while and writes down which job it is: two such jobs must not meet."""
+"""Takes torchrun's fixed port for a while and writes down which job it is: two such jobs must not
+meet.
+"""
 
 import os
 import socket

@@ -12,10 +12,14 @@ def input_handler(data: Any, context: Any) -> str:
         raise ValueError("this handler fails on purpose")
     if context.request_content_type != "text/csv":
         return str(text)
-    return json.dumps({"instances": [[float(value) for value in line.split(",")] for line in text.splitlines()]})
+    return json.dumps(
+        {"instances": [[float(value) for value in line.split(",")] for line in text.splitlines()]}
+    )
 
 
 def output_handler(response: Any, context: Any) -> tuple[str, str]:
     if response.status_code != 200:
         raise ValueError(response.content.decode())
-    return json.dumps({"y": response.json()["predictions"], "from": context.request_content_type}), context.accept_header
+    return json.dumps(
+        {"y": response.json()["predictions"], "from": context.request_content_type}
+    ), context.accept_header

@@ -1,4 +1,6 @@
-"""A variable on each parameter server, added to by the worker on the other host; the chief writes down where and what they are."""
+"""A variable on each parameter server, added to by the worker on the other host; the chief writes
+down where and what they are.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,13 @@ def listens(address: str) -> bool:
 
 
 config = json.loads(os.environ["TF_CONFIG"])
-cluster = {"chief" if job == "master" else job: addresses for job, addresses in config["cluster"].items()}
+cluster = {
+    "chief" if job == "master" else job: addresses for job, addresses in config["cluster"].items()
+}
 if config["task"]["type"] == "worker":
-    server = tf.distribute.Server(cluster, job_name="worker", task_index=config["task"]["index"], protocol="grpc")
+    server = tf.distribute.Server(
+        cluster, job_name="worker", task_index=config["task"]["index"], protocol="grpc"
+    )
     while not listens(cluster["chief"][0]):
         time.sleep(0.2)
     while listens(cluster["chief"][0]):
@@ -48,6 +54,9 @@ else:
         coordinator.schedule(step)
     coordinator.join()
     places = [tf.DeviceSpec.from_string(variable.device) for variable in variables]
-    found = [f"{place.job}{place.task}={variable.numpy():.0f}" for place, variable in zip(places, variables, strict=True)]
+    found = [
+        f"{place.job}{place.task}={variable.numpy():.0f}"
+        for place, variable in zip(places, variables, strict=True)
+    ]
     print(f"variables={found}", flush=True)
     Path(os.environ["SM_MODEL_DIR"], "model.txt").write_text(" ".join(found))

@@ -1,4 +1,6 @@
-"""Two hosts that meet through MultiWorkerMirroredStrategy; the first leaves a SavedModel that multiplies by the sum of their ranks."""
+"""Two hosts that meet through MultiWorkerMirroredStrategy; the first leaves a SavedModel that
+multiplies by the sum of their ranks.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,15 @@ def number() -> tf.Tensor:
 
 
 total = float(strategy.reduce(tf.distribute.ReduceOp.SUM, number(), axis=None))
-print(f"workers={strategy.num_replicas_in_sync} total={total:.0f} cluster={resolver.cluster_spec().as_dict()}", flush=True)
+print(
+    f"workers={strategy.num_replicas_in_sync} total={total:.0f}"
+    f" cluster={resolver.cluster_spec().as_dict()}",
+    flush=True,
+)
 if resolver.task_id == 0:
     model = Scale(total)
-    tf.saved_model.save(model, str(Path(os.environ["SM_MODEL_DIR"], "1")), signatures={"serving_default": model.serve})
+    tf.saved_model.save(
+        model,
+        str(Path(os.environ["SM_MODEL_DIR"], "1")),
+        signatures={"serving_default": model.serve},
+    )

@@ -1,4 +1,6 @@
-"""A small training script for the emulator's tests: what it does is chosen by hyperparameters; runs plain, under mpirun or torchrun."""
+"""A small training script for the emulator's tests: what it does is chosen by hyperparameters; runs
+plain, under mpirun or torchrun.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,12 @@ def main() -> None:
     print(f"epoch=1 loss={1 / options.value:.3f}")
     print("epoch=2 loss=0.125")
     data = os.environ.get("SM_CHANNEL_TRAIN")
-    (model / "model.txt").write_text(" ".join(sorted(path.name for path in Path(data).rglob("*"))) if data else "no data")
-    (Path(os.environ["SM_OUTPUT_DATA_DIR"]) / "notes.txt").write_text(f"{os.uname().nodename} {sys.argv[1:]}")
+    (model / "model.txt").write_text(
+        " ".join(sorted(path.name for path in Path(data).rglob("*"))) if data else "no data"
+    )
+    (Path(os.environ["SM_OUTPUT_DATA_DIR"]) / "notes.txt").write_text(
+        f"{os.uname().nodename} {sys.argv[1:]}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Train in the ways that AWS documents for PyTorch, on any number of ranks, in strict mode; write what came out."""
+"""Train in the ways that AWS documents for PyTorch, on any number of ranks, in strict mode; write
+what came out.
+"""
 
 import json
 import os
@@ -17,7 +19,13 @@ from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
 # The form of AWS's own tests.
-dist.init_process_group("smddp", world_size=int(os.environ["WORLD_SIZE"]), rank=int(os.environ["RANK"]), store=None, group_name="")
+dist.init_process_group(
+    "smddp",
+    world_size=int(os.environ["WORLD_SIZE"]),
+    rank=int(os.environ["RANK"]),
+    store=None,
+    group_name="",
+)
 rank, size = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
 inputs, targets = torch.randn(32, 20), torch.randn(32, 3)
@@ -52,7 +60,9 @@ def gradient(model: nn.Module) -> torch.Tensor:
 
 
 def error(model: nn.Module, everything: bool = True, passes: int = 1) -> float:
-    """The largest difference between this rank's gradient and the one of the whole batch in one process."""
+    """The largest difference between this rank's gradient and the one of the whole batch in one
+    process.
+    """
     whole = Network()
     mse_loss(whole(inputs, everything), targets).backward()
     return float((gradient(model) - passes * gradient(whole)).abs().max())
@@ -73,7 +83,9 @@ plain = DistributedDataParallel(Network())
 backward(plain)
 answer: dict[str, Any] = {"gradients": error(plain)}
 
-options = DistributedDataParallel(Network(), find_unused_parameters=True, gradient_as_bucket_view=True, broadcast_buffers=False)
+options = DistributedDataParallel(
+    Network(), find_unused_parameters=True, gradient_as_bucket_view=True, broadcast_buffers=False
+)
 backward(options, everything=False)
 answer["options"] = error(options, everything=False)
 
@@ -89,11 +101,17 @@ answer["fp16"] = error(compressed)
 accumulated = DistributedDataParallel(Network())
 with accumulated.no_sync():
     backward(accumulated)
-answer["no_sync"] = {"alone": all(torch.equal(other, gradient(accumulated)) for other in gathered(gradient(accumulated)))}
+answer["no_sync"] = {
+    "alone": all(
+        torch.equal(other, gradient(accumulated)) for other in gathered(gradient(accumulated))
+    )
+}
 backward(accumulated)
 answer["no_sync"]["error"] = error(accumulated, passes=2)
 
-uneven = DistributedDataParallel(Network(seed=rank))  # ranks start apart on purpose, and rank r has r + 1 batches
+uneven = DistributedDataParallel(
+    Network(seed=rank)
+)  # ranks start apart on purpose, and rank r has r + 1 batches
 optimizer = torch.optim.SGD(uneven.parameters(), lr=0.1)
 with Join([uneven]):
     for _ in range(rank + 1):
@@ -111,20 +129,30 @@ for _ in range(5):
 answer["ranks equal"] = ranks_equal(network)
 
 
-def reduced(value: float, dtype: torch.dtype, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> float:
+def reduced(
+    value: float, dtype: torch.dtype, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM
+) -> float:
     tensor = torch.full((3,), value, dtype=dtype)
     dist.all_reduce(tensor, op, async_op=True).wait()
     return float(tensor[2])
 
 
-answer["sums"] = {str(dtype): reduced(rank + 1.0, dtype) for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.int64)}
-answer["extremes"] = [reduced(rank + 1.0, torch.float32, op) for op in (dist.ReduceOp.MIN, dist.ReduceOp.MAX)]
+answer["sums"] = {
+    str(dtype): reduced(rank + 1.0, dtype)
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.int64)
+}
+answer["extremes"] = [
+    reduced(rank + 1.0, torch.float32, op) for op in (dist.ReduceOp.MIN, dist.ReduceOp.MAX)
+]
 last = torch.full((2,), float(rank))
 dist.broadcast(last, src=size - 1)
 total = torch.full((2,), rank + 1.0)
 dist.reduce(total, dst=0)
 answer["broadcast"], answer["reduce"] = float(last[0]), float(total[0])
-answer["variables"] = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR")}
+answer["variables"] = {
+    name: os.environ.get(name)
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR")
+}
 answer["gathered"] = [int(item) for item in gathered(torch.tensor([rank]))]
 dist.barrier()
 answer["tensorflow"] = "tensorflow" in sys.modules

@@ -1,4 +1,7 @@
-"""Use the API of smddp 1.0 to 1.3 and write what its functions return. Never leaves the group: scripts of its time could not."""
+"""Use the API of smddp 1.0 to 1.3 and write what its functions return.
+
+Never leaves the group: scripts of its time could not.
+"""
 
 import inspect
 import json
@@ -24,7 +27,12 @@ def signature_of(function: Any) -> list[str]:
     """Names and defaults of the arguments, as AWS's reference writes them."""
     shown = {dist.group.WORLD: "group.WORLD"}
     parameters = inspect.signature(function).parameters.values()
-    return [each.name if each.default is each.empty else f"{each.name}={shown.get(each.default, each.default)}" for each in parameters]
+    return [
+        each.name
+        if each.default is each.empty
+        else f"{each.name}={shown.get(each.default, each.default)}"
+        for each in parameters
+    ]
 
 
 answer: dict[str, Any] = {"available": dist.is_available(), "too early": error_of(dist.get_rank)}
@@ -54,12 +62,26 @@ received = torch.empty(2)
 dist.all_to_all_single(received, torch.tensor([10.0 * rank, 10.0 * rank + 1]))
 gathered = [torch.zeros(1) for _ in range(dist.get_world_size())]
 dist.all_gather(gathered, torch.full((1,), float(rank)))
-answer |= {"average": average.item(), "total": total.item(), "gathered": [item.item() for item in gathered]}
-answer |= {"extremes": [lowest.item(), highest.item()], "broadcast": sent.tolist(), "exchanged": received.tolist()}
+answer |= {
+    "average": average.item(),
+    "total": total.item(),
+    "gathered": [item.item() for item in gathered],
+}
+answer |= {
+    "extremes": [lowest.item(), highest.item()],
+    "broadcast": sent.tolist(),
+    "exchanged": received.tolist(),
+}
 answer["local_rank"] = dist.get_local_rank()
-answer["accumulation"] = error_of(lambda: DistributedDataParallel(torch.nn.Linear(1, 1), gradient_accumulation_steps=4))
-answer["unknown"] = error_of(lambda: DistributedDataParallel(torch.nn.Linear(1, 1), static_graph=True))
-answer["signatures"] = {name: signature_of(found) for name, found in vars(dist).items() if inspect.isfunction(found)}
+answer["accumulation"] = error_of(
+    lambda: DistributedDataParallel(torch.nn.Linear(1, 1), gradient_accumulation_steps=4)
+)
+answer["unknown"] = error_of(
+    lambda: DistributedDataParallel(torch.nn.Linear(1, 1), static_graph=True)
+)
+answer["signatures"] = {
+    name: signature_of(found) for name, found in vars(dist).items() if inspect.isfunction(found)
+}
 answer["wrapper"] = signature_of(DistributedDataParallel)
 answer["group"] = error_of(lambda: dist.barrier(group=object()))
 dist.barrier()

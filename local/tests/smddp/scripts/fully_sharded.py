@@ -1,4 +1,6 @@
-"""Train with both of PyTorch's FSDPs; write how far the weights are from those of one process with the whole batch."""
+"""Train with both of PyTorch's FSDPs; write how far the weights are from those of one process with
+the whole batch.
+"""
 
 import json
 import sys
@@ -41,7 +43,9 @@ held = sum(parameter.to_local().numel() for parameter in sharded.parameters())
 answer = {
     "shard": held / sum(parameter.numel() for parameter in network().parameters()),
     "FullyShardedDataParallel": float(
-        (train(FullyShardedDataParallel(network(), device_id=torch.device("cpu")), mine) - alone).abs().max()
+        (train(FullyShardedDataParallel(network(), device_id=torch.device("cpu")), mine) - alone)
+        .abs()
+        .max()
     ),
     "fully_shard": float((train(sharded, mine) - alone).abs().max()),
 }

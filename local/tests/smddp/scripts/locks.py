@@ -1,4 +1,6 @@
-"""Collective after collective, each with fresh tensors: gloo's thread lets go of the last one's while the next one begins."""
+"""Collective after collective, each with fresh tensors: gloo's thread lets go of the last one's
+while the next one begins.
+"""
 
 import json
 import sys
@@ -19,7 +21,9 @@ for turn in range(TIMES):
     dist.broadcast(told := torch.full((4,), float(turn if rank == 0 else -1)), 0)
     dist.barrier()
     dist.all_gather(found := [torch.empty(4) for _ in range(size)], torch.full((4,), float(rank)))
-    right += bool((told == turn).all()) and all(bool((part == source).all()) for source, part in enumerate(found))
+    right += bool((told == turn).all()) and all(
+        bool((part == source).all()) for source, part in enumerate(found)
+    )
 if rank == 0:
     Path(sys.argv[1]).write_text(json.dumps({"right": right, "of": TIMES}))
 dist.destroy_process_group()

@@ -1,4 +1,6 @@
-"""All-reduce and end at once, with the process group still open: what makes gloo's threads abort without the stand-in's care."""
+"""All-reduce and end at once, with the process group still open: what makes gloo's threads abort
+without the stand-in's care.
+"""
 
 import smdistributed.dataparallel.torch.torch_smddp  # noqa: F401
 import torch

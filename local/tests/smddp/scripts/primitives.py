@@ -1,4 +1,7 @@
-"""Try every collective on two ranks and write what each does: "ok", or the error's class and text."""
+"""Try every collective on two ranks and write what each does:
+
+"ok", or the error's class and text.
+"""
 
 import json
 import sys
@@ -20,7 +23,12 @@ def averaged() -> None:
     model(torch.ones(2, 700)).sum().backward()
 
 
-def coalesced(collective: Callable[[torch.Tensor, torch.Tensor], object], output: int, given: int, expected: float) -> None:
+def coalesced(
+    collective: Callable[[torch.Tensor, torch.Tensor], object],
+    output: int,
+    given: int,
+    expected: float,
+) -> None:
     outputs = [torch.empty(output) for _ in range(3)]
     with dist.distributed_c10d._coalescing_manager():
         for tensor in outputs:
@@ -33,15 +41,23 @@ ATTEMPTS = {
     "broadcast": lambda: dist.broadcast(torch.ones(4), 0),
     "reduce": lambda: dist.reduce(torch.ones(4), 0),
     "all_gather": lambda: dist.all_gather([torch.ones(4) for _ in range(size)], torch.ones(4)),
-    "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(torch.empty(4 * size), torch.ones(4)),
+    "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(
+        torch.empty(4 * size), torch.ones(4)
+    ),
     "all_gather_object": lambda: dist.all_gather_object([None] * size, {"rank": rank}),
     "barrier": dist.barrier,
     "DistributedDataParallel": averaged,
     "barrier(device_ids)": lambda: dist.barrier(device_ids=[0]),
     "new_group": lambda: dist.new_group([0, 1]),
-    "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(torch.empty(4), torch.ones(4 * size)),
-    "all_gather_into_tensor, coalesced": lambda: coalesced(dist.all_gather_into_tensor, 4 * size, 4, 1.0),
-    "reduce_scatter_tensor, coalesced": lambda: coalesced(dist.reduce_scatter_tensor, 4, 4 * size, float(size)),
+    "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(
+        torch.empty(4), torch.ones(4 * size)
+    ),
+    "all_gather_into_tensor, coalesced": lambda: coalesced(
+        dist.all_gather_into_tensor, 4 * size, 4, 1.0
+    ),
+    "reduce_scatter_tensor, coalesced": lambda: coalesced(
+        dist.reduce_scatter_tensor, 4, 4 * size, float(size)
+    ),
     "all_to_all_single": lambda: dist.all_to_all_single(torch.empty(size), torch.ones(size)),
     "gather": lambda: dist.gather(torch.ones(1), [torch.ones(1)] * size if rank == 0 else None),
     "scatter": lambda: dist.scatter(torch.ones(1), [torch.ones(1)] * size if rank == 0 else None),

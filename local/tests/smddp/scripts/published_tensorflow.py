@@ -1,7 +1,9 @@
-"""The calls of AWS's published TensorFlow 2 example for smddp, in its order; rank 0 writes what came out.
+"""The calls of AWS's published TensorFlow 2 example for smddp, in its order; rank 0 writes what
+came out.
 
-The example: amazon-sagemaker-examples, training/distributed_training/tensorflow/data_parallel/mnist. Like it, this broadcasts
-variables that the first step makes, inside tf.function, saves on rank 0 and never calls shutdown().
+The example: amazon-sagemaker-examples,
+training/distributed_training/tensorflow/data_parallel/mnist. Like it, this broadcasts variables
+that the first step makes, inside tf.function, saves on rank 0 and never calls shutdown().
 """
 
 import json
@@ -49,7 +51,10 @@ def training_step(images: tf.Tensor, labels: tf.Tensor, first_batch: bool) -> An
     return dist.oob_allreduce(value)
 
 
-losses = [float(training_step(images, labels, batch == 0)) for batch, (images, labels) in enumerate(dataset.take(120 // dist.size()))]
+losses = [
+    float(training_step(images, labels, batch == 0))
+    for batch, (images, labels) in enumerate(dataset.take(120 // dist.size()))
+]
 weights = tf.concat([tf.reshape(weight, [-1]) for weight in model.trainable_variables], 0)
 equal = bool(tf.reduce_all(dist.broadcast(weights, root_rank=0) == weights))
 all_equal = all(dist.get_worker_comm().allgather(equal))
@@ -58,5 +63,9 @@ if dist.rank() == 0:
     checkpoint.save(str(Path(sys.argv[1]).with_name("checkpoints") / "last"))
     again = tf.keras.models.load_model(str(Path(sys.argv[1]).with_name("model") / "1"))
     answers = tf.argmax(again(points), axis=1)
-    answer = {"losses": losses, "equal": all_equal, "accuracy": float(tf.reduce_mean(tf.cast(answers == labels, tf.float32)))}
+    answer = {
+        "losses": losses,
+        "equal": all_equal,
+        "accuracy": float(tf.reduce_mean(tf.cast(answers == labels, tf.float32))),
+    }
     Path(sys.argv[1]).write_text(json.dumps(answer))

@@ -1,7 +1,9 @@
-"""The calls of AWS's published PyTorch example for smddp, in its order, for any device; rank 0 writes what came out.
+"""The calls of AWS's published PyTorch example for smddp, in its order, for any device; rank 0
+writes what came out.
 
-The example: amazon-sagemaker-examples, training/distributed_training/pytorch/data_parallel/mnist. Like it, this joins while it
-is imported, evaluates on rank 0 only, saves on every rank and never leaves.
+The example: amazon-sagemaker-examples, training/distributed_training/pytorch/data_parallel/mnist.
+Like it, this joins while it is imported, evaluates on rank 0 only, saves on every rank and never
+leaves.
 """
 
 import json
@@ -49,9 +51,21 @@ dist.barrier()
 dataset = TensorDataset(*torch.load(file))
 
 sampler = DistributedSampler(dataset, num_replicas=world_size, rank=rank)
-loader = DataLoader(dataset, batch_size=20, shuffle=False, num_workers=2, pin_memory=torch.cuda.is_available(), sampler=sampler)
+loader = DataLoader(
+    dataset,
+    batch_size=20,
+    shuffle=False,
+    num_workers=2,
+    pin_memory=torch.cuda.is_available(),
+    sampler=sampler,
+)
 network = torch.nn.Sequential(
-    torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.Dropout2d(0.1), torch.nn.Flatten(), torch.nn.Linear(144, 2), torch.nn.LogSoftmax(1)
+    torch.nn.Conv2d(1, 4, 3),
+    torch.nn.ReLU(),
+    torch.nn.Dropout2d(0.1),
+    torch.nn.Flatten(),
+    torch.nn.Linear(144, 2),
+    torch.nn.LogSoftmax(1),
 )
 model = DistributedDataParallel(network.to(device))
 if device.type == "cuda":
@@ -68,6 +82,10 @@ for _ in range(3):
 torch.save(model.state_dict(), Path(sys.argv[1]).with_name(f"model-{rank}.pt"))
 dist.barrier()
 if rank == 0:
-    saved = [torch.load(Path(sys.argv[1]).with_name(f"model-{each}.pt")) for each in range(world_size)]
+    saved = [
+        torch.load(Path(sys.argv[1]).with_name(f"model-{each}.pt")) for each in range(world_size)
+    ]
     equal = all(torch.equal(saved[0][name], each[name]) for each in saved for name in saved[0])
-    Path(sys.argv[1]).write_text(json.dumps({"accuracy": accuracy, "equal": equal, "names": sorted(saved[0])}))
+    Path(sys.argv[1]).write_text(
+        json.dumps({"accuracy": accuracy, "equal": equal, "names": sorted(saved[0])})
+    )

@@ -1,4 +1,6 @@
-"""The recipe that Horovod's and smddp's TensorFlow 2 guides share; a module with their functions in, how training went out."""
+"""The recipe that Horovod's and smddp's TensorFlow 2 guides share; a module with their functions
+in, how training went out.
+"""
 
 from typing import Any
 
@@ -7,15 +9,26 @@ import tensorflow as tf
 from mpi4py import MPI
 
 generator = np.random.default_rng(0)
-inputs, targets = generator.standard_normal((32, 20), np.float32), generator.standard_normal((32, 3), np.float32)
+inputs, targets = (
+    generator.standard_normal((32, 20), np.float32),
+    generator.standard_normal((32, 3), np.float32),
+)
 
 
 def follow(api: Any) -> dict[str, Any]:
-    """Train a model with the gradient tape, then with the optimizer; ranks start apart on purpose."""
+    """Train a model with the gradient tape, then with the optimizer; ranks start apart on
+    purpose.
+    """
     rank, size = api.rank(), api.size()
     mine = slice(rank * 32 // size, (rank + 1) * 32 // size)
     tf.keras.utils.set_random_seed(rank)
-    model = tf.keras.Sequential([tf.keras.Input((20,)), tf.keras.layers.Dense(16, activation="relu"), tf.keras.layers.Dense(3)])
+    model = tf.keras.Sequential(
+        [
+            tf.keras.Input((20,)),
+            tf.keras.layers.Dense(16, activation="relu"),
+            tf.keras.layers.Dense(3),
+        ]
+    )
     optimizer = tf.keras.optimizers.Adam(0.01 * size)
     api.broadcast_variables(model.variables, root_rank=0)
     weights = model.trainable_variables
@@ -37,7 +50,10 @@ def follow(api: Any) -> dict[str, Any]:
     for _ in range(4):
         step(inputs[mine], targets[mine], False)
     answer = {
-        "gradient_error": max(float(tf.reduce_max(tf.abs(a - b))) for a, b in zip(gradients, whole_gradients, strict=True)),
+        "gradient_error": max(
+            float(tf.reduce_max(tf.abs(a - b)))
+            for a, b in zip(gradients, whole_gradients, strict=True)
+        ),
         "loss_error": abs(float(averaged(api, loss)) - float(whole_loss)),
         "ranks_equal": ranks_equal(weights),
     }

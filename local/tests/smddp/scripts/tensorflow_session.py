@@ -1,4 +1,6 @@
-"""Train a graph of TensorFlow 1's style and a Keras model with fit(); write whether the ranks start and end alike."""
+"""Train a graph of TensorFlow 1's style and a Keras model with fit(); write whether the ranks start
+and end alike.
+"""
 
 import json
 import sys
@@ -8,7 +10,11 @@ from typing import Any
 import numpy as np
 import smdistributed.dataparallel.tensorflow.keras as sdp
 import tensorflow as tf
-from smdistributed.dataparallel.tensorflow import BroadcastGlobalVariablesHook, broadcast_global_variables, oob_allreduce
+from smdistributed.dataparallel.tensorflow import (
+    BroadcastGlobalVariablesHook,
+    broadcast_global_variables,
+    oob_allreduce,
+)
 
 sdp.init()
 rank = sdp.rank()
@@ -19,7 +25,9 @@ with tf.Graph().as_default():
     loss = tf.reduce_sum(weight * tf.constant([1.0, 2.0]) * (rank + 1.0))
     optimizer = sdp.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0))
     train = optimizer.minimize(loss)
-    with tf.compat.v1.train.MonitoredTrainingSession(hooks=[BroadcastGlobalVariablesHook(root_rank=1)]) as session:
+    with tf.compat.v1.train.MonitoredTrainingSession(
+        hooks=[BroadcastGlobalVariablesHook(root_rank=1)]
+    ) as session:
         answer["start"] = session.run(weight).tolist()
         session.run(train)
         answer["step"] = session.run(weight).tolist()
@@ -33,8 +41,13 @@ with tf.Graph().as_default(), tf.compat.v1.Session() as session:
 
 tf.keras.utils.set_random_seed(rank)
 model = tf.keras.Sequential([tf.keras.Input((4,)), tf.keras.layers.Dense(2)])
-model.compile(optimizer=sdp.DistributedOptimizer(tf.keras.optimizers.Adam(0.01 * sdp.size())), loss="mse")
-callbacks = [sdp.callbacks.BroadcastGlobalVariablesCallback(0), sdp.callbacks.MetricAverageCallback()]
+model.compile(
+    optimizer=sdp.DistributedOptimizer(tf.keras.optimizers.Adam(0.01 * sdp.size())), loss="mse"
+)
+callbacks = [
+    sdp.callbacks.BroadcastGlobalVariablesCallback(0),
+    sdp.callbacks.MetricAverageCallback(),
+]
 rows = np.random.default_rng(rank).standard_normal((64, 4), np.float32)
 history = model.fit(rows, rows[:, :2], batch_size=16, epochs=2, verbose=0, callbacks=callbacks)
 flat = tf.concat([tf.reshape(weight, [-1]) for weight in model.trainable_variables], 0)

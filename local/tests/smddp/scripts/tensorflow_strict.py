@@ -23,18 +23,31 @@ def signature_of(function: Any) -> list[str]:
     """Names and defaults of the arguments, as AWS's reference writes them."""
     shown = {sdp.Compression.none: "Compression.none"}
     parameters = inspect.signature(function).parameters.values()
-    return [each.name if each.default is each.empty else f"{each.name}={shown.get(each.default, each.default)}" for each in parameters]
+    return [
+        each.name
+        if each.default is each.empty
+        else f"{each.name}={shown.get(each.default, each.default)}"
+        for each in parameters
+    ]
 
 
 sdp.init()
 one = tf.constant(1.0)
 answer: dict[str, Any] = {
     "oob_allreduce": error_of(lambda: sdp.oob_allreduce(one, op=sdp.ReduceOp.SUM)),
-    "DistributedGradientTape": error_of(lambda: sdp.DistributedGradientTape(tf.GradientTape(), op=sdp.ReduceOp.MAX)),
-    "DistributedOptimizer": error_of(lambda: sdp.DistributedOptimizer(tf.keras.optimizers.SGD(), op=sdp.ReduceOp.SUM)),
+    "DistributedGradientTape": error_of(
+        lambda: sdp.DistributedGradientTape(tf.GradientTape(), op=sdp.ReduceOp.MAX)
+    ),
+    "DistributedOptimizer": error_of(
+        lambda: sdp.DistributedOptimizer(tf.keras.optimizers.SGD(), op=sdp.ReduceOp.SUM)
+    ),
     "allreduce": error_of(lambda: sdp.allreduce(one, 0, 1, op=sdp.ReduceOp.SUM)),
     "op None": error_of(lambda: sdp.oob_allreduce(one, op=None)),
 }
-answer["signatures"] = {name: signature_of(getattr(sdp, name)) for name in sdp.__all__ if name not in ("Compression", "ReduceOp")}
+answer["signatures"] = {
+    name: signature_of(getattr(sdp, name))
+    for name in sdp.__all__
+    if name not in ("Compression", "ReduceOp")
+}
 if sdp.rank() == 0:
     Path(sys.argv[1]).write_text(json.dumps(answer))

@@ -1,4 +1,6 @@
-"""AllReduce in every type, size and layout; write what came out wrong, and what gloo was asked to carry."""
+"""AllReduce in every type, size and layout; write what came out wrong, and what gloo was asked to
+carry.
+"""
 
 import itertools
 import json
@@ -11,7 +13,16 @@ import smdistributed.dataparallel.torch.torch_smddp  # noqa: F401
 import torch
 import torch.distributed as dist
 
-TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.uint8, torch.int32, torch.int64)
+TYPES = (
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.int8,
+    torch.uint8,
+    torch.int32,
+    torch.int64,
+)
 SIZES = (0, 1, 3, 1000, 65_537, 1_000_003)
 Combine = Callable[[list[float]], float]
 OPERATIONS: dict[str, Combine] = {
@@ -50,7 +61,10 @@ wrong = []
 for dtype, size, (name, combine) in itertools.product(TYPES, SIZES, OPERATIONS.items()):
     tensor = filled(dtype, size, rank)
     dist.all_reduce(tensor, op=getattr(dist.ReduceOp, name))
-    expected = [combine([left, right]) for left, right in zip(*(filled(dtype, 5, other).tolist() for other in (0, 1)), strict=True)]
+    expected = [
+        combine([left, right])
+        for left, right in zip(*(filled(dtype, 5, other).tolist() for other in (0, 1)), strict=True)
+    ]
     wanted = torch.tensor(expected).to(dtype).repeat(size // 5 + 1)[:size]
     if tensor.dtype != dtype or not torch.equal(tensor, wanted):
         wrong.append(f"{name} of {size} {dtype}")

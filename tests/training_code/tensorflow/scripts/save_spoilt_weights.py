@@ -1,4 +1,6 @@
-"""Save a TensorFlow network of which one weight is not a number: code folder and model folder come in, an error goes out."""
+"""Save a TensorFlow network of which one weight is not a number: code folder and model folder come
+in, an error goes out.
+"""
 
 import sys
 from pathlib import Path

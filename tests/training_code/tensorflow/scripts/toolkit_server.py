@@ -1,4 +1,6 @@
-"""Start the parameter server of TF_CONFIG's task with the training toolkit's own function, and stay, as the toolkit does."""
+"""Start the parameter server of TF_CONFIG's task with the training toolkit's own function, and
+stay, as the toolkit does.
+"""
 
 import json
 import os
@@ -9,5 +11,7 @@ from sagemaker_tensorflow_container import training
 
 config = json.loads(os.environ["TF_CONFIG"])
 hosts = [f"algo-{number}" for number, _ in enumerate(config["cluster"]["ps"], start=1)]
-training._run_ps(SimpleNamespace(hosts=hosts, current_host=hosts[config["task"]["index"]]), config["cluster"])
+training._run_ps(
+    SimpleNamespace(hosts=hosts, current_host=hosts[config["task"]["index"]]), config["cluster"]
+)
 signal.pause()

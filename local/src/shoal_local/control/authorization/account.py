@@ -1,5 +1,6 @@
-"""What the emulated account knows of its resources and principals, read from the services' own state: encryption keys, tags, networks,
-resource policies, and the policies of roles and users."""
+"""What the emulated account knows of its resources and principals, read from the services' own
+state: encryption keys, tags, networks, resource policies, and the policies of roles and users.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +29,12 @@ Tags = Mapping[str, str]
 
 @dataclass(frozen=True)
 class AccountState:
-    """One account in one region. `sagemaker(operation, request)` answers SageMaker's operations; AwsError for what is not there.
-    `played(number)` is the state of an account of this emulator, None where nobody plays it. `is_scaled(endpoint)`: whether Application
-    Auto Scaling has a target of the endpoint."""
+    """One account in one region.
+
+    `sagemaker(operation, request)` answers SageMaker's operations; AwsError for what is not there.
+    `played(number)` is the state of an account of this emulator, None where nobody plays it.
+    `is_scaled(endpoint)`: whether Application Auto Scaling has a target of the endpoint.
+    """
 
     account: str
     region: str
@@ -40,7 +44,9 @@ class AccountState:
     is_scaled: Callable[[str], bool]
 
     def owner(self, resource: str) -> str:
-        """The account that has the resource: the one in its ARN, of a bucket whoever made it, else this one."""
+        """The account that has the resource: the one in its ARN, of a bucket whoever made it, else
+        this one.
+        """
         if resource.startswith("arn:aws:s3:::"):
             return _owner_of_bucket(resource.split(":")[5].partition("/")[0]) or self.account
         account = account_of(resource)
@@ -51,7 +57,11 @@ class AccountState:
         return s3_backends[owner][PARTITION].buckets.get(name) if owner else None
 
     def key_of_bucket(self, bucket: str) -> str | None:
-        key = self._encryption(bucket).get("ApplyServerSideEncryptionByDefault", {}).get("KMSMasterKeyID")
+        key = (
+            self._encryption(bucket)
+            .get("ApplyServerSideEncryptionByDefault", {})
+            .get("KMSMasterKeyID")
+        )
         return self._key_arn(str(key), _owner_of_bucket(bucket)) if key else None
 
     def has_bucket_key(self, bucket: str) -> bool:
@@ -67,7 +77,13 @@ class AccountState:
         found = self._bucket(bucket)
         stored = found.keys.get(key) if found else None
         named = getattr(stored, "kms_key_id", None)
-        return self._key_arn(str(named), _owner_of_bucket(bucket)) if named else self.key_of_bucket(bucket) if stored is not None else None
+        return (
+            self._key_arn(str(named), _owner_of_bucket(bucket))
+            if named
+            else self.key_of_bucket(bucket)
+            if stored is not None
+            else None
+        )
 
     def key_of_queue(self, name: str) -> str | None:
         queue = sqs_backends[self.account][self.region].queues.get(name)
@@ -76,7 +92,9 @@ class AccountState:
 
     def key_of_endpoint_config(self, name: str) -> str | None:
         try:
-            key = self.sagemaker("DescribeEndpointConfig", {"EndpointConfigName": name}).get("KmsKeyId")
+            key = self.sagemaker("DescribeEndpointConfig", {"EndpointConfigName": name}).get(
+                "KmsKeyId"
+            )
         except AwsError:
             return None
         return self.key_arn(str(key)) if key else None
@@ -89,15 +107,27 @@ class AccountState:
         backend = kms_backends[account_of(key) or account or self.account][self.region]
         alias = backend.get_alias_name(key)
         # moto fails on an alias that there is not, instead of finding nothing.
-        found = backend.get_key_id_from_alias(alias) if alias.startswith("alias/") else backend.get_key_id(key)
+        found = (
+            backend.get_key_id_from_alias(alias)
+            if alias.startswith("alias/")
+            else backend.get_key_id(key)
+        )
         return str(backend.keys[found].arn) if found in backend.keys else key
 
     def vpc_of(self, id_: str) -> str | None:
         backend = _ec2(self.account, self.region)
-        subnets = {subnet.id: subnet.vpc_id for zone in backend.subnets.values() for subnet in zone.values()}
-        groups = {group.id: group.vpc_id for vpc in backend.groups.values() for group in vpc.values()}
+        subnets = {
+            subnet.id: subnet.vpc_id
+            for zone in backend.subnets.values()
+            for subnet in zone.values()
+        }
+        groups = {
+            group.id: group.vpc_id for vpc in backend.groups.values() for group in vpc.values()
+        }
         tables = {table.id: table.vpc_id for table in backend.route_tables.values()}
-        return next((str(known[id_]) for known in (subnets, groups, tables) if known.get(id_)), None)
+        return next(
+            (str(known[id_]) for known in (subnets, groups, tables) if known.get(id_)), None
+        )
 
     def tags(self, arn: str) -> Tags:
         owner = self.owner(arn)
@@ -105,7 +135,11 @@ class AccountState:
             elsewhere = self.played(owner)
             return elsewhere.tags(arn) if elsewhere else {}
         service = arn.split(":")[2] if arn.startswith("arn:") else ""
-        readers: Mapping[str, Callable[[str], Tags]] = {"sagemaker": self._sagemaker, "ec2": self._ec2, "iam": self._role_tags}
+        readers: Mapping[str, Callable[[str], Tags]] = {
+            "sagemaker": self._sagemaker,
+            "ec2": self._ec2,
+            "iam": self._role_tags,
+        }
         try:
             return readers[service](arn) if service in readers else {}
         except (AwsError, ServiceException, KeyError):
@@ -124,24 +158,42 @@ class AccountState:
         tags = listed.values() if isinstance(listed, Mapping) else listed
         return {str(tag["Key"]): str(tag["Value"]) for tag in tags}
 
-    def policies(self, principal_arn: str, question: Question, session: Policy | None = None) -> Policies:
-        """What applies to this principal, a role session or user, and to the resource of the question."""
+    def policies(
+        self, principal_arn: str, question: Question, session: Policy | None = None
+    ) -> Policies:
+        """What applies to this principal, a role session or user, and to the resource of the
+        question.
+        """
         identity, boundary = self._of_principal(principal_arn)
         return Policies(identity, boundary, self.policy_on(question), session)
 
     def policy_on(self, question: Question) -> Policy | None:
-        """The policy on the question's resource, in whichever account it is. Without one, a repository is its own account's only; the
-        evaluator takes those of accounts that nobody plays for AWS's, which are open."""
+        """The policy on the question's resource, in whichever account it is.
+
+        Without one, a repository is its own account's only; the evaluator takes those of accounts
+        that nobody plays for AWS's, which are open.
+        """
         owner = self.owner(question.resource)
         elsewhere = self if owner == self.account else self.played(owner)
         found = elsewhere.resource_policy(question) if elsewhere else None
-        return _only_of(owner) if found is None and elsewhere and question.service == "ecr" else found
+        return (
+            _only_of(owner) if found is None and elsewhere and question.service == "ecr" else found
+        )
 
     def _role(self, name: str) -> Any:
-        return next((role for role in iam_backends[self.account][PARTITION].roles.values() if role.name == name), None)
+        return next(
+            (
+                role
+                for role in iam_backends[self.account][PARTITION].roles.values()
+                if role.name == name
+            ),
+            None,
+        )
 
     def keys_of_caller(self, caller_arn: str) -> dict[str, ContextValue]:
-        """`aws:PrincipalArn` where the caller's ARN does not tell it: a role's ARN has the role's path, that of its session has not."""
+        """`aws:PrincipalArn` where the caller's ARN does not tell it: a role's ARN has the role's
+        path, that of its session has not.
+        """
         kind, _, name = caller_arn.split(":")[5].partition("/")
         role = self._role(name.partition("/")[0]) if kind == "assumed-role" else None
         return {"aws:PrincipalArn": str(role.arn)} if role else {}
@@ -151,16 +203,30 @@ class AccountState:
         kind, _, name = principal_arn.split(":")[5].partition("/")
         if kind == "assumed-role":
             role = self._role(name.partition("/")[0])
-            holders, boundary = [role] if role else [], getattr(role, "permissions_boundary_arn", None)
+            holders, boundary = (
+                [role] if role else [],
+                getattr(role, "permissions_boundary_arn", None),
+            )
         else:
-            user = next((each for each in backend.users.values() if each.arn == principal_arn), None)
-            groups = [group for group in backend.groups.values() if user in group.users] if user else []
-            holders, boundary = [*([user] if user else []), *groups], getattr(user, "permissions_boundary_arn", None)
+            user = next(
+                (each for each in backend.users.values() if each.arn == principal_arn), None
+            )
+            groups = (
+                [group for group in backend.groups.values() if user in group.users] if user else []
+            )
+            holders, boundary = (
+                [*([user] if user else []), *groups],
+                getattr(user, "permissions_boundary_arn", None),
+            )
         identity = {name: document for holder in holders for name, document in _held(holder)}
-        return identity, _in_force(backend.managed_policies[boundary]) if boundary in backend.managed_policies else None
+        return identity, _in_force(
+            backend.managed_policies[boundary]
+        ) if boundary in backend.managed_policies else None
 
     def resource_policy(self, question: Question) -> Policy | None:
-        """The policy on the resource itself, where its service has such policies and the resource exists."""
+        """The policy on the resource itself, where its service has such policies and the resource
+        exists.
+        """
         readers: Mapping[str, Callable[[str], Any]] = {
             "s3": self._bucket_policy,
             "kms": self._key_policy,
@@ -212,7 +278,9 @@ class AccountState:
         if kind not in {"model-package-group", "model-package"}:
             return None
         try:
-            return self.sagemaker("GetModelPackageGroupPolicy", {"ModelPackageGroupName": path.partition("/")[0]})["ResourcePolicy"]
+            return self.sagemaker(
+                "GetModelPackageGroupPolicy", {"ModelPackageGroupName": path.partition("/")[0]}
+            )["ResourcePolicy"]
         except AwsError:
             return None
 
@@ -225,13 +293,19 @@ def _owner_of_bucket(name: str) -> str | None:
 
 def _only_of(account: str) -> Policy:
     """The policy of a repository that has none."""
-    return {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"AWS": account}, "Action": "ecr:*"}]}
+    return {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Principal": {"AWS": account}, "Action": "ecr:*"}],
+    }
 
 
 def _held(holder: Any) -> list[tuple[str, Policy]]:
     """Inline and managed policies of a role, user or group, by name."""
     managed = {policy.name: _in_force(policy) for policy in holder.managed_policies.values()}
-    return [*managed.items(), *((name, _document(document)) for name, document in holder.policies.items())]
+    return [
+        *managed.items(),
+        *((name, _document(document)) for name, document in holder.policies.items()),
+    ]
 
 
 def _in_force(policy: ManagedPolicy) -> Policy:
@@ -244,5 +318,9 @@ def _document(written: Any) -> Policy:
 
 
 def _ec2(account: str, region: str) -> Any:
-    """moto's EC2. Not imported with this module: it reads a hundred files of instance types, the larger part of an emulator's start."""
+    """moto's EC2.
+
+    Not imported with this module: it reads a hundred files of instance types, the larger part of an
+    emulator's start.
+    """
     return get_backend("ec2")[account][region]

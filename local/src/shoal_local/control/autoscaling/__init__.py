@@ -1,1 +1,3 @@
-"""Application Auto Scaling for the variants of endpoints: targets and policies in; other instance counts, for what was measured, out."""
+"""Application Auto Scaling for the variants of endpoints: targets and policies in; other instance
+counts, for what was measured, out.
+"""

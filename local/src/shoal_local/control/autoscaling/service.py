@@ -1,5 +1,6 @@
-"""The API of Application Auto Scaling: calls in, descriptions of targets, policies and activities out. A thread of its own reads what the
-variants measured and changes their instance counts by UpdateEndpointWeightsAndCapacities, with the service-linked role.
+"""The API of Application Auto Scaling: calls in, descriptions of targets, policies and activities
+out. A thread of its own reads what the variants measured and changes their instance counts by
+UpdateEndpointWeightsAndCapacities, with the service-linked role.
 
 The clock of periods and cooldowns is as many times faster as hosting's.
 """
@@ -19,7 +20,15 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from shoal_local.control.alarms import ENDPOINTS, Alarms, Metric
 from shoal_local.control.autoscaling import store
-from shoal_local.control.autoscaling.store import DIMENSION, NAMESPACE, ROLE_NAME, ROLE_SERVICE, Policy, Target, check_scope
+from shoal_local.control.autoscaling.store import (
+    DIMENSION,
+    NAMESPACE,
+    ROLE_NAME,
+    ROLE_SERVICE,
+    Policy,
+    Target,
+    check_scope,
+)
 from shoal_local.control.autoscaling.tracking import IN_PERIODS, Bounds, wanted
 from shoal_local.control.clients import Clients
 from shoal_local.control.identity import Identity
@@ -29,7 +38,11 @@ from shoal_local.errors import AwsError
 PERIOD_S = 60.0
 COOLDOWN_S = 300.0
 LOOK_S = 0.5
-ACTIONS = ("sagemaker:DescribeEndpoint", "sagemaker:DescribeEndpointConfig", "sagemaker:UpdateEndpointWeightsAndCapacities")
+ACTIONS = (
+    "sagemaker:DescribeEndpoint",
+    "sagemaker:DescribeEndpointConfig",
+    "sagemaker:UpdateEndpointWeightsAndCapacities",
+)
 _log = logging.getLogger(__name__)
 
 
@@ -55,24 +68,39 @@ class AutoScaling:
             "DeleteScalingPolicy": self._delete_policy,
             "DescribeScalingPolicies": self._describe_policies,
             "DescribeScalingActivities": self._describe_activities,
-            "TagResource": lambda call: self._tagged(call).tags.update(call.parameters["Tags"]) or {},
+            "TagResource": lambda call: (
+                self._tagged(call).tags.update(call.parameters["Tags"]) or {}
+            ),
             "UntagResource": self._untag,
             "ListTagsForResource": lambda call: {"Tags": dict(self._tagged(call).tags)},
         }
 
     def scales(self, endpoint: str) -> bool:
-        """Whether a variant of the endpoint is a scalable target. SageMaker's names are the same in any case."""
-        return any(target.endpoint.lower() == endpoint.lower() for target in self._targets.copy().values())
+        """Whether a variant of the endpoint is a scalable target.
+
+        SageMaker's names are the same in any case.
+        """
+        return any(
+            target.endpoint.lower() == endpoint.lower() for target in self._targets.copy().values()
+        )
 
     def heed(self, entry: Mapping[str, Any]) -> None:
-        """An event of SageMaker's: the targets of an endpoint that is being deleted are deregistered.
+        """An event of SageMaker's: the targets of an endpoint that is being deleted are
+        deregistered.
 
-        Source: SageMaker developer guide, "Delete endpoints configured for auto scaling"; that the caller may is asked before.
+        Source: SageMaker developer guide, "Delete endpoints configured for auto scaling"; that the
+        caller may is asked before.
         """
-        detail = entry["detail"] if entry["detail-type"] == "SageMaker Endpoint State Change" else {}
+        detail = (
+            entry["detail"] if entry["detail-type"] == "SageMaker Endpoint State Change" else {}
+        )
         if detail.get("EndpointStatus") == "DELETING":
             with self._lock:
-                for target in [each for each in self._targets.values() if each.endpoint.lower() == detail["EndpointName"].lower()]:
+                for target in [
+                    each
+                    for each in self._targets.values()
+                    if each.endpoint.lower() == detail["EndpointName"].lower()
+                ]:
                     del self._targets[target.resource_id]
 
     def close(self) -> None:
@@ -94,7 +122,9 @@ class AutoScaling:
         return {"ScalableTargetARN": target.arn}
 
     def _current(self, target: Target) -> tuple[str, int]:
-        """The endpoint's status and the variant's instance count; ValidationException where there is no such variant with instances."""
+        """The endpoint's status and the variant's instance count; ValidationException where there
+        is no such variant with instances.
+        """
         try:
             endpoint = self._clients("sagemaker").describe_endpoint(EndpointName=target.endpoint)
         except ClientError as missing:
@@ -102,14 +132,22 @@ class AutoScaling:
         for variant in endpoint.get("ProductionVariants", []):
             if variant["VariantName"] == target.variant and "DesiredInstanceCount" in variant:
                 return endpoint["EndpointStatus"], int(variant["DesiredInstanceCount"])
-        raise store.invalid(f"Endpoint {target.endpoint} has no variant {target.variant} with instances")
+        raise store.invalid(
+            f"Endpoint {target.endpoint} has no variant {target.variant} with instances"
+        )
 
     def _make_role(self) -> None:
-        """The service-linked role, as Application Auto Scaling makes it with the first target of an account."""
+        """The service-linked role, as Application Auto Scaling makes it with the first target of an
+        account.
+        """
         iam, path = self._clients("iam"), f"/aws-service-role/{ROLE_SERVICE}/"
         if iam.list_roles(PathPrefix=path)["Roles"]:
             return
-        trust = {"Effect": "Allow", "Principal": {"Service": ROLE_SERVICE}, "Action": "sts:AssumeRole"}
+        trust = {
+            "Effect": "Allow",
+            "Principal": {"Service": ROLE_SERVICE},
+            "Action": "sts:AssumeRole",
+        }
         iam.create_role(Path=path, RoleName=ROLE_NAME, AssumeRolePolicyDocument=_policy(trust))
         allowed = {"Effect": "Allow", "Action": list(ACTIONS), "Resource": "*"}
         iam.put_role_policy(RoleName=ROLE_NAME, PolicyName="scale", PolicyDocument=_policy(allowed))
@@ -124,22 +162,33 @@ class AutoScaling:
         check_scope(asked)
         target = self._targets.get(asked["ResourceId"])
         if target is None:
-            where = f"service namespace: {NAMESPACE}, resource ID: {asked['ResourceId']}, scalable dimension: {DIMENSION}"
+            where = (
+                f"service namespace: {NAMESPACE}, resource ID: {asked['ResourceId']}, scalable"
+                f" dimension: {DIMENSION}"
+            )
             raise AwsError("ObjectNotFoundException", f"No scalable target registered for {where}")
         return target
 
     def _describe_targets(self, call: ApiCall) -> Mapping[str, Any]:
         ids = call.parameters.get("ResourceIds")
-        return {"ScalableTargets": [shown_target(each) for each in self._all(call) if not ids or each.resource_id in ids]}
+        return {
+            "ScalableTargets": [
+                shown_target(each) for each in self._all(call) if not ids or each.resource_id in ids
+            ]
+        }
 
     def _all(self, call: ApiCall) -> list[Target]:
-        return list(self._targets.values()) if call.parameters["ServiceNamespace"] == NAMESPACE else []
+        return (
+            list(self._targets.values()) if call.parameters["ServiceNamespace"] == NAMESPACE else []
+        )
 
     def _put_policy(self, call: ApiCall) -> Mapping[str, Any]:
         with self._lock:
             target = self._target(call.parameters)
             old = target.policies.get(call.parameters["PolicyName"])
-            policy = store.policy_of(call.parameters, old, self._identity.region, self._identity.account)
+            policy = store.policy_of(
+                call.parameters, old, self._identity.region, self._identity.account
+            )
             target.policies[policy.name] = policy
         return {"PolicyARN": policy.arn, "Alarms": []}
 
@@ -147,29 +196,45 @@ class AutoScaling:
         with self._lock:
             target, name = self._target(call.parameters), call.parameters["PolicyName"]
             if name not in target.policies:
-                raise AwsError("ObjectNotFoundException", f"No scaling policy found for {name} of {target.resource_id}")
+                raise AwsError(
+                    "ObjectNotFoundException",
+                    f"No scaling policy found for {name} of {target.resource_id}",
+                )
             del target.policies[name]
         return {}
 
     def _describe_policies(self, call: ApiCall) -> Mapping[str, Any]:
-        wanted_names, resource = call.parameters.get("PolicyNames"), call.parameters.get("ResourceId")
+        wanted_names, resource = (
+            call.parameters.get("PolicyNames"),
+            call.parameters.get("ResourceId"),
+        )
         found = [
             shown_policy(target, policy)
             for target in self._all(call)
             for policy in target.policies.values()
-            if resource in {None, target.resource_id} and (not wanted_names or policy.name in wanted_names)
+            if resource in {None, target.resource_id}
+            and (not wanted_names or policy.name in wanted_names)
         ]
         return {"ScalingPolicies": found}
 
     def _describe_activities(self, call: ApiCall) -> Mapping[str, Any]:
         resource = call.parameters.get("ResourceId")
-        return {"ScalingActivities": [each for each in reversed(self._activities) if resource in {None, each["ResourceId"]}]}
+        return {
+            "ScalingActivities": [
+                each
+                for each in reversed(self._activities)
+                if resource in {None, each["ResourceId"]}
+            ]
+        }
 
     def _tagged(self, call: ApiCall) -> Target:
         for target in self._targets.values():
             if target.arn == call.parameters["ResourceARN"]:
                 return target
-        raise AwsError("ResourceNotFoundException", f"There is no scalable target {call.parameters['ResourceARN']}")
+        raise AwsError(
+            "ResourceNotFoundException",
+            f"There is no scalable target {call.parameters['ResourceARN']}",
+        )
 
     def _untag(self, call: ApiCall) -> Mapping[str, Any]:
         for key in call.parameters["TagKeys"]:
@@ -192,7 +257,11 @@ class AutoScaling:
 
     def _followed(self) -> Iterator[tuple[Target, Policy]]:
         with self._lock:
-            pairs = [(target, policy) for target in self._targets.values() for policy in target.policies.values()]
+            pairs = [
+                (target, policy)
+                for target in self._targets.values()
+                for policy in target.policies.values()
+            ]
         yield from pairs
 
     def _follow(self, target: Target, policy: Policy) -> None:
@@ -211,7 +280,9 @@ class AutoScaling:
         return Metric(ENDPOINTS, "InvocationsPerInstance", where, "Sum", PERIOD_S)
 
     def _may(self, target: Target, tracked: Mapping[str, Any], *, out: bool) -> bool:
-        """Whether it is not suspended, and the cooldown since the last change of its kind is over."""
+        """Whether it is not suspended, and the cooldown since the last change of its kind is
+        over.
+        """
         kind = "Out" if out else "In"
         if target.suspended.get(f"DynamicScaling{kind}Suspended"):
             return False
@@ -220,7 +291,9 @@ class AutoScaling:
         return last_s is None or time.monotonic() - last_s >= cooldown_s
 
     def _scale(self, target: Target, current: int, count: int, value: float | None) -> None:
-        credentials = self._identity.service_credentials(target.role_arn, "AutoScaling-UpdateWeightsAndCapacities", ROLE_SERVICE)
+        credentials = self._identity.service_credentials(
+            target.role_arn, "AutoScaling-UpdateWeightsAndCapacities", ROLE_SERVICE
+        )
         desired = [{"VariantName": target.variant, "DesiredInstanceCount": count}]
         began_at = datetime.now(UTC)
         self._clients("sagemaker", credentials).update_endpoint_weights_and_capacities(
@@ -230,10 +303,29 @@ class AutoScaling:
             target.scaled_out_at_s = time.monotonic()
         else:
             target.scaled_in_at_s = time.monotonic()
-        about = f"{store.METRIC} was {'unknown' if value is None else f'{value:g}'} with {current} instances"
-        activity = {"ResourceId": target.resource_id, "Description": f"Setting desired instance count to {count}.", "Cause": about}
-        scope = {"ActivityId": str(uuid.uuid4()), "ServiceNamespace": NAMESPACE, "ScalableDimension": DIMENSION}
-        self._activities.append({**scope, **activity, "StartTime": began_at, "EndTime": datetime.now(UTC), "StatusCode": "Successful"})
+        about = (
+            f"{store.METRIC} was {'unknown' if value is None else f'{value:g}'} with {current}"
+            " instances"
+        )
+        activity = {
+            "ResourceId": target.resource_id,
+            "Description": f"Setting desired instance count to {count}.",
+            "Cause": about,
+        }
+        scope = {
+            "ActivityId": str(uuid.uuid4()),
+            "ServiceNamespace": NAMESPACE,
+            "ScalableDimension": DIMENSION,
+        }
+        self._activities.append(
+            {
+                **scope,
+                **activity,
+                "StartTime": began_at,
+                "EndTime": datetime.now(UTC),
+                "StatusCode": "Successful",
+            }
+        )
 
 
 def shown_target(target: Target) -> dict[str, Any]:

@@ -1,9 +1,12 @@
-"""Target tracking as a function: what a metric was in its last periods goes in, the wanted number of instances comes out.
+"""Target tracking as a function: what a metric was in its last periods goes in, the wanted number
+of instances comes out.
 
-Source: Application Auto Scaling user guide, "How target tracking scaling for Application Auto Scaling works". It does not say how long
-a metric must be above or below. One user's report of the alarms that AWS made for an endpoint with a target of 1500 does: above 1500 for 3
-datapoints within 3 minutes, below 1350 for 15 within 15 (repost.aws/questions/QUf450Wsd9RROGGOIwaolN9w); not verified on AWS. That a
-metric without data scales nothing is from the user guide, "Target tracking scaling policies": its alarm has insufficient data.
+Source: Application Auto Scaling user guide, "How target tracking scaling for Application Auto
+Scaling works". It does not say how long a metric must be above or below. One user's report of the
+alarms that AWS made for an endpoint with a target of 1500 does: above 1500 for 3 datapoints within
+3 minutes, below 1350 for 15 within 15 (repost.aws/questions/QUf450Wsd9RROGGOIwaolN9w); not verified
+on AWS. That a metric without data scales nothing is from the user guide, "Target tracking scaling
+policies": its alarm has insufficient data.
 """
 
 from __future__ import annotations
@@ -30,7 +33,10 @@ class Bounds:
 
 
 def wanted(current: int, values: Sequence[float | None], target: float, bounds: Bounds) -> int:
-    """Instances for `values` of the metric per instance, the latest first. Outside the bounds it comes back into them."""
+    """Instances for `values` of the metric per instance, the latest first.
+
+    Outside the bounds it comes back into them.
+    """
     held = bounds.hold(current)
     if held != current:
         return held

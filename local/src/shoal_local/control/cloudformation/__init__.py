@@ -1,1 +1,3 @@
-"""CloudFormation: templates are resolved and deployed through the emulator's own API, one resource type at a time."""
+"""CloudFormation: templates are resolved and deployed through the emulator's own API, one resource
+type at a time.
+"""

@@ -1,4 +1,6 @@
-"""Change sets: what a template would add, change, replace and remove, worked out without touching anything."""
+"""Change sets: what a template would add, change, replace and remove, worked out without touching
+anything.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ from shoal_local.control.cloudformation.stack import Resource, Stack, Values
 from shoal_local.control.cloudformation.template import Template
 
 UNKNOWN = "{{changeSet:KNOWN_AFTER_APPLY}}"
-NOTHING = "The submitted information didn't contain changes. Submit different information to create a change set."
+NOTHING = (
+    "The submitted information didn't contain changes. Submit different information to create a"
+    " change set."
+)
 
 
 @dataclass
@@ -58,7 +63,10 @@ class ChangeSet:
         """The answer of DescribeChangeSet."""
         return {
             **self.summary(),
-            "Parameters": [{"ParameterKey": key, "ParameterValue": value} for key, value in self.values.parameters.items()],
+            "Parameters": [
+                {"ParameterKey": key, "ParameterValue": value}
+                for key, value in self.values.parameters.items()
+            ],
             "Capabilities": list(self.values.capabilities),
             "Tags": [{"Key": key, "Value": value} for key, value in self.values.tags.items()],
             "NotificationARNs": [],
@@ -66,8 +74,12 @@ class ChangeSet:
         }
 
 
-def planned(stack: Stack, template: Template, values: Values, parameters: Mapping[str, Any], tools: Tools) -> list[dict[str, Any]]:
-    """The changes that `template` would make to `stack`, as the API writes them; AwsError where it cannot be resolved."""
+def planned(
+    stack: Stack, template: Template, values: Values, parameters: Mapping[str, Any], tools: Tools
+) -> list[dict[str, Any]]:
+    """The changes that `template` would make to `stack`, as the API writes them; AwsError where it
+    cannot be resolved.
+    """
     sketch = copy(stack)
     sketch.resources, sketch.events, sketch.values = dict(stack.resources), [], values
     deployment = Deployment(sketch, template, parameters, tools)
@@ -79,24 +91,37 @@ def planned(stack: Stack, template: Template, values: Values, parameters: Mappin
         resource = deployment.planned(logical_id, resolver)
         before = stack.resources.get(logical_id)
         changes += _change(deployment, before, resource)
-        if before is None or (changes and changes[-1]["ResourceChange"].get("Replacement") == "True"):
+        if before is None or (
+            changes and changes[-1]["ResourceChange"].get("Replacement") == "True"
+        ):
             sketch.resources[logical_id] = replace(resource, physical_id=UNKNOWN, attributes={})
     gone = [resource for name, resource in stack.resources.items() if name not in wanted]
     changes += [_described("Remove", resource) for resource in gone]
-    if not changes and (values.tags != stack.values.tags or _outputs(template) != _outputs(stack.template)):
-        changes += [_described("Modify", resource, ["Tags"]) for resource in list(stack.resources.values())[:1]]
+    if not changes and (
+        values.tags != stack.values.tags or _outputs(template) != _outputs(stack.template)
+    ):
+        changes += [
+            _described("Modify", resource, ["Tags"])
+            for resource in list(stack.resources.values())[:1]
+        ]
     return changes
 
 
-def _change(deployment: Deployment, before: Resource | None, resource: Resource) -> list[dict[str, Any]]:
+def _change(
+    deployment: Deployment, before: Resource | None, resource: Resource
+) -> list[dict[str, Any]]:
     if before is None:
         return [_described("Add", resource)]
     if before.properties == resource.properties:
         return []
     kind = deployment.tools.kind(resource.type_name)
-    request = deployment.request(replace(resource, physical_id=before.physical_id, attributes=before.attributes), before)
+    request = deployment.request(
+        replace(resource, physical_id=before.physical_id, attributes=before.attributes), before
+    )
     replacement = kind is not None and kind.needs_replacement(request)
-    changed = sorted(name for name in {*before.properties, *resource.properties} if request.changed(name))
+    changed = sorted(
+        name for name in {*before.properties, *resource.properties} if request.changed(name)
+    )
     shown = _described("Modify", replace(resource, physical_id=before.physical_id), changed)
     shown["ResourceChange"]["Replacement"] = "True" if replacement else "False"
     return [shown]
@@ -109,7 +134,11 @@ def _described(action: str, resource: Resource, changed: list[str] | None = None
         "ResourceType": resource.type_name,
         "Scope": ["Properties"] if changed else [],
         "Details": [
-            {"Target": {"Attribute": "Properties", "Name": name}, "Evaluation": "Static", "ChangeSource": "DirectModification"}
+            {
+                "Target": {"Attribute": "Properties", "Name": name},
+                "Evaluation": "Static",
+                "ChangeSource": "DirectModification",
+            }
             for name in changed or []
         ],
     }

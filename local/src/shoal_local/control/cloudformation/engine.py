@@ -1,5 +1,7 @@
-"""Brings a stack to what its template says: creates, updates, replaces and deletes resources in order of their dependencies, and
-takes everything back when one fails. A type or property that is not emulated fails the stack before anything is made."""
+"""Brings a stack to what its template says: creates, updates, replaces and deletes resources in
+order of their dependencies, and takes everything back when one fails. A type or property that is
+not emulated fails the stack before anything is made.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,11 @@ RETAINED = frozenset({"Retain", "RetainExceptOnCreate"})
 
 @dataclass(frozen=True)
 class Tools:
-    """What deployments use. `kind(type_name)` gives the resource type or None; `client(service)` signs with the stack's role;
-    `importers(export)` names the stacks that import an export."""
+    """What deployments use.
+
+    `kind(type_name)` gives the resource type or None; `client(service)` signs with the stack's
+    role; `importers(export)` names the stacks that import an export.
+    """
 
     account: str
     region: str
@@ -39,7 +44,10 @@ class Tools:
 
 @dataclass(frozen=True)
 class Step:
-    """Something done to a resource in this deployment: `before` is None for a new one, `after` None for one taken away."""
+    """Something done to a resource in this deployment:
+
+    `before` is None for a new one, `after` None for one taken away.
+    """
 
     before: Resource | None
     after: Resource
@@ -58,7 +66,9 @@ class Deployment:
     imports: set[str] = field(default_factory=set)
 
     def create(self) -> None:
-        """Make everything; on failure take it back (ROLLBACK_COMPLETE) or leave it (CREATE_FAILED)."""
+        """Make everything; on failure take it back (ROLLBACK_COMPLETE) or leave it
+        (CREATE_FAILED).
+        """
         self.stack.record("CREATE_IN_PROGRESS", "User Initiated")
         try:
             self._apply()
@@ -90,7 +100,13 @@ class Deployment:
     def resolver(self) -> Resolver:
         """Resolves this template's values against the resources as they are now."""
         return Resolver(
-            self.template, self._pseudo(), self.parameters, self._physical_id, self._attribute, self._import, self.tools.parameter_store
+            self.template,
+            self._pseudo(),
+            self.parameters,
+            self._physical_id,
+            self._attribute,
+            self._import,
+            self.tools.parameter_store,
         )
 
     def outputs(self, resolver: Resolver) -> dict[str, Output]:
@@ -100,14 +116,19 @@ class Deployment:
                 continue
             export = output.get("Export", {}).get("Name")
             name = str(resolver(export)) if export else None
-            found[key] = Output(key, str(resolver(output["Value"])), str(output.get("Description", "")), name)
+            found[key] = Output(
+                key, str(resolver(output["Value"])), str(output.get("Description", "")), name
+            )
         return found
 
     def wanted(self, resolver: Resolver) -> list[str]:
         """Logical ids to be there, dependencies first, without those whose condition is false."""
         resources = self.template.resources
         return [
-            name for name in self.template.order() if "Condition" not in resources[name] or resolver.condition(resources[name]["Condition"])
+            name
+            for name in self.template.order()
+            if "Condition" not in resources[name]
+            or resolver.condition(resources[name]["Condition"])
         ]
 
     def _apply(self) -> None:
@@ -126,23 +147,39 @@ class Deployment:
         self.stack.imports = self.imports
 
     def _check_exports(self, outputs: Mapping[str, Output]) -> None:
-        """FailedError for an export that another stack imports and that would go, or change (user guide, "Fn::ImportValue")."""
+        """FailedError for an export that another stack imports and that would go, or change (user
+        guide, "Fn::ImportValue").
+        """
         kept = {output.export: output.value for output in outputs.values()}
         for old in self.stack.outputs.values():
-            users = self.tools.importers(old.export) if old.export and kept.get(old.export) != old.value else []
+            users = (
+                self.tools.importers(old.export)
+                if old.export and kept.get(old.export) != old.value
+                else []
+            )
             if users:
                 what = "update" if old.export in kept else "delete"
-                raise FailedError(f"Cannot {what} export {old.export} as it is in use by {', '.join(users)}.")
+                raise FailedError(
+                    f"Cannot {what} export {old.export} as it is in use by {', '.join(users)}."
+                )
 
     def _check_types(self, wanted: list[str]) -> None:
-        unknown = [name for name in wanted if self.tools.kind(self.template.resources[name]["Type"]) is None]
+        unknown = [
+            name
+            for name in wanted
+            if self.tools.kind(self.template.resources[name]["Type"]) is None
+        ]
         for name in unknown:
             type_name = self.template.resources[name]["Type"]
             reason = f"Shoal's emulator does not support the resource type {type_name}"
-            self.stack.record_resource(Resource(name, type_name, "", {}, {}, frozenset()), "CREATE_FAILED", reason)
+            self.stack.record_resource(
+                Resource(name, type_name, "", {}, {}, frozenset()), "CREATE_FAILED", reason
+            )
         if unknown:
             types = sorted({self.template.resources[name]["Type"] for name in unknown})
-            raise FailedError(f"Resource types that Shoal's emulator does not support: {', '.join(types)}")
+            raise FailedError(
+                f"Resource types that Shoal's emulator does not support: {', '.join(types)}"
+            )
 
     def _bring(self, logical_id: str, resolver: Resolver) -> None:
         resource = self.planned(logical_id, resolver)
@@ -159,7 +196,11 @@ class Deployment:
     def _retagged(self, before: Resource, resource: Resource) -> bool:
         """Whether the stack's own tags, which its resources get too, have changed."""
         kind = self.tools.kind(resource.type_name)
-        return before.stack_tags != resource.stack_tags and kind is not None and "Tags" in kind.properties
+        return (
+            before.stack_tags != resource.stack_tags
+            and kind is not None
+            and "Tags" in kind.properties
+        )
 
     def planned(self, logical_id: str, resolver: Resolver) -> Resource:
         """The resource as the template wants it, not made yet."""
@@ -168,7 +209,10 @@ class Deployment:
         deletion = resolver(definition.get("DeletionPolicy") or "Delete")
         replacing = resolver(definition.get("UpdateReplacePolicy") or "Delete")
         if "Snapshot" in (deletion, replacing):
-            raise invalid(f"Shoal's emulator makes no snapshots of resources: {logical_id} has the policy Snapshot")
+            raise invalid(
+                f"Shoal's emulator makes no snapshots of resources: {logical_id} has the policy"
+                " Snapshot"
+            )
         depends_on = frozenset(self.template.dependencies(logical_id))
         return Resource(
             logical_id,
@@ -196,14 +240,22 @@ class Deployment:
             self._replace(before, resource)
             return
         self.stack.record_resource(resource, "UPDATE_IN_PROGRESS")
-        self.steps.append(Step(before, resource))  # also when it fails: half an update is to be taken back
-        updated = self._try(resource, "UPDATE_FAILED", lambda kind, request: kind.update(request), before)
+        self.steps.append(
+            Step(before, resource)
+        )  # also when it fails: half an update is to be taken back
+        updated = self._try(
+            resource, "UPDATE_FAILED", lambda kind, request: kind.update(request), before
+        )
         self._settle(resource, updated, "UPDATE_COMPLETE")
         if kind.new_id_means_replaced and updated.physical_id != before.physical_id:
             self.steps[-1] = Step(before, resource, replaced=True)
 
     def _replace(self, before: Resource, resource: Resource) -> None:
-        self.stack.record_resource(resource, "UPDATE_IN_PROGRESS", "Requested update requires the creation of a new physical resource")
+        self.stack.record_resource(
+            resource,
+            "UPDATE_IN_PROGRESS",
+            "Requested update requires the creation of a new physical resource",
+        )
         resource.physical_id, resource.attributes = "", {}
         created = self._try(resource, "UPDATE_FAILED", lambda kind, request: kind.create(request))
         self._settle(resource, created, "UPDATE_COMPLETE")
@@ -215,9 +267,15 @@ class Deployment:
         self.stack.record_resource(resource, status)
 
     def _try(
-        self, resource: Resource, failed: str, act: Callable[[ResourceType, Request], Created], before: Resource | None = None
+        self,
+        resource: Resource,
+        failed: str,
+        act: Callable[[ResourceType, Request], Created],
+        before: Resource | None = None,
     ) -> Created:
-        """Do something to the resource; a failure becomes an event with its reason and ends the deployment."""
+        """Do something to the resource; a failure becomes an event with its reason and ends the
+        deployment.
+        """
         kind = self._kind(resource)
         request = self.request(resource, before)
         try:
@@ -225,42 +283,67 @@ class Deployment:
             return act(kind, request)
         except FAILURES as error:
             reason = explained(error)
-        except Exception as error:  # a template can hold anything: what a type did not expect fails the resource, not the thread
+        # a template can hold anything: what a type did not expect fails the resource, not the
+        # thread
+        except Exception as error:
             log.exception("%s %s failed", resource.type_name, resource.logical_id)
             reason = f"{type(error).__name__}: {error}"
         self.stack.record_resource(resource, failed, reason)
-        raise FailedError(f"The following resource(s) failed: [{resource.logical_id}] ({resource.type_name}): {reason}")
+        raise FailedError(
+            f"The following resource(s) failed: [{resource.logical_id}] ({resource.type_name}):"
+            f" {reason}"
+        )
 
     def _take_back(self, before: Stack, reason: str) -> None:
         """Undo the steps of this update, the last first, and be the earlier stack again.
 
-        What the update made is deleted after that, and not at all where something could not be undone: it may still be in use
-        (CloudFormation user guide, "Stack status codes": UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS comes after the rollback).
+        What the update made is deleted after that, and not at all where something could not be
+        undone: it may still be in use (CloudFormation user guide, "Stack status codes":
+        UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS comes after the rollback).
         """
         self.stack.record("UPDATE_ROLLBACK_IN_PROGRESS", reason)
         trouble: list[str] = []
-        updated = [step for step in reversed(self.steps) if step.before is not None and not step.replaced]
+        updated = [
+            step for step in reversed(self.steps) if step.before is not None and not step.replaced
+        ]
         made = [step for step in reversed(self.steps) if step.before is None or step.replaced]
         for step in (*updated, *made):
             try:
                 if step.before is not None and not step.replaced:
-                    self._try(step.before, "UPDATE_FAILED", lambda kind, request: kind.update(request), step.after)
+                    self._try(
+                        step.before,
+                        "UPDATE_FAILED",
+                        lambda kind, request: kind.update(request),
+                        step.after,
+                    )
                 elif not trouble:
                     self._remove(step.after)
             except FailedError as error:
                 trouble.append(str(error))
         self.stack.resources = dict(before.resources)
-        self.stack.template, self.stack.values = before.template, replace(before.values, token=self.stack.values.token)
-        self.stack.resolved_parameters, self.stack.outputs, self.stack.imports = before.resolved_parameters, before.outputs, before.imports
+        self.stack.template, self.stack.values = (
+            before.template,
+            replace(before.values, token=self.stack.values.token),
+        )
+        self.stack.resolved_parameters, self.stack.outputs, self.stack.imports = (
+            before.resolved_parameters,
+            before.outputs,
+            before.imports,
+        )
         if trouble:
             self.stack.record("UPDATE_ROLLBACK_FAILED", "; ".join(trouble))
         else:
             self.stack.record("UPDATE_ROLLBACK_COMPLETE")
 
     def _clean_up(self, before: Stack) -> None:
-        """Delete what this update replaced or left out. A failure is an event; the update stays complete, as on AWS."""
+        """Delete what this update replaced or left out.
+
+        A failure is an event; the update stays complete, as on AWS.
+        """
         kept = set(self.wanted(self.resolver()))
-        dropped = {name: resource for name, resource in before.resources.items() if name not in kept}
+        dropped = {
+            name: resource for name, resource in before.resources.items() if name not in kept
+        }
         replaced = [step.before for step in self.steps if step.replaced and step.before is not None]
         for old in (*reversed(replaced), *reversed(in_order(dropped))):
             if old.logical_id in dropped:
@@ -289,7 +372,9 @@ class Deployment:
             except FailedError:
                 trouble.append(resource.logical_id)
         if trouble:
-            self.stack.record(failed, f"The following resource(s) failed to delete: [{', '.join(trouble)}].")
+            self.stack.record(
+                failed, f"The following resource(s) failed to delete: [{', '.join(trouble)}]."
+            )
         else:
             self.stack.outputs, self.stack.imports = {}, set()
             self.stack.record(complete)
@@ -308,7 +393,9 @@ class Deployment:
     def _kind(self, resource: Resource) -> ResourceType:
         kind = self.tools.kind(resource.type_name)
         if kind is None:
-            raise FailedError(f"Shoal's emulator does not support the resource type {resource.type_name}")
+            raise FailedError(
+                f"Shoal's emulator does not support the resource type {resource.type_name}"
+            )
         return kind
 
     def request(self, resource: Resource, before: Resource | None) -> Request:
@@ -343,7 +430,10 @@ class Deployment:
     def _resource(self, logical_id: str) -> Resource:
         resource = self.stack.resources.get(logical_id)
         if resource is None:
-            raise invalid(f"Template error: the resource {logical_id} is not created (its condition is false, or the template has none)")
+            raise invalid(
+                f"Template error: the resource {logical_id} is not created (its condition is false,"
+                " or the template has none)"
+            )
         return resource
 
     def _physical_id(self, logical_id: str) -> str:
@@ -354,7 +444,8 @@ class Deployment:
         if name not in resource.attributes:
             known = ", ".join(sorted(resource.attributes)) or "none"
             raise invalid(
-                f"Template error: {logical_id} ({resource.type_name}) has no attribute {name} in Shoal's emulator (it has {known})"
+                f"Template error: {logical_id} ({resource.type_name}) has no attribute {name} in"
+                f" Shoal's emulator (it has {known})"
             )
         return resource.attributes[name]
 
@@ -379,4 +470,8 @@ def in_order(resources: Mapping[str, Resource]) -> list[Resource]:
 
 
 def _policies(resource: Resource) -> dict[str, Any]:
-    return {"deletion_policy": resource.deletion_policy, "replace_policy": resource.replace_policy, "depends_on": resource.depends_on}
+    return {
+        "deletion_policy": resource.deletion_policy,
+        "replace_policy": resource.replace_policy,
+        "depends_on": resource.depends_on,
+    }

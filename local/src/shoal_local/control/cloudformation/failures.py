@@ -22,7 +22,9 @@ class FailedError(Exception):
 
 @contextmanager
 def failing(stack: str) -> Iterator[None]:
-    """Whatever goes wrong with a template is a FailedError: a thread that ended otherwise would leave its stack in progress for ever."""
+    """Whatever goes wrong with a template is a FailedError: a thread that ended otherwise would
+    leave its stack in progress for ever.
+    """
     try:
         yield
     except FailedError:

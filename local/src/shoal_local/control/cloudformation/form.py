@@ -1,6 +1,8 @@
-"""Whether a template's document has the form that whoever reads it relies on: a document in, its mistakes, one at a time, out.
+"""Whether a template's document has the form that whoever reads it relies on: a document in, its
+mistakes, one at a time, out.
 
-Source: CloudFormation user guide, "Template anatomy" and "Intrinsic function reference". What a property may hold is its resource's.
+Source: CloudFormation user guide, "Template anatomy" and "Intrinsic function reference". What a
+property may hold is its resource's.
 """
 
 from __future__ import annotations
@@ -10,7 +12,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 SECTIONS = frozenset(
-    {"AWSTemplateFormatVersion", "Description", "Metadata", "Parameters", "Rules", "Mappings", "Conditions", "Resources", "Outputs"}
+    {
+        "AWSTemplateFormatVersion",
+        "Description",
+        "Metadata",
+        "Parameters",
+        "Rules",
+        "Mappings",
+        "Conditions",
+        "Resources",
+        "Outputs",
+    }
 )
 
 
@@ -18,15 +30,26 @@ def mistakes(document: Mapping[Any, Any]) -> Iterator[str]:
     """RecursionError for a document that is nested deeper than it can be read."""
     unknown = sorted(str(name) for name in document if name not in SECTIONS)
     if unknown:
-        yield f"Invalid template property or properties [{', '.join(unknown)}] (Shoal's emulator has no transforms)"
+        yield (
+            f"Invalid template property or properties [{', '.join(unknown)}] (Shoal's emulator has"
+            " no transforms)"
+        )
     for section in ("Parameters", "Rules", "Mappings", "Conditions", "Resources", "Outputs"):
         if not _is_object(document.get(section) or {}):
             yield f"Template format error: [/{section}] must be an object whose keys are text."
             return
-    entries = {"Parameters": _of_parameter, "Rules": _of_rule, "Mappings": _of_mapping, "Resources": _of_resource, "Outputs": _of_output}
+    entries = {
+        "Parameters": _of_parameter,
+        "Rules": _of_rule,
+        "Mappings": _of_mapping,
+        "Resources": _of_resource,
+        "Outputs": _of_output,
+    }
     for section, look in entries.items():
         for name, entry in (document.get(section) or {}).items():
-            yield from (f"Template format error: [/{section}/{name}] {mistake}" for mistake in look(entry))
+            yield from (
+                f"Template format error: [/{section}/{name}] {mistake}" for mistake in look(entry)
+            )
     yield from (f"Template format error: {mistake}" for mistake in _of_functions(document))
 
 
@@ -53,7 +76,9 @@ def _is_pattern(value: Any) -> bool:
 
 def _of_rule(rule: Any) -> Iterator[str]:
     assertions = rule.get("Assertions") if _is_object(rule) else None
-    if not isinstance(assertions, list) or not all(_is_object(each) and "Assert" in each for each in assertions):
+    if not isinstance(assertions, list) or not all(
+        _is_object(each) and "Assert" in each for each in assertions
+    ):
         yield "Every Rules object must contain Assertions, a list of objects with an Assert member."
 
 
@@ -69,7 +94,9 @@ def _of_resource(resource: Any) -> Iterator[str]:
     needed = resource.get("DependsOn") or []
     if not _is_object(resource.get("Properties") or {}):
         yield "Properties must be an object."
-    if not isinstance(needed, str) and not (isinstance(needed, list) and all(isinstance(each, str) for each in needed)):
+    if not isinstance(needed, str) and not (
+        isinstance(needed, list) and all(isinstance(each, str) for each in needed)
+    ):
         yield "DependsOn must be text or a list of text."
     if not isinstance(resource.get("Condition", ""), str):
         yield "Condition must be text."
@@ -78,7 +105,9 @@ def _of_resource(resource: Any) -> Iterator[str]:
 def _of_output(output: Any) -> Iterator[str]:
     if not _is_object(output) or "Value" not in output:
         yield "Every Outputs object must contain a Value member."
-    elif not isinstance(output.get("Condition", ""), str) or not _is_object(output.get("Export") or {}):
+    elif not isinstance(output.get("Condition", ""), str) or not _is_object(
+        output.get("Export") or {}
+    ):
         yield "Condition must be text, and Export an object."
 
 
@@ -97,7 +126,9 @@ def _of_functions(value: Any) -> Iterator[str]:
 
 
 def _is_attribute(argument: Any) -> bool:
-    return isinstance(argument, str) or (isinstance(argument, list) and len(argument) == 2 and isinstance(argument[0], str))
+    return isinstance(argument, str) or (
+        isinstance(argument, list) and len(argument) == 2 and isinstance(argument[0], str)
+    )
 
 
 def _is_substitution(argument: Any) -> bool:

@@ -1,4 +1,6 @@
-"""Template parameters and rules: what a request gives, with defaults, checked and converted; values of SSM parameters looked up."""
+"""Template parameters and rules: what a request gives, with defaults, checked and converted; values
+of SSM parameters looked up.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +14,34 @@ from shoal_local.control.cloudformation.template import Template, invalid
 SSM_VALUE = "AWS::SSM::Parameter::Value<"
 
 
-def resolved_parameters(template: Template, given: Mapping[str, str], parameter_store: Callable[[str], str]) -> dict[str, Any]:
-    """The value of every parameter; AwsError ValidationError for one that is missing, unknown or not allowed."""
+def resolved_parameters(
+    template: Template, given: Mapping[str, str], parameter_store: Callable[[str], str]
+) -> dict[str, Any]:
+    """The value of every parameter; AwsError ValidationError for one that is missing, unknown or
+    not allowed.
+    """
     declared = template.section("Parameters")
     unknown = sorted(set(given) - set(declared))
     if unknown:
         raise invalid(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
-    missing = [name for name, parameter in declared.items() if name not in given and "Default" not in parameter]
+    missing = [
+        name
+        for name, parameter in declared.items()
+        if name not in given and "Default" not in parameter
+    ]
     if missing:
         raise invalid(f"Parameters: [{', '.join(missing)}] must have values")
     return {
-        name: _value(name, parameter, str(given.get(name, parameter.get("Default"))), parameter_store)
+        name: _value(
+            name, parameter, str(given.get(name, parameter.get("Default"))), parameter_store
+        )
         for name, parameter in declared.items()
     }
 
 
-def _value(name: str, parameter: Mapping[str, Any], text: str, parameter_store: Callable[[str], str]) -> Any:
+def _value(
+    name: str, parameter: Mapping[str, Any], text: str, parameter_store: Callable[[str], str]
+) -> Any:
     kind = str(parameter["Type"])
     _check(name, parameter, text)
     if kind.startswith(SSM_VALUE):
@@ -55,4 +69,7 @@ def check_rules(template: Template, resolver: Resolver) -> None:
             continue
         for assertion in rule["Assertions"]:
             if not resolver.test(assertion["Assert"]):
-                raise invalid(f"Rule {name} does not hold: {assertion.get('AssertDescription', assertion['Assert'])}")
+                raise invalid(
+                    f"Rule {name} does not hold:"
+                    f" {assertion.get('AssertDescription', assertion['Assert'])}"
+                )

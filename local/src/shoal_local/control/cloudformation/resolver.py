@@ -1,4 +1,6 @@
-"""Intrinsic functions: a template's values in, plain values out, given parameters, resources and exports."""
+"""Intrinsic functions: a template's values in, plain values out, given parameters, resources and
+exports.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,15 @@ from shoal_local.control.cloudformation.template import SUBSTITUTION, Template, 
 
 DYNAMIC = re.compile(r"\{\{resolve:([^:}]+):([^}]+)\}\}")
 ZONES = ("a", "b", "c")
-UNRESOLVED = (TypeError, ValueError, IndexError, KeyError, AttributeError, StopIteration, RecursionError)
+UNRESOLVED = (
+    TypeError,
+    ValueError,
+    IndexError,
+    KeyError,
+    AttributeError,
+    StopIteration,
+    RecursionError,
+)
 """What functions raise whose arguments are not of their form, or that lead back to themselves."""
 
 
@@ -27,7 +37,10 @@ NO_VALUE = NoValue()
 
 @dataclass
 class Resolver:
-    """Resolves values of one stack. `physical_id` and `attribute` look resources up; they raise AwsError for what is not there."""
+    """Resolves values of one stack.
+
+    `physical_id` and `attribute` look resources up; they raise AwsError for what is not there.
+    """
 
     template: Template
     pseudo: Mapping[str, Any]
@@ -68,8 +81,12 @@ class Resolver:
                 try:
                     return TESTS[name](self, argument)
                 except UNRESOLVED as error:
-                    raise invalid(f"Template error: {name} cannot be resolved: {error!r}") from error
-        raise invalid(f"Template format error: this is no condition: {json.dumps(expression, default=str)}")
+                    raise invalid(
+                        f"Template error: {name} cannot be resolved: {error!r}"
+                    ) from error
+        raise invalid(
+            f"Template format error: this is no condition: {json.dumps(expression, default=str)}"
+        )
 
     def _function(self, name: str, argument: Any) -> Any:
         function = FUNCTIONS.get(name)
@@ -90,7 +107,11 @@ class Resolver:
         return self.physical_id(name)
 
     def get_att(self, argument: Any) -> Any:
-        logical_id, _, attribute = argument.partition(".") if isinstance(argument, str) else (argument[0], ".", str(self(argument[1])))
+        logical_id, _, attribute = (
+            argument.partition(".")
+            if isinstance(argument, str)
+            else (argument[0], ".", str(self(argument[1])))
+        )
         return self.attribute(logical_id, attribute)
 
     def sub(self, argument: Any) -> str:
@@ -116,7 +137,9 @@ class Resolver:
     def _dynamic(self, text: str) -> str:
         def value_of(match: re.Match[str]) -> str:
             if match.group(1) != "ssm":
-                raise invalid(f"Shoal's emulator resolves ssm references only, not {match.group(0)}")
+                raise invalid(
+                    f"Shoal's emulator resolves ssm references only, not {match.group(0)}"
+                )
             return self.parameter_store(match.group(2).split(":")[0])
 
         return DYNAMIC.sub(value_of, text) if "{{resolve:" in text else text
@@ -152,7 +175,9 @@ FUNCTIONS: dict[str, Callable[[Resolver, Any], Any]] = {
     "Fn::Select": lambda resolver, argument: resolver(argument[1])[int(resolver(argument[0]))],
     "Fn::If": _if,
     "Fn::FindInMap": lambda resolver, argument: resolver.find_in_map(argument),
-    "Fn::Base64": lambda resolver, argument: base64.b64encode(str(resolver(argument)).encode()).decode(),
+    "Fn::Base64": lambda resolver, argument: base64.b64encode(
+        str(resolver(argument)).encode()
+    ).decode(),
     "Fn::GetAZs": _zones,
     "Fn::ImportValue": lambda resolver, argument: resolver.import_value(str(resolver(argument))),
     "Fn::Cidr": _cidr,

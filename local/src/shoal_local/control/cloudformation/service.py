@@ -1,4 +1,6 @@
-"""The CloudFormation API: requests are turned into deployments of `stacks`, and what they did is described."""
+"""The CloudFormation API: requests are turned into deployments of `stacks`, and what they did is
+described.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,13 @@ class CloudFormation:
 
     def _create_stack(self, wanted: Parameters) -> Mapping[str, Any]:
         protected = bool(wanted.get("EnableTerminationProtection"))
-        return {"StackId": self.stacks.create(wanted["StackName"], self._template(wanted), values_of(wanted), protected).id}
+        return {
+            "StackId": (
+                self.stacks.create(
+                    wanted["StackName"], self._template(wanted), values_of(wanted), protected
+                ).id
+            )
+        }
 
     def _update_stack(self, wanted: Parameters) -> Mapping[str, Any]:
         stack = self.stacks.find(wanted["StackName"])
@@ -93,7 +101,9 @@ class CloudFormation:
         return {}
 
     def _describe_stacks(self, wanted: Parameters) -> Mapping[str, Any]:
-        """Waits a moment for a stack that is being deployed: a client that asks for one stack asks again until it is done."""
+        """Waits a moment for a stack that is being deployed: a client that asks for one stack asks
+        again until it is done.
+        """
         name = wanted.get("StackName")
         found = [self.stacks.find(name)] if name else self.stacks.living()
         if name and found[0].worker is not None:
@@ -126,37 +136,67 @@ class CloudFormation:
 
     def _describe_resources(self, wanted: Parameters) -> Mapping[str, Any]:
         if not wanted.get("StackName"):
-            found = [stack for stack in self.stacks.living() if wanted.get("PhysicalResourceId") in physical_ids(stack)]
+            found = [
+                stack
+                for stack in self.stacks.living()
+                if wanted.get("PhysicalResourceId") in physical_ids(stack)
+            ]
             stack = found[0] if found else self.stacks.find(str(wanted.get("PhysicalResourceId")))
         else:
             stack = self.stacks.find(wanted["StackName"])
         only = wanted.get("LogicalResourceId")
-        resources = [resource for resource in stack.resources.values() if only in (None, resource.logical_id)]
-        return {"StackResources": [{**of_stack(stack), **described(resource), "Timestamp": resource.updated_at} for resource in resources]}
+        resources = [
+            resource for resource in stack.resources.values() if only in (None, resource.logical_id)
+        ]
+        return {
+            "StackResources": [
+                {**of_stack(stack), **described(resource), "Timestamp": resource.updated_at}
+                for resource in resources
+            ]
+        }
 
     def _describe_resource(self, wanted: Parameters) -> Mapping[str, Any]:
         stack = self.stacks.find(wanted["StackName"])
         resource = stack.resources.get(wanted["LogicalResourceId"])
         if resource is None:
-            raise invalid(f"Resource {wanted['LogicalResourceId']} does not exist for stack {stack.name}")
-        return {"StackResourceDetail": {**of_stack(stack), **described(resource), "LastUpdatedTimestamp": resource.updated_at}}
+            raise invalid(
+                f"Resource {wanted['LogicalResourceId']} does not exist for stack {stack.name}"
+            )
+        return {
+            "StackResourceDetail": {
+                **of_stack(stack),
+                **described(resource),
+                "LastUpdatedTimestamp": resource.updated_at,
+            }
+        }
 
     def _list_resources(self, wanted: Parameters) -> Mapping[str, Any]:
         resources = self.stacks.find(wanted["StackName"]).resources.values()
-        return {"StackResourceSummaries": [{**described(resource), "LastUpdatedTimestamp": resource.updated_at} for resource in resources]}
+        return {
+            "StackResourceSummaries": [
+                {**described(resource), "LastUpdatedTimestamp": resource.updated_at}
+                for resource in resources
+            ]
+        }
 
     def _get_template(self, wanted: Parameters) -> Mapping[str, Any]:
         if wanted.get("ChangeSetName"):
             template: Template | None = self._change_set(wanted).template
         else:
             template = self.stacks.find(wanted.get("StackName") or "").template
-        return {"TemplateBody": template.body if template else "{}", "StagesAvailable": ["Original", "Processed"]}
+        return {
+            "TemplateBody": template.body if template else "{}",
+            "StagesAvailable": ["Original", "Processed"],
+        }
 
     def _get_template_summary(self, wanted: Parameters) -> Mapping[str, Any]:
         stack = self.stacks.find(wanted["StackName"]) if wanted.get("StackName") else None
         template = stack.template if stack and stack.template else self._template(wanted)
         return {
-            "Parameters": [parameter_shape(name, parameter) for name, parameter in template.section("Parameters").items()],
+            "Parameters": [
+                parameter_shape(name, parameter)
+                for name, parameter in template.section("Parameters").items()
+            ],
             **description(template),
             "ResourceTypes": sorted({resource["Type"] for resource in template.resources.values()}),
             "Capabilities": [],
@@ -165,8 +205,14 @@ class CloudFormation:
 
     def _validate_template(self, wanted: Parameters) -> Mapping[str, Any]:
         template = self._template(wanted)
-        parameters = [parameter_shape(name, parameter) for name, parameter in template.section("Parameters").items()]
-        shown = [{key: value for key, value in item.items() if key != "ParameterType"} for item in parameters]
+        parameters = [
+            parameter_shape(name, parameter)
+            for name, parameter in template.section("Parameters").items()
+        ]
+        shown = [
+            {key: value for key, value in item.items() if key != "ParameterType"}
+            for item in parameters
+        ]
         return {"Parameters": shown, **description(template)}
 
     def _protect(self, wanted: Parameters) -> Mapping[str, Any]:
@@ -190,7 +236,16 @@ class CloudFormation:
         parameters = resolved_parameters(template, values.parameters, tools.parameter_store)
         changes = planned(stack, template, values, parameters, tools)
         created = stack.status == "REVIEW_IN_PROGRESS"
-        made = ChangeSet(wanted["ChangeSetName"], stack, template, values, parameters, created, changes, wanted.get("Description") or "")
+        made = ChangeSet(
+            wanted["ChangeSetName"],
+            stack,
+            template,
+            values,
+            parameters,
+            created,
+            changes,
+            wanted.get("Description") or "",
+        )
         self._change_sets.append(made)
         return {"Id": made.id, "StackId": stack.id}
 
@@ -204,13 +259,17 @@ class CloudFormation:
             stack.record("REVIEW_IN_PROGRESS", "User Initiated")
             return stack
         if kind == "CREATE" and stack.status != "REVIEW_IN_PROGRESS":
-            raise invalid(f"Stack [{name}] already exists and cannot be created again with the changeSet.")
+            raise invalid(
+                f"Stack [{name}] already exists and cannot be created again with the changeSet."
+            )
         return stack
 
     def _change_set(self, wanted: Parameters) -> ChangeSet:
         name = wanted["ChangeSetName"]
         for found in reversed(self._change_sets):
-            if found.id == name or (found.name == name and wanted.get("StackName") in {found.stack.name, found.stack.id}):
+            if found.id == name or (
+                found.name == name and wanted.get("StackName") in {found.stack.name, found.stack.id}
+            ):
                 return found
         raise AwsError("ChangeSetNotFound", f"ChangeSet [{name}] does not exist", 404)
 
@@ -226,7 +285,9 @@ class CloudFormation:
         found = self._change_set(wanted)
         if found.execution != "AVAILABLE":
             raise AwsError(
-                "InvalidChangeSetStatus", f"ChangeSet [{found.id}] cannot be executed in its current status of [{found.execution}]"
+                "InvalidChangeSetStatus",
+                f"ChangeSet [{found.id}] cannot be executed in its current status of"
+                f" [{found.execution}]",
             )
         found.execution = "EXECUTE_COMPLETE"
         keep = bool(wanted.get("DisableRollback"))
@@ -246,7 +307,9 @@ class CloudFormation:
 
     def _list_change_sets(self, wanted: Parameters) -> Mapping[str, Any]:
         stack = self.stacks.find(wanted["StackName"])
-        return {"Summaries": [found.summary() for found in self._change_sets if found.stack is stack]}
+        return {
+            "Summaries": [found.summary() for found in self._change_sets if found.stack is stack]
+        }
 
     def _template(self, wanted: Parameters, stack: Stack | None = None) -> Template:
         if wanted.get("UsePreviousTemplate") and stack and stack.template:
@@ -258,41 +321,62 @@ class CloudFormation:
         return parse(self._fetch(wanted["TemplateURL"]))
 
     def _fetch(self, url: str) -> str:
-        """A template in S3, by path-style or virtual-hosted URL. Its largest size: CloudFormation user guide, quotas."""
+        """A template in S3, by path-style or virtual-hosted URL.
+
+        Its largest size: CloudFormation user guide, quotas.
+        """
         try:
             parsed = urlparse(url)
             host, path = parsed.hostname or "", unquote(parsed.path).lstrip("/")
             in_path = host.startswith("s3") or host in {"localhost", "127.0.0.1"}
-            bucket, key = path.split("/", 1) if in_path and "/" in path else (host.split(".")[0], path)
+            bucket, key = (
+                path.split("/", 1) if in_path and "/" in path else (host.split(".")[0], path)
+            )
             found = self.clients("s3").get_object(Bucket=bucket, Key=key)
             if found["ContentLength"] > LARGEST_TEMPLATE:
                 raise invalid(f"Template may not exceed {LARGEST_TEMPLATE} bytes in size ({url})")
             return str(found["Body"].read().decode())
         except ClientError as error:
             raise invalid(f"S3 error: {error.response['Error'].get('Message')} ({url})") from error
-        except (ValueError, BotoCoreError) as error:  # what is no URL, no name of a bucket or a key, or no text
+        except (
+            ValueError,
+            BotoCoreError,
+        ) as error:  # what is no URL, no name of a bucket or a key, or no text
             raise invalid(f"TemplateURL must be a supported URL. ({url[:200]}: {error})") from error
 
 
-def _on_parameters(answer: Callable[[Parameters], Mapping[str, Any]]) -> Callable[[ApiCall], Mapping[str, Any]]:
+def _on_parameters(
+    answer: Callable[[Parameters], Mapping[str, Any]],
+) -> Callable[[ApiCall], Mapping[str, Any]]:
     return lambda call: answer(call.parameters)
 
 
 def values_of(wanted: Parameters, stack: Stack | None = None) -> Values:
-    """What a request deploys with; `UsePreviousValue` and a role that is not named come from the stack as it is."""
+    """What a request deploys with; `UsePreviousValue` and a role that is not named come from the
+    stack as it is.
+    """
     earlier = stack.values if stack else Values()
     parameters = {
-        item["ParameterKey"]: earlier.parameters[item["ParameterKey"]] if item.get("UsePreviousValue") else item.get("ParameterValue", "")
+        item["ParameterKey"]: (
+            earlier.parameters[item["ParameterKey"]]
+            if item.get("UsePreviousValue")
+            else item.get("ParameterValue", "")
+        )
         for item in wanted.get("Parameters") or []
         if not item.get("UsePreviousValue") or item["ParameterKey"] in earlier.parameters
     }
-    tags = {tag["Key"]: tag["Value"] for tag in wanted["Tags"]} if wanted.get("Tags") is not None else dict(earlier.tags)
+    tags = (
+        {tag["Key"]: tag["Value"] for tag in wanted["Tags"]}
+        if wanted.get("Tags") is not None
+        else dict(earlier.tags)
+    )
     return Values(
         parameters=parameters,
         tags=tags,
         role_arn=wanted.get("RoleARN") or earlier.role_arn,
         capabilities=tuple(wanted.get("Capabilities") or ()),
-        keep_on_failure=bool(wanted.get("DisableRollback")) or wanted.get("OnFailure") == "DO_NOTHING",
+        keep_on_failure=bool(wanted.get("DisableRollback"))
+        or wanted.get("OnFailure") == "DO_NOTHING",
         token=wanted.get("ClientRequestToken"),
     )
 
@@ -319,17 +403,37 @@ def described(resource: Resource) -> dict[str, Any]:
 
 def stack_summary(stack: Stack) -> dict[str, Any]:
     shown = stack.described()
-    wanted = ("StackId", "StackName", "CreationTime", "LastUpdatedTime", "DeletionTime", "StackStatus", "StackStatusReason")
+    wanted = (
+        "StackId",
+        "StackName",
+        "CreationTime",
+        "LastUpdatedTime",
+        "DeletionTime",
+        "StackStatus",
+        "StackStatusReason",
+    )
     return {key: shown[key] for key in wanted if key in shown}
 
 
 def description(template: Template) -> dict[str, str]:
     """The API has none that is empty."""
-    return {"Description": str(template.document["Description"])} if template.document.get("Description") else {}
+    return (
+        {"Description": str(template.document["Description"])}
+        if template.document.get("Description")
+        else {}
+    )
 
 
 def parameter_shape(name: str, parameter: Mapping[str, Any]) -> dict[str, Any]:
     """ParameterDeclaration of the API."""
-    shown = {"ParameterKey": name, "ParameterType": parameter["Type"], "NoEcho": str(parameter.get("NoEcho", "")).lower() == "true"}
+    shown = {
+        "ParameterKey": name,
+        "ParameterType": parameter["Type"],
+        "NoEcho": str(parameter.get("NoEcho", "")).lower() == "true",
+    }
     default = {"DefaultValue": str(parameter["Default"])} if "Default" in parameter else {}
-    return {**shown, **default, **({"Description": parameter["Description"]} if parameter.get("Description") else {})}
+    return {
+        **shown,
+        **default,
+        **({"Description": parameter["Description"]} if parameter.get("Description") else {}),
+    }

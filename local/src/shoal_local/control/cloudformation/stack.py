@@ -1,4 +1,6 @@
-"""Stacks and what is known of their resources: records that the engine changes and the API describes."""
+"""Stacks and what is known of their resources: records that the engine changes and the API
+describes.
+"""
 
 from __future__ import annotations
 
@@ -96,12 +98,25 @@ class Stack:
     def record(self, status: str, reason: str = "") -> None:
         """The stack comes to a new status."""
         self.status, self.reason = status, reason
-        self.events.append(StackEvent(self.name, self.id, "AWS::CloudFormation::Stack", status, reason, self.values.token))
+        self.events.append(
+            StackEvent(
+                self.name, self.id, "AWS::CloudFormation::Stack", status, reason, self.values.token
+            )
+        )
 
     def record_resource(self, resource: Resource, status: str, reason: str = "") -> None:
         """A resource comes to a new status."""
         resource.status, resource.reason, resource.updated_at = status, reason, datetime.now(UTC)
-        self.events.append(StackEvent(resource.logical_id, resource.physical_id, resource.type_name, status, reason, self.values.token))
+        self.events.append(
+            StackEvent(
+                resource.logical_id,
+                resource.physical_id,
+                resource.type_name,
+                status,
+                reason,
+                self.values.token,
+            )
+        )
 
     def described(self) -> dict[str, Any]:
         """The Stack structure of the API."""
@@ -140,5 +155,10 @@ class Stack:
 
 
 def output_shape(output: Output) -> dict[str, str]:
-    shown = {"OutputKey": output.key, "OutputValue": output.value, "Description": output.description, "ExportName": output.export or ""}
+    shown = {
+        "OutputKey": output.key,
+        "OutputValue": output.value,
+        "Description": output.description,
+        "ExportName": output.export or "",
+    }
     return {key: value for key, value in shown.items() if value}

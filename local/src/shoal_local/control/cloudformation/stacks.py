@@ -1,4 +1,6 @@
-"""All stacks of the account and region: starts deployments on threads of their own, knows exports and who imports them."""
+"""All stacks of the account and region: starts deployments on threads of their own, knows exports
+and who imports them.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,13 @@ class Stacks:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def find(self, name_or_id: str) -> Stack:
-        """The stack by name (while it exists) or id; AwsError ValidationError when there is none."""
+        """The stack by name (while it exists) or id; AwsError ValidationError when there is
+        none.
+        """
         for stack in reversed(self.all):
-            if stack.id == name_or_id or (stack.name == name_or_id and stack.status != "DELETE_COMPLETE"):
+            if stack.id == name_or_id or (
+                stack.name == name_or_id and stack.status != "DELETE_COMPLETE"
+            ):
                 return stack
         raise invalid(f"Stack with id {name_or_id} does not exist")
 
@@ -52,12 +58,14 @@ class Stacks:
         with self._lock:
             if any(stack.name == name for stack in self.living()):
                 raise AwsError("AlreadyExistsException", f"Stack [{name}] already exists")
-            arn = f"arn:aws:cloudformation:{self.identity.region}:{self.identity.account}:stack/{name}/{uuid.uuid4()}"
+            arn = f"arn:aws:cloudformation:{self.identity.region}:{self.identity.account}:stack/{name}/{uuid.uuid4()}"  # noqa: E501
             stack = Stack(arn, name, template, values, status)
             self.all.append(stack)
             return stack
 
-    def create(self, name: str, template: Template, values: Values, protected: bool = False) -> Stack:
+    def create(
+        self, name: str, template: Template, values: Values, protected: bool = False
+    ) -> Stack:
         """Start to create a stack; parameters are checked first."""
         tools = self.tools(values.role_arn)
         parameters = resolved_parameters(template, values.parameters, tools.parameter_store)
@@ -66,21 +74,33 @@ class Stacks:
         self.start(stack, template, values, parameters)
         return stack
 
-    def start(self, stack: Stack, template: Template, values: Values, parameters: dict[str, object]) -> None:
+    def start(
+        self, stack: Stack, template: Template, values: Values, parameters: dict[str, object]
+    ) -> None:
         """Start to create what a new (or only reviewed) stack wants."""
         stack.template, stack.values, stack.resolved_parameters = template, values, parameters
         stack.status = "CREATE_IN_PROGRESS"
-        self._work(stack, Deployment(stack, template, parameters, self.tools(values.role_arn)).create)
+        self._work(
+            stack, Deployment(stack, template, parameters, self.tools(values.role_arn)).create
+        )
 
     def update(self, stack: Stack, template: Template, values: Values) -> None:
-        """Start an update; AwsError when there is nothing to change or the stack cannot be updated now."""
+        """Start an update; AwsError when there is nothing to change or the stack cannot be updated
+        now.
+        """
         tools = self.tools(values.role_arn)
         parameters = resolved_parameters(template, values.parameters, tools.parameter_store)
         with self._lock:
             if stack.status not in UPDATABLE:
-                raise invalid(f"Stack:{stack.id} is in {stack.status} state and can not be updated.")
+                raise invalid(
+                    f"Stack:{stack.id} is in {stack.status} state and can not be updated."
+                )
             same = stack.template is not None and stack.template.document == template.document
-            if same and parameters == stack.resolved_parameters and values.tags == stack.values.tags:
+            if (
+                same
+                and parameters == stack.resolved_parameters
+                and values.tags == stack.values.tags
+            ):
                 raise invalid("No updates are to be performed.")
             before = copy(stack)
             before.resources = dict(stack.resources)
@@ -90,17 +110,27 @@ class Stacks:
         self._work(stack, lambda: deployment.update(before))
 
     def delete(self, stack: Stack, role_arn: str | None, token: str | None) -> None:
-        """Start to delete a stack; AwsError when it is protected, busy, or another stack imports from it."""
+        """Start to delete a stack; AwsError when it is protected, busy, or another stack imports
+        from it.
+        """
         with self._lock:
             if stack.protected:
-                raise invalid(f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled")
+                raise invalid(
+                    f"Stack [{stack.name}] cannot be deleted while TerminationProtection is enabled"
+                )
             if stack.busy:
-                raise invalid(f"Stack:{stack.id} is in {stack.status} state and can not be deleted.")
+                raise invalid(
+                    f"Stack:{stack.id} is in {stack.status} state and can not be deleted."
+                )
             self._check_unused(stack)
-            stack.values = replace(stack.values, role_arn=role_arn or stack.values.role_arn, token=token)
+            stack.values = replace(
+                stack.values, role_arn=role_arn or stack.values.role_arn, token=token
+            )
             stack.status = "DELETE_IN_PROGRESS"
         template = stack.template or Template("", {"Resources": {}})
-        deployment = Deployment(stack, template, stack.resolved_parameters, self.tools(stack.values.role_arn))
+        deployment = Deployment(
+            stack, template, stack.resolved_parameters, self.tools(stack.values.role_arn)
+        )
         self._work(stack, lambda: self._delete(stack, deployment))
 
     def exports(self) -> list[dict[str, str]]:
@@ -116,10 +146,15 @@ class Stacks:
         return [stack.name for stack in self.living() if export in stack.imports]
 
     def tools(self, role_arn: str | None) -> Tools:
-        """What a deployment works with. Without a role it is the account's root; AWS would use the caller's permissions."""
+        """What a deployment works with.
+
+        Without a role it is the account's root; AWS would use the caller's permissions.
+        """
         credentials: RoleCredentials | None = None
         if role_arn:
-            credentials = self.identity.service_credentials(role_arn, "AWSCloudFormation", CLOUDFORMATION)
+            credentials = self.identity.service_credentials(
+                role_arn, "AWSCloudFormation", CLOUDFORMATION
+            )
         return Tools(
             account=self.identity.account,
             region=self.identity.region,
@@ -147,13 +182,22 @@ class Stacks:
         for output in stack.outputs.values():
             users = self.importers(output.export) if output.export else []
             if users:
-                raise invalid(f"Export {output.export} cannot be deleted as it is in use by {', '.join(users)}")
+                raise invalid(
+                    f"Export {output.export} cannot be deleted as it is in use by"
+                    f" {', '.join(users)}"
+                )
 
     def _parameter(self, name: str, credentials: RoleCredentials | None) -> str:
         try:
-            return str(self.clients("ssm", credentials).get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])
+            return str(
+                self.clients("ssm", credentials).get_parameter(Name=name, WithDecryption=True)[
+                    "Parameter"
+                ]["Value"]
+            )
         except ClientError as error:
-            raise invalid(f"Unable to fetch parameters [{name}] from parameter store for this account.") from error
+            raise invalid(
+                f"Unable to fetch parameters [{name}] from parameter store for this account."
+            ) from error
 
     def _import_value(self, name: str) -> str:
         for exported in self.exports():

@@ -1,4 +1,7 @@
-"""A CloudFormation template: text in, sections and the order of its resources out. Short forms of YAML (`!Ref`) are understood."""
+"""A CloudFormation template: text in, sections and the order of its resources out.
+
+Short forms of YAML (`!Ref`) are understood.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,11 @@ def invalid(message: str) -> AwsError:
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML with CloudFormation's short function tags; dates stay strings. Aliases are refused, as by CloudFormation (user guide,
-    "Template formats"): they make a document without end of a few lines."""
+    """Safe YAML with CloudFormation's short function tags; dates stay strings.
+
+    Aliases are refused, as by CloudFormation (user guide, "Template formats"): they make a document
+    without end of a few lines.
+    """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -84,7 +90,10 @@ class Template:
 
     def _visit(self, logical_id: str, done: dict[str, None], path: tuple[str, ...]) -> None:
         if logical_id in path:
-            raise invalid(f"Circular dependency between resources: [{', '.join(path[path.index(logical_id) :])}]")
+            raise invalid(
+                "Circular dependency between resources:"
+                f" [{', '.join(path[path.index(logical_id) :])}]"
+            )
         if logical_id not in done:
             for needed in sorted(self.dependencies(logical_id)):
                 self._visit(needed, done, (*path, logical_id))
@@ -111,10 +120,15 @@ def parse(body: str) -> Template:
 def _check(template: Template) -> None:
     known = set(template.resources) | set(template.section("Parameters"))
     for resource in template.resources.values():
-        missing = sorted(name for name in references(resource.get("Properties", {})) if name not in known and not name.startswith(PSEUDO))
+        missing = sorted(
+            name
+            for name in references(resource.get("Properties", {}))
+            if name not in known and not name.startswith(PSEUDO)
+        )
         if missing:
             raise invalid(
-                f"Template format error: Unresolved resource dependencies [{', '.join(missing)}] in the Resources block of the template"
+                f"Template format error: Unresolved resource dependencies [{', '.join(missing)}] in"
+                " the Resources block of the template"
             )
     template.order()
 

@@ -1,7 +1,9 @@
-"""A CreateFileSystem or CreateDataRepositoryAssociation request in; AwsError for what FSx refuses or this emulator has not.
+"""A CreateFileSystem or CreateDataRepositoryAssociation request in; AwsError for what FSx refuses
+or this emulator has not.
 
-Source: Amazon FSx API reference (as in botocore's model), CreateFileSystem, CreateFileSystemLustreConfiguration and
-CreateDataRepositoryAssociation. The codes are documented; where the reference gives no wording, the message is ours.
+Source: Amazon FSx API reference (as in botocore's model), CreateFileSystem,
+CreateFileSystemLustreConfiguration and CreateDataRepositoryAssociation. The codes are documented;
+where the reference gives no wording, the message is ours.
 """
 
 from __future__ import annotations
@@ -12,8 +14,17 @@ from typing import Any
 
 from shoal_local.errors import AwsError
 
-LUSTRE_MEMBERS = frozenset({"DeploymentType", "PerUnitStorageThroughput", "DataCompressionType", "WeeklyMaintenanceStartTime"})
-"""Members of LustreConfiguration that are emulated; backups, EFA, caches, logs and the older way to link S3 are not."""
+LUSTRE_MEMBERS = frozenset(
+    {
+        "DeploymentType",
+        "PerUnitStorageThroughput",
+        "DataCompressionType",
+        "WeeklyMaintenanceStartTime",
+    }
+)
+"""Members of LustreConfiguration that are emulated; backups, EFA, caches, logs and the older way to
+link S3 are not.
+"""
 _SMALL_GIB = (1200, 2400)
 _MOST_ASSOCIATIONS = 8
 _EVENTS = {"NEW", "CHANGED", "DELETED"}
@@ -21,7 +32,10 @@ _EVENTS = {"NEW", "CHANGED", "DELETED"}
 
 @dataclass(frozen=True)
 class Deployment:
-    """What goes with one DeploymentType on SSD storage. `throughputs` in MB/s per TiB; none: it is fixed."""
+    """What goes with one DeploymentType on SSD storage.
+
+    `throughputs` in MB/s per TiB; none: it is fixed.
+    """
 
     step_gib: int
     throughputs: tuple[int, ...]
@@ -49,8 +63,16 @@ def not_emulated(what: str) -> AwsError:
 
 
 def check_file_system(request: Mapping[str, Any]) -> Deployment:
-    """AwsError unless the request is one for Lustre on SSD that FSx would take; what its deployment type allows."""
-    for name in ("BackupId", "WindowsConfiguration", "OntapConfiguration", "OpenZFSConfiguration", "NetworkType"):
+    """AwsError unless the request is one for Lustre on SSD that FSx would take; what its deployment
+    type allows.
+    """
+    for name in (
+        "BackupId",
+        "WindowsConfiguration",
+        "OntapConfiguration",
+        "OpenZFSConfiguration",
+        "NetworkType",
+    ):
         if request.get(name):
             raise not_emulated(name)
     if request["FileSystemType"] != "LUSTRE":
@@ -58,7 +80,9 @@ def check_file_system(request: Mapping[str, Any]) -> Deployment:
     if request.get("StorageType", "SSD") != "SSD":
         raise not_emulated(f"StorageType {request['StorageType']}")
     lustre = request.get("LustreConfiguration") or {}
-    unknown = sorted(key for key, value in lustre.items() if value is not None and key not in LUSTRE_MEMBERS)
+    unknown = sorted(
+        key for key, value in lustre.items() if value is not None and key not in LUSTRE_MEMBERS
+    )
     if unknown:
         raise not_emulated(f"LustreConfiguration.{unknown[0]}")
     kind = lustre.get("DeploymentType", "SCRATCH_1")
@@ -69,49 +93,89 @@ def check_file_system(request: Mapping[str, Any]) -> Deployment:
     check_capacity(request.get("StorageCapacity"), kind)
     check_throughput(lustre.get("PerUnitStorageThroughput"), kind)
     if request.get("KmsKeyId") and not deployment.takes_key:
-        raise bad_request(f"KmsKeyId is for PERSISTENT_1 and PERSISTENT_2 only: {kind} is encrypted with a key of the service")
+        raise bad_request(
+            f"KmsKeyId is for PERSISTENT_1 and PERSISTENT_2 only: {kind} is encrypted with a key of"
+            " the service"
+        )
     if len(request["SubnetIds"]) != 1:
-        raise AwsError("InvalidNetworkSettings", "provide exactly one subnet ID for a Lustre file system")
+        raise AwsError(
+            "InvalidNetworkSettings", "provide exactly one subnet ID for a Lustre file system"
+        )
     return deployment
 
 
 def _check_version(version: str | None, kind: str, deployment: Deployment) -> None:
     if version is not None and version not in deployment.versions:
-        raise bad_request(f"FileSystemTypeVersion {version} is not one of those of {kind}: {', '.join(deployment.versions)}")
+        raise bad_request(
+            f"FileSystemTypeVersion {version} is not one of those of {kind}:"
+            f" {', '.join(deployment.versions)}"
+        )
 
 
 def check_capacity(capacity_gib: int | None, kind: str) -> None:
     """AwsError unless FSx has file systems of this kind and size."""
     step = DEPLOYMENTS[kind].step_gib
-    if capacity_gib is None or not (capacity_gib in _SMALL_GIB or (capacity_gib > 0 and capacity_gib % step == 0)):
-        raise bad_request(f"StorageCapacity {capacity_gib} is not valid for {kind}: 1200 GiB, 2400 GiB, and increments of {step} GiB")
+    if capacity_gib is None or not (
+        capacity_gib in _SMALL_GIB or (capacity_gib > 0 and capacity_gib % step == 0)
+    ):
+        raise bad_request(
+            f"StorageCapacity {capacity_gib} is not valid for {kind}: 1200 GiB, 2400 GiB, and"
+            f" increments of {step} GiB"
+        )
 
 
 def check_throughput(throughput: int | None, kind: str) -> None:
-    """AwsError unless the throughput (MB/s per TiB) is one that this kind of file system can have."""
+    """AwsError unless the throughput (MB/s per TiB) is one that this kind of file system can
+    have.
+    """
     allowed = DEPLOYMENTS[kind].throughputs
     if throughput is None and not allowed:
         return
     if not allowed:
-        raise bad_request(f"PerUnitStorageThroughput is for PERSISTENT_1 and PERSISTENT_2 only, not for {kind}")
+        raise bad_request(
+            f"PerUnitStorageThroughput is for PERSISTENT_1 and PERSISTENT_2 only, not for {kind}"
+        )
     if throughput not in allowed:
-        message = f"PerUnitStorageThroughput {throughput} is not valid for {kind}: {', '.join(map(str, allowed))} MB/s/TiB"
+        message = (
+            f"PerUnitStorageThroughput {throughput} is not valid for {kind}:"
+            f" {', '.join(map(str, allowed))} MB/s/TiB"
+        )
         raise AwsError("InvalidPerUnitStorageThroughput", message)
 
 
-def check_association(request: Mapping[str, Any], kind: str, version: str, others: Iterable[Mapping[str, Any]]) -> None:
+def check_association(
+    request: Mapping[str, Any], kind: str, version: str, others: Iterable[Mapping[str, Any]]
+) -> None:
     """AwsError unless the file system may have this association beside `others`, those it has."""
     if kind == "SCRATCH_1" or version == "2.10":
-        message = f"data repository associations need Lustre 2.12 or 2.15, and are not for SCRATCH_1; this is {kind} with {version}"
+        message = (
+            "data repository associations need Lustre 2.12 or 2.15, and are not for SCRATCH_1;"
+            f" this is {kind} with {version}"
+        )
         raise AwsError("UnsupportedOperation", message)
-    if not request["DataRepositoryPath"].startswith("s3://") or not request["DataRepositoryPath"][5:].partition("/")[0]:
-        raise bad_request(f"DataRepositoryPath {request['DataRepositoryPath']} is not of the form s3://bucket-name/prefix/")
-    path, taken = folder_of(request.get("FileSystemPath", "/")), [folder_of(other["FileSystemPath"]) for other in others]
+    if (
+        not request["DataRepositoryPath"].startswith("s3://")
+        or not request["DataRepositoryPath"][5:].partition("/")[0]
+    ):
+        raise bad_request(
+            f"DataRepositoryPath {request['DataRepositoryPath']} is not of the form"
+            " s3://bucket-name/prefix/"
+        )
+    path, taken = (
+        folder_of(request.get("FileSystemPath", "/")),
+        [folder_of(other["FileSystemPath"]) for other in others],
+    )
     if len(taken) >= _MOST_ASSOCIATIONS:
-        raise AwsError("ServiceLimitExceeded", f"a file system has at most {_MOST_ASSOCIATIONS} data repository associations")
+        raise AwsError(
+            "ServiceLimitExceeded",
+            f"a file system has at most {_MOST_ASSOCIATIONS} data repository associations",
+        )
     for other in taken:
         if path.startswith(other) or other.startswith(path):
-            raise bad_request(f"FileSystemPath {path} overlaps with {other} of another data repository association")
+            raise bad_request(
+                f"FileSystemPath {path} overlaps with {other} of another data repository"
+                " association"
+            )
     check_events(request.get("S3"))
 
 

@@ -1,8 +1,10 @@
-"""The files of one data repository association: an S3 prefix in; a folder that shows what FSx would have imported of it out.
+"""The files of one data repository association: an S3 prefix in; a folder that shows what FSx would
+have imported of it out.
 
-FSx imports names at once (at creation with BatchImportMetaDataOnCreate, later by AutoImportPolicy) and an object's content when it is
-first read. Here both happen when a job mounts a directory: the prefix is compared with what was last seen, and the content of
-what the mounted directory shows is fetched. Nothing is exported: jobs mount read-only.
+FSx imports names at once (at creation with BatchImportMetaDataOnCreate, later by AutoImportPolicy)
+and an object's content when it is first read. Here both happen when a job mounts a directory: the
+prefix is compared with what was last seen, and the content of what the mounted directory shows is
+fetched. Nothing is exported: jobs mount read-only.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ def split_repository(path: str) -> tuple[str, str]:
 
 @dataclass
 class Contents:
-    """What the file system has of an association's prefix. `folder` is the association's directory; `staging` is outside of every one."""
+    """What the file system has of an association's prefix.
+
+    `folder` is the association's directory; `staging` is outside of every one.
+    """
 
     folder: Path
     repository: str
@@ -60,7 +65,9 @@ class Contents:
         self.seen = dict(now)
 
     def load(self, s3: Any, below: str) -> None:
-        """Fetch the content of what is listed `below` (a path in the association's directory) and not here yet."""
+        """Fetch the content of what is listed `below` (a path in the association's directory) and
+        not here yet.
+        """
         bucket, prefix = split_repository(self.repository)
         for path in sorted(self.imported):
             if path in self.loaded or path not in self.seen or not f"{path}/".startswith(below):
@@ -69,7 +76,9 @@ class Contents:
             for folder in (target.parent, self.staging.parent):
                 folder.mkdir(parents=True, exist_ok=True)
             s3.download_file(bucket, prefix + path, str(self.staging), Config=_TRANSFER)
-            self.staging.replace(target)  # a job that reads meanwhile sees the old content or the new
+            self.staging.replace(
+                target
+            )  # a job that reads meanwhile sees the old content or the new
             self.loaded[path] = self.seen[path]
 
     def remove(self) -> None:
@@ -84,11 +93,22 @@ class Contents:
     def _objects(self, s3: Any) -> Objects:
         bucket, prefix = split_repository(self.repository)
         pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        found = {each["Key"][len(prefix) :]: each["ETag"] for page in pages for each in page.get("Contents", [])}
+        found = {
+            each["Key"][len(prefix) :]: each["ETag"]
+            for page in pages
+            for each in page.get("Contents", [])
+        }
         folders = {str(parent) for path in found for parent in PurePosixPath(path).parents}
         return {path: tag for path, tag in found.items() if _is_file(path) and path not in folders}
 
 
 def _is_file(path: str) -> bool:
-    """Folder markers are none, nor is what would lie outside the folder; an object named like a folder of others cannot be one either."""
-    return bool(path) and not path.endswith("/") and ".." not in path.split("/") and not path.startswith("/")
+    """Folder markers are none, nor is what would lie outside the folder; an object named like a
+    folder of others cannot be one either.
+    """
+    return (
+        bool(path)
+        and not path.endswith("/")
+        and ".." not in path.split("/")
+        and not path.startswith("/")
+    )

@@ -1,4 +1,6 @@
-"""The file systems of the account and their associations: requests of the FSx API in, descriptions and mounted folders out."""
+"""The file systems of the account and their associations: requests of the FSx API in, descriptions
+and mounted folders out.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ Document = dict[str, Any]
 
 @dataclass
 class FileSystem:
-    """One file system: `document` as DescribeFileSystems answers it, and what only the service knows."""
+    """One file system:
+
+    `document` as DescribeFileSystems answers it, and what only the service knows.
+    """
 
     document: Document
     security_group_ids: Sequence[str]
@@ -88,15 +93,25 @@ class FileSystems:
     def create(self, request: Mapping[str, Any]) -> Document:
         """A new file system's description, as its creation answers it."""
         deployment = check_file_system(request)
-        document = self._document(request, deployment.default_version, self._check_references(request))
-        made = FileSystem(document, list(request.get("SecurityGroupIds") or []), self.folder / document["FileSystemId"])
+        document = self._document(
+            request, deployment.default_version, self._check_references(request)
+        )
+        made = FileSystem(
+            document,
+            list(request.get("SecurityGroupIds") or []),
+            self.folder / document["FileSystemId"],
+        )
         made.folder.mkdir(parents=True)
         self._all[made.id] = made
         return {**document, "Lifecycle": "CREATING"}
 
     def _document(self, request: Mapping[str, Any], version: str, vpc_id: str) -> Document:
         file_system_id = f"fs-{secrets.token_hex(9)[:17]}"
-        lustre = {"DeploymentType": "SCRATCH_1", "DataCompressionType": "NONE", **(request.get("LustreConfiguration") or {})}
+        lustre = {
+            "DeploymentType": "SCRATCH_1",
+            "DataCompressionType": "NONE",
+            **(request.get("LustreConfiguration") or {}),
+        }
         key = {"KmsKeyId": request["KmsKeyId"]} if request.get("KmsKeyId") else {}
         return {
             "OwnerId": self.identity.account,
@@ -113,7 +128,11 @@ class FileSystems:
             "DNSName": f"{file_system_id}.fsx.{self.identity.region}.amazonaws.com",
             "ResourceARN": self._arn(f"file-system/{file_system_id}"),
             "Tags": list(request.get("Tags") or []),
-            "LustreConfiguration": {**lustre, "MountName": _mount_name(lustre["DeploymentType"]), "CopyTagsToBackups": False},
+            "LustreConfiguration": {
+                **lustre,
+                "MountName": _mount_name(lustre["DeploymentType"]),
+                "CopyTagsToBackups": False,
+            },
             **key,
         }
 
@@ -134,10 +153,14 @@ class FileSystems:
         if capacity is not None:
             check_capacity(capacity, found.kind)
             if capacity < found.document["StorageCapacity"]:
-                raise bad_request(f"StorageCapacity can only grow; it is {found.document['StorageCapacity']} GiB")
+                raise bad_request(
+                    f"StorageCapacity can only grow; it is {found.document['StorageCapacity']} GiB"
+                )
             found.document["StorageCapacity"] = capacity
         check_throughput(lustre.get("PerUnitStorageThroughput"), found.kind)
-        found.document["LustreConfiguration"].update({key: value for key, value in lustre.items() if value is not None})
+        found.document["LustreConfiguration"].update(
+            {key: value for key, value in lustre.items() if value is not None}
+        )
         return found.document
 
     def delete(self, file_system_id: str) -> Document:
@@ -153,7 +176,10 @@ class FileSystems:
         found = self.get(request["FileSystemId"])
         others = [each.document for each in found.associations.values()]
         check_association(request, found.kind, found.document["FileSystemTypeVersion"], others)
-        association_id, path = f"dra-{secrets.token_hex(9)[:17]}", folder_of(request.get("FileSystemPath") or "/")
+        association_id, path = (
+            f"dra-{secrets.token_hex(9)[:17]}",
+            folder_of(request.get("FileSystemPath") or "/"),
+        )
         document: Document = {
             "AssociationId": association_id,
             "ResourceARN": self._arn(f"association/{found.id}/{association_id}"),
@@ -168,7 +194,10 @@ class FileSystems:
             "CreationTime": datetime.now(UTC),
         }
         staging = self.folder / ".loading" / association_id
-        association = Association(document, Contents(found.folder / path.strip("/"), request["DataRepositoryPath"], staging))
+        association = Association(
+            document,
+            Contents(found.folder / path.strip("/"), request["DataRepositoryPath"], staging),
+        )
         self._role(found.id).allow(split_repository(request["DataRepositoryPath"])[0])
         with found.lock:
             self._begin(found.id, association)
@@ -180,12 +209,19 @@ class FileSystems:
         for file_system in self._all.values():
             if association_id in file_system.associations:
                 return file_system, file_system.associations[association_id]
-        raise AwsError("DataRepositoryAssociationNotFound", f"No data repository association {association_id} was found.")
+        raise AwsError(
+            "DataRepositoryAssociationNotFound",
+            f"No data repository association {association_id} was found.",
+        )
 
     def update_association(self, request: Mapping[str, Any]) -> Document:
         _, found = self.association(request["AssociationId"])
         check_events(request.get("S3"))
-        changes = {name: request[name] for name in ("S3", "ImportedFileChunkSize") if request.get(name) is not None}
+        changes = {
+            name: request[name]
+            for name in ("S3", "ImportedFileChunkSize")
+            if request.get(name) is not None
+        }
         found.document.update(changes)
         return found.document
 
@@ -195,16 +231,24 @@ class FileSystems:
             if delete_data:
                 found.contents.remove()
             del file_system.associations[association_id]
-        return {"AssociationId": association_id, "Lifecycle": "DELETING", "DeleteDataInFileSystem": delete_data}
+        return {
+            "AssociationId": association_id,
+            "Lifecycle": "DELETING",
+            "DeleteDataInFileSystem": delete_data,
+        }
 
     def mount(self, wanted: Mount) -> Path:
         """The folder that shows the directory; AwsError says why a client cannot mount it."""
         found = self.get(wanted.file_system_id)
         self._check_reachable(found, wanted)
         mount_name = found.document["LustreConfiguration"]["MountName"]
-        _, first, *rest = wanted.directory.split("/") if wanted.directory.startswith("/") else ["", ""]
+        _, first, *rest = (
+            wanted.directory.split("/") if wanted.directory.startswith("/") else ["", ""]
+        )
         if first != mount_name or ".." in rest:
-            raise bad_request(f"the path does not start with the file system's mount name, /{mount_name}")
+            raise bad_request(
+                f"the path does not start with the file system's mount name, /{mount_name}"
+            )
         inside = "/" + "".join(f"{part}/" for part in rest if part)
         with found.lock:
             self._bring(found, inside)
@@ -221,15 +265,24 @@ class FileSystems:
             try:
                 s3 = self._role(found.id).s3()
                 association.contents.follow(s3, association.events)
-                association.contents.load(s3, inside.removeprefix(path) if inside.startswith(path) else "")
+                association.contents.load(
+                    s3, inside.removeprefix(path) if inside.startswith(path) else ""
+                )
             except (ClientError, BotoCoreError) as error:
-                raise bad_request(f"{association.document['DataRepositoryPath']} cannot be read: {error}") from error
+                raise bad_request(
+                    f"{association.document['DataRepositoryPath']} cannot be read: {error}"
+                ) from error
 
     def _begin(self, file_system_id: str, association: Association) -> None:
         try:
-            association.contents.begin(self._role(file_system_id).s3(), import_names=association.document["BatchImportMetaDataOnCreate"])
+            association.contents.begin(
+                self._role(file_system_id).s3(),
+                import_names=association.document["BatchImportMetaDataOnCreate"],
+            )
         except (ClientError, BotoCoreError) as error:
-            association.document.update(Lifecycle="MISCONFIGURED", FailureDetails={"Message": str(error)[:1000]})
+            association.document.update(
+                Lifecycle="MISCONFIGURED", FailureDetails={"Message": str(error)[:1000]}
+            )
 
     def _check_references(self, request: Mapping[str, Any]) -> str:
         """Subnet, security groups and key exist; the VPC's id."""
@@ -240,10 +293,15 @@ class FileSystems:
             if request.get("KmsKeyId"):
                 self.clients("kms").describe_key(KeyId=request["KmsKeyId"])
         except ClientError as error:
-            code = "BadRequest" if error.operation_name == "DescribeKey" else "InvalidNetworkSettings"
+            code = (
+                "BadRequest" if error.operation_name == "DescribeKey" else "InvalidNetworkSettings"
+            )
             raise AwsError(code, error_of(error).message) from error
         if groups and (closed := closed_between(groups, groups)):
-            message = "The file system cannot be created because the provided security groups do not permit Lustre LNET network traffic"
+            message = (
+                "The file system cannot be created because the provided security groups do not"
+                " permit Lustre LNET network traffic"
+            )
             raise AwsError("InvalidNetworkSettings", f"{message} ({closed})")
         return str(subnet["VpcId"])
 
@@ -251,12 +309,18 @@ class FileSystems:
         subnets = self.clients("ec2").describe_subnets(SubnetIds=list(wanted.subnet_ids))["Subnets"]
         if {subnet["VpcId"] for subnet in subnets} != {found.document["VpcId"]}:
             raise bad_request(f"it is in {found.document['VpcId']}, and the client is not")
-        closed = closed_between(self._groups(wanted.security_group_ids), self._groups(found.security_group_ids))
+        closed = closed_between(
+            self._groups(wanted.security_group_ids), self._groups(found.security_group_ids)
+        )
         if found.security_group_ids and closed:
             raise bad_request(closed)
 
     def _groups(self, ids: Sequence[str]) -> list[Mapping[str, Any]]:
-        return list(self.clients("ec2").describe_security_groups(GroupIds=list(ids))["SecurityGroups"]) if ids else []
+        return (
+            list(self.clients("ec2").describe_security_groups(GroupIds=list(ids))["SecurityGroups"])
+            if ids
+            else []
+        )
 
     def _role(self, file_system_id: str) -> LinkedRole:
         return LinkedRole(self.identity, self.clients, file_system_id)

@@ -1,6 +1,8 @@
-"""The service-linked role with which a file system reads its data repository: made, used and deleted as FSx does it.
+"""The service-linked role with which a file system reads its data repository: made, used and
+deleted as FSx does it.
 
-Source: FSx for Lustre user guide, "Using service-linked roles" and "Working with server-side encrypted Amazon S3 buckets".
+Source: FSx for Lustre user guide, "Using service-linked roles" and "Working with server-side
+encrypted Amazon S3 buckets".
 """
 
 from __future__ import annotations
@@ -16,7 +18,14 @@ from shoal_local.control.identity import Identity
 SERVICE = "s3.data-source.lustre.fsx.amazonaws.com"
 PATH = f"/aws-service-role/{SERVICE}/"
 _SESSION = "FSx"
-_ACTIONS = ("AbortMultipartUpload", "DeleteObject", "Get*", "List*", "PutBucketNotification", "PutObject")
+_ACTIONS = (
+    "AbortMultipartUpload",
+    "DeleteObject",
+    "Get*",
+    "List*",
+    "PutBucketNotification",
+    "PutObject",
+)
 
 
 @dataclass(frozen=True)
@@ -39,10 +48,18 @@ class LinkedRole:
         """Let the file system use `bucket`; the role is made where it is missing."""
         iam = self.clients("iam")
         if not self._exists():
-            trust = {"Effect": "Allow", "Principal": {"Service": SERVICE}, "Action": "sts:AssumeRole"}
+            trust = {
+                "Effect": "Allow",
+                "Principal": {"Service": SERVICE},
+                "Action": "sts:AssumeRole",
+            }
             iam.create_role(Path=PATH, RoleName=self.name, AssumeRolePolicyDocument=_policy(trust))
         resources = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
-        access = {"Effect": "Allow", "Action": [f"s3:{action}" for action in _ACTIONS], "Resource": resources}
+        access = {
+            "Effect": "Allow",
+            "Action": [f"s3:{action}" for action in _ACTIONS],
+            "Resource": resources,
+        }
         iam.put_role_policy(RoleName=self.name, PolicyName=bucket, PolicyDocument=_policy(access))
 
     def s3(self) -> Any:
@@ -58,7 +75,10 @@ class LinkedRole:
         iam.delete_role(RoleName=self.name)
 
     def _exists(self) -> bool:
-        return any(role["RoleName"] == self.name for role in self.clients("iam").list_roles(PathPrefix=PATH)["Roles"])
+        return any(
+            role["RoleName"] == self.name
+            for role in self.clients("iam").list_roles(PathPrefix=PATH)["Roles"]
+        )
 
 
 def _policy(statement: Mapping[str, Any]) -> str:

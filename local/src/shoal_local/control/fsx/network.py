@@ -1,6 +1,8 @@
-"""Whether Lustre's traffic gets through security groups: groups of the file system and of its clients in, what is closed out.
+"""Whether Lustre's traffic gets through security groups: groups of the file system and of its
+clients in, what is closed out.
 
-Source: FSx for Lustre user guide, "File system access control with Amazon VPC": TCP 988 and 1018 to 1023, in both directions.
+Source: FSx for Lustre user guide, "File system access control with Amazon VPC": TCP 988 and 1018 to
+1023, in both directions.
 """
 
 from __future__ import annotations
@@ -16,14 +18,30 @@ Group = Mapping[str, Any]
 
 
 def closed_between(clients: Sequence[Group], servers: Sequence[Group]) -> str | None:
-    """The first direction and port that no rule opens; None when everything that Lustre needs is open."""
-    for sender, receiver, names in ((clients, servers, ("client", "file system")), (servers, clients, ("file system", "client"))):
+    """The first direction and port that no rule opens; None when everything that Lustre needs is
+    open.
+    """
+    for sender, receiver, names in (
+        (clients, servers, ("client", "file system")),
+        (servers, clients, ("file system", "client")),
+    ):
         for first, last in PORTS:
             ports = str(first) if first == last else f"{first}-{last}"
-            if not any(_opens(rule, first, last, receiver) for rule in _rules(sender, "IpPermissionsEgress")):
-                return f"no egress rule of the {names[0]}'s security groups lets TCP {ports} out to the {names[1]}"
-            if not any(_opens(rule, first, last, sender) for rule in _rules(receiver, "IpPermissions")):
-                return f"no ingress rule of the {names[1]}'s security groups lets TCP {ports} in from the {names[0]}"
+            if not any(
+                _opens(rule, first, last, receiver)
+                for rule in _rules(sender, "IpPermissionsEgress")
+            ):
+                return (
+                    f"no egress rule of the {names[0]}'s security groups lets TCP {ports} out to"
+                    f" the {names[1]}"
+                )
+            if not any(
+                _opens(rule, first, last, sender) for rule in _rules(receiver, "IpPermissions")
+            ):
+                return (
+                    f"no ingress rule of the {names[1]}'s security groups lets TCP {ports} in from"
+                    f" the {names[0]}"
+                )
     return None
 
 
@@ -32,9 +50,18 @@ def _rules(groups: Sequence[Group], kind: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _opens(rule: Mapping[str, Any], first: int, last: int, peers: Sequence[Group]) -> bool:
-    """Whether the rule is for these ports and one of the peers. A range of addresses counts as one that has the peers in it."""
+    """Whether the rule is for these ports and one of the peers.
+
+    A range of addresses counts as one that has the peers in it.
+    """
     protocol = str(rule["IpProtocol"])
-    if protocol != _ALL and (protocol not in _TCP or not rule["FromPort"] <= first <= last <= rule["ToPort"]):
+    if protocol != _ALL and (
+        protocol not in _TCP or not rule["FromPort"] <= first <= last <= rule["ToPort"]
+    ):
         return False
     named = {pair["GroupId"] for pair in rule.get("UserIdGroupPairs", [])}
-    return bool(named & {peer["GroupId"] for peer in peers} or rule.get("IpRanges") or rule.get("PrefixListIds"))
+    return bool(
+        named & {peer["GroupId"] for peer in peers}
+        or rule.get("IpRanges")
+        or rule.get("PrefixListIds")
+    )

@@ -1,4 +1,7 @@
-"""The FSx API: calls in; descriptions of file systems and data repository associations out. Everything else of FSx is refused by name."""
+"""The FSx API: calls in; descriptions of file systems and data repository associations out.
+
+Everything else of FSx is refused by name.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +41,19 @@ class Fsx:
             "ListTagsForResource": self._tags,
         }
 
-    def mount(self, file_system_id: str, directory: str, subnet_ids: Sequence[str], security_group_ids: Sequence[str]) -> Path:
-        """The folder that shows `directory` (`/<mount name>/...`) to a client in these subnets and groups; AwsError when none does."""
-        return self.file_systems.mount(Mount(file_system_id, directory, subnet_ids, security_group_ids))
+    def mount(
+        self,
+        file_system_id: str,
+        directory: str,
+        subnet_ids: Sequence[str],
+        security_group_ids: Sequence[str],
+    ) -> Path:
+        """The folder that shows `directory` (`/<mount name>/...`) to a client in these subnets and
+        groups; AwsError when none does.
+        """
+        return self.file_systems.mount(
+            Mount(file_system_id, directory, subnet_ids, security_group_ids)
+        )
 
     def _create(self, call: ApiCall) -> Mapping[str, Any]:
         return {"FileSystem": _shown(self.file_systems.create(call.parameters))}
@@ -51,8 +64,16 @@ class Fsx:
         return _page("FileSystems", [each.document for each in found], call.parameters)
 
     def _update(self, call: ApiCall) -> Mapping[str, Any]:
-        _only(call.parameters, {"FileSystemId", "ClientRequestToken", "StorageCapacity", "LustreConfiguration"}, "UpdateFileSystem")
-        _only(call.parameters.get("LustreConfiguration") or {}, _UPDATES, "UpdateFileSystem's LustreConfiguration")
+        _only(
+            call.parameters,
+            {"FileSystemId", "ClientRequestToken", "StorageCapacity", "LustreConfiguration"},
+            "UpdateFileSystem",
+        )
+        _only(
+            call.parameters.get("LustreConfiguration") or {},
+            _UPDATES,
+            "UpdateFileSystem's LustreConfiguration",
+        )
         return {"FileSystem": _shown(self.file_systems.update(call.parameters))}
 
     def _delete(self, call: ApiCall) -> Mapping[str, Any]:
@@ -63,7 +84,11 @@ class Fsx:
 
     def _describe_associations(self, call: ApiCall) -> Mapping[str, Any]:
         ids, filters = call.parameters.get("AssociationIds"), call.parameters.get("Filters") or []
-        found = [each for file_system in self.file_systems.all() for each in file_system.associations.values()]
+        found = [
+            each
+            for file_system in self.file_systems.all()
+            for each in file_system.associations.values()
+        ]
         if ids:
             found = [self.file_systems.association(each)[1] for each in ids]
         for wanted in filters:
@@ -77,13 +102,18 @@ class Fsx:
 
     def _dissociate(self, call: ApiCall) -> Mapping[str, Any]:
         delete_data = bool(call.parameters.get("DeleteDataInFileSystem"))
-        return self.file_systems.dissociate(call.parameters["AssociationId"], delete_data=delete_data)
+        return self.file_systems.dissociate(
+            call.parameters["AssociationId"], delete_data=delete_data
+        )
 
     def _tags(self, call: ApiCall) -> Mapping[str, Any]:
         return _shown({"Tags": self._resource(call.parameters["ResourceARN"])["Tags"]})
 
     def _tag(self, call: ApiCall) -> Mapping[str, Any]:
-        document, new = self._resource(call.parameters["ResourceARN"]), list(call.parameters["Tags"])
+        document, new = (
+            self._resource(call.parameters["ResourceARN"]),
+            list(call.parameters["Tags"]),
+        )
         document["Tags"] = [*_without(document["Tags"], [tag["Key"] for tag in new]), *new]
         return {}
 
@@ -99,7 +129,10 @@ class Fsx:
             return self.file_systems.get(rest).document
         if kind == "association":
             return self.file_systems.association(rest.rpartition("/")[2])[1].document
-        raise AwsError("ResourceNotFound", f"The resource specified by the Amazon Resource Name (ARN) can't be found: {arn}")
+        raise AwsError(
+            "ResourceNotFound",
+            f"The resource specified by the Amazon Resource Name (ARN) can't be found: {arn}",
+        )
 
 
 def _shown(document: Mapping[str, Any]) -> Document:
@@ -112,7 +145,9 @@ def _without(tags: Sequence[Mapping[str, str]], keys: Sequence[str]) -> list[Map
 
 
 def _only(given: Mapping[str, Any], emulated: set[str] | frozenset[str], what: str) -> None:
-    unknown = sorted(key for key, value in given.items() if value is not None and key not in emulated)
+    unknown = sorted(
+        key for key, value in given.items() if value is not None and key not in emulated
+    )
     if unknown:
         raise not_emulated(f"{unknown[0]} in {what}")
 
@@ -122,4 +157,7 @@ def _page(name: str, found: Sequence[Document], parameters: Mapping[str, Any]) -
     if not token.isdecimal():
         raise bad_request(f"NextToken {token} is none of this operation's")
     first, end = int(token), int(token) + most
-    return {name: [_shown(each) for each in found[first:end]], **({"NextToken": str(end)} if end < len(found) else {})}
+    return {
+        name: [_shown(each) for each in found[first:end]],
+        **({"NextToken": str(end)} if end < len(found) else {}),
+    }

@@ -1,7 +1,9 @@
-"""The process a Lambda function runs in: reads invocations as JSON lines from one pipe, answers on another.
+"""The process a Lambda function runs in: reads invocations as JSON lines from one pipe, answers on
+another.
 
-Started by `sandbox` with the function's environment; stdlib only, because whatever is imported here the function has too.
-The function's own output goes to stdout; a line that no function can print by accident marks the end of an invocation.
+Started by `sandbox` with the function's environment; stdlib only, because whatever is imported here
+the function has too. The function's own output goes to stdout; a line that no function can print by
+accident marks the end of an invocation.
 """
 
 from __future__ import annotations
@@ -51,9 +53,16 @@ class RequestId(logging.Filter):
 
 
 def show_log_records(request_id: RequestId) -> None:
-    """Lambda's runtime gives the root logger a handler, and its default level: a function only has to say `logging.info`."""
+    """Lambda's runtime gives the root logger a handler, and its default level: a function only has
+    to say `logging.info`.
+    """
     shown = logging.StreamHandler(sys.stdout)
-    shown.setFormatter(logging.Formatter("[%(levelname)s]\t%(asctime)s.%(msecs)03dZ\t%(aws_request_id)s\t%(message)s", "%Y-%m-%dT%H:%M:%S"))
+    shown.setFormatter(
+        logging.Formatter(
+            "[%(levelname)s]\t%(asctime)s.%(msecs)03dZ\t%(aws_request_id)s\t%(message)s",
+            "%Y-%m-%dT%H:%M:%S",
+        )
+    )
     shown.addFilter(request_id)
     logging.getLogger().addHandler(shown)
 
@@ -70,9 +79,15 @@ def load_error(handler: str, error: BaseException) -> dict[str, Any]:
     """What Lambda answers when a handler cannot be loaded."""
     module_name, _, attribute = handler.rpartition(".")
     if isinstance(error, ImportError):
-        return failure("Runtime.ImportModuleError", f"Unable to import module '{module_name}': {error}", [])
+        return failure(
+            "Runtime.ImportModuleError", f"Unable to import module '{module_name}': {error}", []
+        )
     if isinstance(error, AttributeError):
-        return failure("Runtime.HandlerNotFound", f"Handler '{attribute}' missing on module '{module_name}'", [])
+        return failure(
+            "Runtime.HandlerNotFound",
+            f"Handler '{attribute}' missing on module '{module_name}'",
+            [],
+        )
     return described(error)
 
 
@@ -82,14 +97,19 @@ def failure(kind: str, message: str, stack: list[str]) -> dict[str, Any]:
 
 def described(error: BaseException) -> dict[str, Any]:
     """The error of a handler with the frames that are the function's own."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__
+    ]
     return failure(type(error).__name__, str(error), traceback.format_list(frames))
 
 
 def report(error: dict[str, Any]) -> None:
     """Print an error the way Lambda's own runtime does, so that it is in the function's log."""
     lines = "".join(error["stackTrace"])
-    print(f"[ERROR] {error['errorType']}: {error['errorMessage']}" + (f"\nTraceback (most recent call last):\n{lines}" if lines else ""))
+    print(
+        f"[ERROR] {error['errorType']}: {error['errorMessage']}"
+        + (f"\nTraceback (most recent call last):\n{lines}" if lines else "")
+    )
 
 
 def run(handler: Callable[[Any, Context], Any], invocation: dict[str, Any]) -> dict[str, Any]:
@@ -101,16 +121,23 @@ def run(handler: Callable[[Any, Context], Any], invocation: dict[str, Any]) -> d
     try:
         return {"payload": json.dumps(payload)}
     except (TypeError, ValueError) as error:
-        return {"error": failure("Runtime.MarshalError", f"Unable to marshal response: {error}", [])}
+        return {
+            "error": failure("Runtime.MarshalError", f"Unable to marshal response: {error}", [])
+        }
 
 
 def max_memory_kib() -> int:
-    """The most memory this program ever had resident. On Linux ru_maxrss also counts the emulator, from which the process was forked."""
+    """The most memory this program ever had resident.
+
+    On Linux ru_maxrss also counts the emulator, from which the process was forked.
+    """
     try:
         with open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123 - functions should not find pathlib imported
             return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
     except (FileNotFoundError, StopIteration):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platform == "darwin" else 1)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (
+            1024 if sys.platform == "darwin" else 1
+        )
 
 
 def main(requests_fd: int, answers_fd: int) -> None:
@@ -124,7 +151,10 @@ def main(requests_fd: int, answers_fd: int) -> None:
         handler = load(os.environ["_HANDLER"])
     except Exception as error:  # noqa: BLE001 - a function that cannot be loaded answers every invocation with why
         broken = load_error(os.environ["_HANDLER"], error)
-    with os.fdopen(requests_fd, encoding="utf-8") as requests, os.fdopen(answers_fd, "w", encoding="utf-8") as answers:
+    with (
+        os.fdopen(requests_fd, encoding="utf-8") as requests,
+        os.fdopen(answers_fd, "w", encoding="utf-8") as answers,
+    ):
         print(json.dumps({"ready": True}), file=answers, flush=True)
         for line in requests:
             invocation = json.loads(line)

@@ -1,5 +1,7 @@
-"""Runs Lambda functions: warm processes per function, credentials of the function's role, logs to CloudWatch Logs, retries of
-asynchronous invocations. What AWS limits and this does not: memory is reported, not enforced; there is no network isolation."""
+"""Runs Lambda functions: warm processes per function, credentials of the function's role, logs to
+CloudWatch Logs, retries of asynchronous invocations. What AWS limits and this does not: memory is
+reported, not enforced; there is no network isolation.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Environment:
-    """A warm process of one revision of a function, with the log stream and the credentials it got."""
+    """A warm process of one revision of a function, with the log stream and the credentials it
+    got.
+    """
 
     revision: str
     sandbox: Sandbox
@@ -70,7 +74,9 @@ class Invoker:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _deleted: set[str] = field(default_factory=set)
     _closing: threading.Event = field(default_factory=threading.Event)
-    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE, "lambda"))
+    _pool: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE, "lambda")
+    )
 
     def invoke(self, function: Function, event: Any) -> Outcome:
         """One synchronous invocation; AwsError when the function's role cannot be assumed."""
@@ -88,11 +94,15 @@ class Invoker:
             self._give_back(function, environment)
         text = log_text(function, request_id, outcome)
         self._write_log(function, environment, text)
-        return Outcome(outcome.payload, outcome.error, text, outcome.duration_ms, outcome.max_memory_mb)
+        return Outcome(
+            outcome.payload, outcome.error, text, outcome.duration_ms, outcome.max_memory_mb
+        )
 
     @contextlib.contextmanager
     def _struck(self, name: str, environment: Environment, rule: Rule | None) -> Iterator[None]:
-        """Where a test asked for it: some time after the invocation began, and before it ended, its process is killed or frozen."""
+        """Where a test asked for it: some time after the invocation began, and before it ended, its
+        process is killed or frozen.
+        """
         if rule is None:
             yield
             return
@@ -110,7 +120,10 @@ class Invoker:
             timer.cancel()
 
     def invoke_later(self, function: Callable[[], Function], event: Any) -> Future[str]:
-        """An asynchronous invocation with two retries. The result is "" at its end, or the reason when all attempts failed."""
+        """An asynchronous invocation with two retries.
+
+        The result is "" at its end, or the reason when all attempts failed.
+        """
         return self._pool.submit(self._invoke_with_retries, function, event)
 
     def discard(self, name: str, deleted: bool = False) -> None:
@@ -170,7 +183,9 @@ class Invoker:
         with self._lock:
             self._running.pop(id(environment), None)
             idle = self._idle.setdefault(function.name, [])
-            fit = environment.sandbox.alive() and len(idle) < MOST_IDLE and not self._closing.is_set()
+            fit = (
+                environment.sandbox.alive() and len(idle) < MOST_IDLE and not self._closing.is_set()
+            )
             if fit:
                 idle.append(environment)
         if not fit:
@@ -178,12 +193,16 @@ class Invoker:
 
     def _start(self, function: Function) -> Environment:
         self._deleted.discard(function.name)
-        credentials = self.identity.service_credentials(function.settings["Role"], function.name, LAMBDA)
+        credentials = self.identity.service_credentials(
+            function.settings["Role"], function.name, LAMBDA
+        )
         stream = f"{datetime.now(UTC):%Y/%m/%d}/[$LATEST]{uuid.uuid4().hex}"
         home = Path(tempfile.mkdtemp(prefix=f"{function.name}-", dir=self._homes()))
         variables = self._variables(function, credentials, stream, home)
         try:
-            sandbox = Sandbox(function.code.folder, variables, self.registry, f"lambda {function.name}")
+            sandbox = Sandbox(
+                function.code.folder, variables, self.registry, f"lambda {function.name}"
+            )
         except OSError:
             shutil.rmtree(home, ignore_errors=True)
             raise
@@ -194,7 +213,9 @@ class Invoker:
         homes.mkdir(parents=True, exist_ok=True)
         return homes
 
-    def _variables(self, function: Function, credentials: RoleCredentials, stream: str, home: Path) -> dict[str, str]:
+    def _variables(
+        self, function: Function, credentials: RoleCredentials, stream: str, home: Path
+    ) -> dict[str, str]:
         region = self.clients.region
         return {
             "PATH": PYTHON_PATH,
@@ -211,7 +232,12 @@ class Invoker:
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_mb),
             "AWS_LAMBDA_LOG_GROUP_NAME": function.log_group,
             "AWS_LAMBDA_LOG_STREAM_NAME": stream,
-            **{str(key): str(value) for key, value in function.settings.get("Environment", {}).get("Variables", {}).items()},
+            **{
+                str(key): str(value)
+                for key, value in (
+                    function.settings.get("Environment", {}).get("Variables", {}).items()
+                )
+            },
             "AWS_REGION": region,
             "AWS_DEFAULT_REGION": region,
             "AWS_ACCESS_KEY_ID": credentials.access_key_id,
@@ -224,7 +250,9 @@ class Invoker:
         }
 
     def _write_log(self, function: Function, environment: Environment, text: str) -> None:
-        """As the function's role, as on AWS: a role that may not write logs leaves none, and the invocation succeeds."""
+        """As the function's role, as on AWS: a role that may not write logs leaves none, and the
+        invocation succeeds.
+        """
         logs = self.clients("logs", environment.credentials)
         now_ms = int(time.time() * 1000)
         events = [{"timestamp": now_ms, "message": line} for line in text.splitlines() if line]
@@ -234,13 +262,17 @@ class Invoker:
             if not environment.stream_made:
                 make_stream(logs, function.log_group, environment.stream)
                 environment.stream_made = True
-            logs.put_log_events(logGroupName=function.log_group, logStreamName=environment.stream, logEvents=events)
+            logs.put_log_events(
+                logGroupName=function.log_group, logStreamName=environment.stream, logEvents=events
+            )
         except (ClientError, BotoCoreError) as error:
             log.warning("log of %s not written: %s", function.name, error)
 
 
 def make_stream(logs: Any, group: str, stream: str) -> None:
-    """The stream, and the group only where there is none: a role for whose function a group was made needs no permission to make one."""
+    """The stream, and the group only where there is none: a role for whose function a group was
+    made needs no permission to make one.
+    """
     try:
         logs.create_log_stream(logGroupName=group, logStreamName=stream)
     except ClientError as error:
@@ -257,9 +289,10 @@ def log_text(function: Function, request_id: str, outcome: Outcome) -> str:
     """The log of one invocation, with the lines Lambda itself writes."""
     body = outcome.log if not outcome.log or outcome.log.endswith("\n") else outcome.log + "\n"
     return (
-        f"START RequestId: {request_id} Version: $LATEST\n{body}END RequestId: {request_id}\n"
-        f"REPORT RequestId: {request_id}\tDuration: {outcome.duration_ms:.2f} ms\tBilled Duration: {int(outcome.duration_ms) + 1} ms\t"
-        f"Memory Size: {function.memory_mb} MB\tMax Memory Used: {outcome.max_memory_mb} MB\n"
+        f"START RequestId: {request_id} Version: $LATEST\n{body}END RequestId: {request_id}\nREPORT"
+        f" RequestId: {request_id}\tDuration: {outcome.duration_ms:.2f} ms\tBilled Duration:"
+        f" {int(outcome.duration_ms) + 1} ms\tMemory Size: {function.memory_mb} MB\tMax Memory"
+        f" Used: {outcome.max_memory_mb} MB\n"
     )
 
 

@@ -1,6 +1,8 @@
-"""Event source mappings: each enabled SQS mapping has a thread that receives messages as the function's role, invokes the
-function with a batch and deletes what it handled. What failed stays in the queue until its visibility timeout, and goes to
-the dead-letter queue when it was received too often (SQS does that)."""
+"""Event source mappings: each enabled SQS mapping has a thread that receives messages as the
+function's role, invokes the function with a batch and deletes what it handled. What failed stays in
+the queue until its visibility timeout, and goes to the dead-letter queue when it was received too
+often (SQS does that).
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,22 @@ from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
 
 QUEUE_ARN = re.compile(r"^arn:aws:sqs:[\w-]+:\d{12}:([\w-]+(?:\.fifo)?)$")
-KEPT = ("BatchSize", "MaximumBatchingWindowInSeconds", "FunctionResponseTypes", "ScalingConfig", "Enabled")
-REFUSED = ("FilterCriteria", "DestinationConfig", "StartingPosition", "Topics", "Queues", "SelfManagedEventSource", "KMSKeyArn")
+KEPT = (
+    "BatchSize",
+    "MaximumBatchingWindowInSeconds",
+    "FunctionResponseTypes",
+    "ScalingConfig",
+    "Enabled",
+)
+REFUSED = (
+    "FilterCriteria",
+    "DestinationConfig",
+    "StartingPosition",
+    "Topics",
+    "Queues",
+    "SelfManagedEventSource",
+    "KMSKeyArn",
+)
 LONG_POLL_S = 1
 PAUSE_AFTER_FAILURE_S = 1.0
 
@@ -60,7 +76,9 @@ class EventSource:
         return {
             "UUID": self.id,
             "BatchSize": int(self.settings.get("BatchSize", 10)),
-            "MaximumBatchingWindowInSeconds": int(self.settings.get("MaximumBatchingWindowInSeconds", 0)),
+            "MaximumBatchingWindowInSeconds": int(
+                self.settings.get("MaximumBatchingWindowInSeconds", 0)
+            ),
             "EventSourceArn": self.queue_arn,
             "FunctionArn": self.function_arn,
             "LastModified": self.modified_at,
@@ -93,7 +111,9 @@ class EventSources:
         }
 
     def tags(self, arn: str) -> dict[str, str]:
-        """The tags of a mapping, to be read and changed; AwsError when there is none by that ARN."""
+        """The tags of a mapping, to be read and changed; AwsError when there is none by that
+        ARN.
+        """
         for source in self._sources.values():
             if source.arn == arn:
                 return source.tags
@@ -109,7 +129,9 @@ class EventSources:
     def _get(self, call: ApiCall) -> EventSource:
         source = self._sources.get(call.parameters["UUID"])
         if source is None:
-            raise AwsError("ResourceNotFoundException", "The resource you requested does not exist.", 404)
+            raise AwsError(
+                "ResourceNotFoundException", "The resource you requested does not exist.", 404
+            )
         return source
 
     def _create(self, call: ApiCall) -> Mapping[str, Any]:
@@ -117,24 +139,42 @@ class EventSources:
         queue_arn = wanted.get("EventSourceArn") or ""
         if not QUEUE_ARN.match(queue_arn):
             given = queue_arn or "no EventSourceArn"
-            raise AwsError("InvalidParameterValueException", f"Shoal's emulator maps SQS queues only, not {given}")
+            raise AwsError(
+                "InvalidParameterValueException",
+                f"Shoal's emulator maps SQS queues only, not {given}",
+            )
         function = self.functions.get(wanted["FunctionName"])
         self._check_visibility(queue_arn, function.timeout_s)
-        source = EventSource(str(uuid.uuid4()), queue_arn, function.arn, settings_of(wanted), dict(wanted.get("Tags") or {}))
+        source = EventSource(
+            str(uuid.uuid4()),
+            queue_arn,
+            function.arn,
+            settings_of(wanted),
+            dict(wanted.get("Tags") or {}),
+        )
         self._sources[source.id] = source
         self._run(source)
         return source.describe()
 
     def _check_visibility(self, queue_arn: str, timeout_s: int) -> None:
-        """Lambda refuses a queue whose messages would reappear while the function still works on them."""
+        """Lambda refuses a queue whose messages would reappear while the function still works on
+        them.
+        """
         sqs = self.clients("sqs")
         try:
-            found = sqs.get_queue_attributes(QueueUrl=self._queue_url(sqs, queue_arn), AttributeNames=["VisibilityTimeout"])
+            found = sqs.get_queue_attributes(
+                QueueUrl=self._queue_url(sqs, queue_arn), AttributeNames=["VisibilityTimeout"]
+            )
         except ClientError as error:
-            raise AwsError("InvalidParameterValueException", f"Error occurred while ReceiveMessage: {error}") from error
+            raise AwsError(
+                "InvalidParameterValueException", f"Error occurred while ReceiveMessage: {error}"
+            ) from error
         visible_s = int(found["Attributes"]["VisibilityTimeout"])
         if visible_s < timeout_s:
-            message = f"Queue visibility timeout: {visible_s} seconds is less than Function timeout: {timeout_s} seconds"
+            message = (
+                f"Queue visibility timeout: {visible_s} seconds is less than Function timeout:"
+                f" {timeout_s} seconds"
+            )
             raise AwsError("InvalidParameterValueException", message)
 
     def _update(self, call: ApiCall) -> Mapping[str, Any]:
@@ -167,7 +207,12 @@ class EventSources:
     def _run(self, source: EventSource) -> None:
         if source.enabled:
             source.stop = threading.Event()
-            source.thread = threading.Thread(target=self._poll, args=(source, source.stop), daemon=True, name=f"poll {source.queue_arn}")
+            source.thread = threading.Thread(
+                target=self._poll,
+                args=(source, source.stop),
+                daemon=True,
+                name=f"poll {source.queue_arn}",
+            )
             source.thread.start()
 
     @staticmethod
@@ -187,10 +232,17 @@ class EventSources:
                     role_arn = function.settings["Role"]
                     credentials = self.identity.service_credentials(role_arn, function.name, LAMBDA)
                 self._once(source, self.clients("sqs", credentials), stop)
-            except Exception as error:  # a mapping that stays Enabled must go on polling, whatever happened once
+            except (
+                Exception
+            ) as error:  # a mapping that stays Enabled must go on polling, whatever happened once
                 source.last_result = f"PROBLEM: {error}"
                 expected = isinstance(error, (AwsError, ClientError, BotoCoreError))
-                log.warning("event source mapping %s: %s", source.id, error, exc_info=None if expected else error)
+                log.warning(
+                    "event source mapping %s: %s",
+                    source.id,
+                    error,
+                    exc_info=None if expected else error,
+                )
                 stop.wait(PAUSE_AFTER_FAILURE_S)
 
     def _once(self, source: EventSource, sqs: Any, stop: threading.Event) -> None:
@@ -198,12 +250,21 @@ class EventSources:
         messages = receive(sqs, url, int(source.settings.get("BatchSize", 10)))
         if not messages or stop.is_set():
             return
-        result = self.functions.invoke(source.function_arn, {"Records": [record(message, source.queue_arn) for message in messages]})
+        result = self.functions.invoke(
+            source.function_arn,
+            {"Records": [record(message, source.queue_arn) for message in messages]},
+        )
         partial = "ReportBatchItemFailures" in source.settings.get("FunctionResponseTypes", [])
         failed = failures(result.payload, messages) if partial else set()
         if result.error:
             failed = {message["MessageId"] for message in messages}
-        source.last_result = f"PROBLEM: {result.error}" if result.error else f"{len(failed)} of {len(messages)} failed" if failed else "OK"
+        source.last_result = (
+            f"PROBLEM: {result.error}"
+            if result.error
+            else f"{len(failed)} of {len(messages)} failed"
+            if failed
+            else "OK"
+        )
         handled = [message for message in messages if message["MessageId"] not in failed]
         for message in handled:
             sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
@@ -216,12 +277,17 @@ def settings_of(wanted: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a request; AwsError names those that are not emulated."""
     for name in REFUSED:
         if wanted.get(name):
-            raise AwsError("InvalidParameterValueException", f"Shoal's emulator has no event source mappings with {name}")
+            raise AwsError(
+                "InvalidParameterValueException",
+                f"Shoal's emulator has no event source mappings with {name}",
+            )
     return {key: wanted[key] for key in KEPT if wanted.get(key) is not None}
 
 
 def receive(sqs: Any, url: str, batch_size: int) -> list[dict[str, Any]]:
-    """Up to `batch_size` messages: the first receive waits for one, the others take what is there."""
+    """Up to `batch_size` messages: the first receive waits for one, the others take what is
+    there.
+    """
     messages: list[dict[str, Any]] = []
     while len(messages) < batch_size:
         found = sqs.receive_message(
@@ -250,7 +316,10 @@ def record(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:
         "body": body,
         "attributes": message.get("Attributes", {}),
         "messageAttributes": attributes,
-        "md5OfBody": message.get("MD5OfBody") or hashlib.md5(body.encode(), usedforsecurity=False).hexdigest(),
+        "md5OfBody": (
+            message.get("MD5OfBody")
+            or hashlib.md5(body.encode(), usedforsecurity=False).hexdigest()
+        ),
         "eventSource": "aws:sqs",
         "eventSourceARN": queue_arn,
         "awsRegion": queue_arn.split(":")[3],
@@ -258,8 +327,10 @@ def record(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:
 
 
 def failures(payload: Any, messages: list[dict[str, Any]]) -> set[str]:
-    """Message ids that a partial batch response names; a response that is none of the documented forms fails the whole batch
-    (Lambda developer guide, "Handling errors for an SQS event source", success and failure conditions)."""
+    """Message ids that a partial batch response names; a response that is none of the documented
+    forms fails the whole batch (Lambda developer guide, "Handling errors for an SQS event source",
+    success and failure conditions).
+    """
     everything = {message["MessageId"] for message in messages}
     if payload in (None, ""):
         return set()
@@ -271,4 +342,8 @@ def failures(payload: Any, messages: list[dict[str, Any]]) -> set[str]:
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
         return everything
     named = [item.get("itemIdentifier") for item in items]
-    return set(named) if all(isinstance(name, str) and name in everything for name in named) else everything
+    return (
+        set(named)
+        if all(isinstance(name, str) and name in everything for name in named)
+        else everything
+    )

@@ -18,11 +18,26 @@ from shoal_local.archives import BadArchiveError, TooLargeError, unpack_zip
 from shoal_local.errors import AwsError
 
 RUNTIME = re.compile(r"^python3\.\d+$")
-NAME = re.compile(r"^(?:(?:arn:aws:lambda:[\w-]+:)?\d{12}:function:)?(?P<name>[\w-]{1,64})(?::(?P<qualifier>[\w$-]+))?$")
-MOST_UNPACKED_BYTES = 262_144_000  # "Unzipped size must be smaller than 262144000 bytes", as Lambda says it
+NAME = re.compile(
+    r"^(?:(?:arn:aws:lambda:[\w-]+:)?\d{12}:function:)?(?P<name>[\w-]{1,64})(?::(?P<qualifier>[\w$-]+))?$"
+)
+MOST_UNPACKED_BYTES = (
+    262_144_000  # "Unzipped size must be smaller than 262144000 bytes", as Lambda says it
+)
 # Settings that change what a function can do and that nothing here would honour.
 REFUSED = ("Layers", "FileSystemConfigs", "ImageConfig", "SnapStart", "DeadLetterConfig")
-KEPT = ("Description", "MemorySize", "Timeout", "Handler", "Role", "Runtime", "Environment", "VpcConfig", "TracingConfig", "KMSKeyArn")
+KEPT = (
+    "Description",
+    "MemorySize",
+    "Timeout",
+    "Handler",
+    "Role",
+    "Runtime",
+    "Environment",
+    "VpcConfig",
+    "TracingConfig",
+    "KMSKeyArn",
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +72,9 @@ class Function:
 
     @property
     def log_group(self) -> str:
-        return str(self.settings.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{self.name}")
+        return str(
+            self.settings.get("LoggingConfig", {}).get("LogGroup") or f"/aws/lambda/{self.name}"
+        )
 
     @property
     def policy_document(self) -> dict[str, Any]:
@@ -88,11 +105,25 @@ class Function:
             "PackageType": "Zip",
             "Architectures": ["x86_64"],
             "EphemeralStorage": {"Size": 512},
-            "TracingConfig": {"Mode": self.settings.get("TracingConfig", {}).get("Mode", "PassThrough")},
+            "TracingConfig": {
+                "Mode": self.settings.get("TracingConfig", {}).get("Mode", "PassThrough")
+            },
             "LoggingConfig": {"LogFormat": "Text", "LogGroup": self.log_group},
             "RevisionId": self.revision,
-            **({"Environment": dict(self.settings["Environment"])} if self.settings.get("Environment") else {}),
-            **({"VpcConfig": {key: vpc[key] for key in ("SubnetIds", "SecurityGroupIds") if key in vpc}} if vpc else {}),
+            **(
+                {"Environment": dict(self.settings["Environment"])}
+                if self.settings.get("Environment")
+                else {}
+            ),
+            **(
+                {
+                    "VpcConfig": {
+                        key: vpc[key] for key in ("SubnetIds", "SecurityGroupIds") if key in vpc
+                    }
+                }
+                if vpc
+                else {}
+            ),
         }
 
 
@@ -100,9 +131,14 @@ def function_name(name_or_arn: str) -> str:
     """The plain name; AwsError when it is none, or names a version or alias other than $LATEST."""
     match = NAME.match(name_or_arn)
     if not match:
-        raise AwsError("InvalidParameterValueException", f"'{name_or_arn}' is not a function's name or ARN")
+        raise AwsError(
+            "InvalidParameterValueException", f"'{name_or_arn}' is not a function's name or ARN"
+        )
     if match.group("qualifier") not in (None, "$LATEST"):
-        raise AwsError("InvalidParameterValueException", f"Shoal's emulator has no versions or aliases of functions: {name_or_arn}")
+        raise AwsError(
+            "InvalidParameterValueException",
+            f"Shoal's emulator has no versions or aliases of functions: {name_or_arn}",
+        )
     return match.group("name")
 
 
@@ -110,14 +146,23 @@ def checked_settings(request: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a create or update request; AwsError names what is not emulated."""
     for name in REFUSED:
         if request.get(name):
-            raise AwsError("InvalidParameterValueException", f"Shoal's emulator does not run functions with {name}")
+            raise AwsError(
+                "InvalidParameterValueException",
+                f"Shoal's emulator does not run functions with {name}",
+            )
     runtime = request.get("Runtime")
     if runtime and not RUNTIME.match(runtime):
-        raise AwsError("InvalidParameterValueException", f"Shoal's emulator runs python3.* functions only, not {runtime}")
+        raise AwsError(
+            "InvalidParameterValueException",
+            f"Shoal's emulator runs python3.* functions only, not {runtime}",
+        )
     kept = {key: request[key] for key in (*KEPT, "LoggingConfig") if request.get(key) is not None}
     timeout_s = int(kept.get("Timeout", 3))
     if not 1 <= timeout_s <= 900:
-        raise AwsError("InvalidParameterValueException", f"Timeout must be between 1 and 900 seconds, not {timeout_s}")
+        raise AwsError(
+            "InvalidParameterValueException",
+            f"Timeout must be between 1 and 900 seconds, not {timeout_s}",
+        )
     return kept
 
 

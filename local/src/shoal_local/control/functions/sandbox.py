@@ -1,4 +1,6 @@
-"""One process of a Lambda function: started with the function's environment, given one event at a time, killed when it is late."""
+"""One process of a Lambda function: started with the function's environment, given one event at a
+time, killed when it is late.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ LOG_LIMIT_S = 2.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one invocation ended: `payload` is JSON text; `error` the error object, or None; `log` what it printed."""
+    """How one invocation ended:
+
+    `payload` is JSON text; `error` the error object, or None; `log` what it printed.
+    """
 
     payload: str
     error: Mapping[str, Any] | None
@@ -46,12 +51,22 @@ class SandboxLostError(Exception):
 class Sandbox:
     """A running handler process; not for two invocations at once."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str], registry: ProcessRegistry, what: str) -> None:
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str], registry: ProcessRegistry, what: str
+    ) -> None:
         requests_read, requests_write = os.pipe()
         answers_read, answers_write = os.pipe()
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-s", "-u", str(PROGRAM), str(requests_read), str(answers_write)],
+                [
+                    sys.executable,
+                    "-P",
+                    "-s",
+                    "-u",
+                    str(PROGRAM),
+                    str(requests_read),
+                    str(answers_write),
+                ],
                 cwd=folder,
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
@@ -74,11 +89,19 @@ class Sandbox:
         self._unread = b""
         self._lines: list[str] = []
         self._marked = threading.Event()
-        threading.Thread(target=self._read_output, args=(self.process.stdout,), daemon=True, name=f"log of {what}").start()
+        threading.Thread(
+            target=self._read_output,
+            args=(self.process.stdout,),
+            daemon=True,
+            name=f"log of {what}",
+        ).start()
         self._started = False
 
     def invoke(self, invocation: dict[str, Any], timeout_s: float) -> Outcome:
-        """Run one event; a function that is late is killed. The sandbox is fit for another only when `alive()`."""
+        """Run one event; a function that is late is killed.
+
+        The sandbox is fit for another only when `alive()`.
+        """
         self._lines.clear()
         self._marked.clear()
         begun = time.monotonic()
@@ -90,19 +113,33 @@ class Sandbox:
             answer = self._receive(timeout_s, f"Task timed out after {timeout_s:.2f} seconds")
         except SandboxLostError as lost:
             self.stop()
-            error = {"errorType": lost.kind, "errorMessage": f"RequestId: {invocation['request_id']} Error: {lost}"}
-            return Outcome(json.dumps(error), error, self._log(f"{lost}\n"), (time.monotonic() - begun) * 1000, 0)
+            error = {
+                "errorType": lost.kind,
+                "errorMessage": f"RequestId: {invocation['request_id']} Error: {lost}",
+            }
+            return Outcome(
+                json.dumps(error),
+                error,
+                self._log(f"{lost}\n"),
+                (time.monotonic() - begun) * 1000,
+                0,
+            )
         duration_ms = (time.monotonic() - begun) * 1000
         self._marked.wait(LOG_LIMIT_S)
         error_answer = answer.get("error")
         payload = json.dumps(error_answer) if error_answer else answer["payload"]
-        return Outcome(payload, error_answer, self._log(), duration_ms, answer["max_memory_kib"] // 1024)
+        return Outcome(
+            payload, error_answer, self._log(), duration_ms, answer["max_memory_kib"] // 1024
+        )
 
     def alive(self) -> bool:
         return self.process.poll() is None
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """End the process and all it started; an invocation under way sees it as lost. Another signal for whoever wants less."""
+        """End the process and all it started; an invocation under way sees it as lost.
+
+        Another signal for whoever wants less.
+        """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
 
@@ -127,7 +164,9 @@ class Sandbox:
             self._requests.write(json.dumps(message) + "\n")
             self._requests.flush()
         except BrokenPipeError:
-            raise SandboxLostError("Runtime.ExitError", f"Runtime exited with error: {self._exit()}") from None
+            raise SandboxLostError(
+                "Runtime.ExitError", f"Runtime exited with error: {self._exit()}"
+            ) from None
 
     def _receive(self, timeout_s: float, late: str) -> dict[str, Any]:
         deadline = time.monotonic() + timeout_s
@@ -136,13 +175,17 @@ class Sandbox:
                 raise SandboxLostError("Sandbox.Timedout", late)
             chunk = os.read(self._answers, 65536)
             if not chunk:
-                raise SandboxLostError("Runtime.ExitError", f"Runtime exited with error: {self._exit()}")
+                raise SandboxLostError(
+                    "Runtime.ExitError", f"Runtime exited with error: {self._exit()}"
+                )
             self._unread += chunk
         line, _, self._unread = self._unread.partition(b"\n")
         return dict(json.loads(line))
 
     def _readable(self, timeout_s: float) -> bool:
-        with selectors.DefaultSelector() as selector:  # not select(): it takes no descriptors above 1023
+        with (
+            selectors.DefaultSelector() as selector
+        ):  # not select(): it takes no descriptors above 1023
             selector.register(self._answers, selectors.EVENT_READ)
             return bool(selector.select(max(timeout_s, 0)))
 

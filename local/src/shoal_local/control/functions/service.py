@@ -1,5 +1,8 @@
-"""The Lambda API: create, read, update, delete and invoke functions, and their resource policies. Code is taken from S3 or
-the request, unpacked once, and run for real by `invoker`; what a function would need and is not emulated is refused by name."""
+"""The Lambda API: create, read, update, delete and invoke functions, and their resource policies.
+
+Code is taken from S3 or the request, unpacked once, and run for real by `invoker`; what a function
+would need and is not emulated is refused by name.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,15 @@ from shoal_local.archives import TooLargeError
 from shoal_local.context import LambdaResult
 from shoal_local.control.clients import Clients
 from shoal_local.control.functions.invoker import LAMBDA, Invoker, error_text, parsed
-from shoal_local.control.functions.model import MOST_UNPACKED_BYTES, Code, Function, checked_settings, function_name, refusal, unpack
+from shoal_local.control.functions.model import (
+    MOST_UNPACKED_BYTES,
+    Code,
+    Function,
+    checked_settings,
+    function_name,
+    refusal,
+    unpack,
+)
 from shoal_local.control.identity import Identity
 from shoal_local.control.policies import allows
 from shoal_local.control.protocol import ApiCall
@@ -43,7 +54,9 @@ class Functions:
         name = function_name(name_or_arn)
         function = self._functions.get(name)
         if function is None:
-            raise AwsError("ResourceNotFoundException", f"Function not found: {self.arn(name)}", 404)
+            raise AwsError(
+                "ResourceNotFoundException", f"Function not found: {self.arn(name)}", 404
+            )
         return function
 
     def arn(self, name: str) -> str:
@@ -56,7 +69,10 @@ class Functions:
         return LambdaResult(parsed(outcome.payload), error, tail(outcome.log))
 
     def invoke_later(self, name_or_arn: str, event: Any) -> Future[str]:
-        """Event invocation, with retries. The result is "" at its end, or the reason when all attempts failed."""
+        """Event invocation, with retries.
+
+        The result is "" at its end, or the reason when all attempts failed.
+        """
         self.get(name_or_arn)
         return self.invoker.invoke_later(lambda: self.get(name_or_arn), event)
 
@@ -71,7 +87,9 @@ class Functions:
         function = self.get(name_or_arn)
         principal = self.identity.service_principal(service)
         context = {**principal.context, "aws:SourceArn": source_arn}
-        return allows(function.policy_document, principal, "lambda:InvokeFunction", function.arn, context)
+        return allows(
+            function.policy_document, principal, "lambda:InvokeFunction", function.arn, context
+        )
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
@@ -79,11 +97,15 @@ class Functions:
         return {
             "CreateFunction": self._create,
             "GetFunction": self._get,
-            "GetFunctionConfiguration": lambda call: self.get(call.parameters["FunctionName"]).configuration(),
+            "GetFunctionConfiguration": (
+                lambda call: self.get(call.parameters["FunctionName"]).configuration()
+            ),
             "UpdateFunctionCode": self._update_code,
             "UpdateFunctionConfiguration": self._update_configuration,
             "DeleteFunction": self._delete,
-            "ListFunctions": lambda _call: {"Functions": [function.configuration() for function in self._functions.values()]},
+            "ListFunctions": lambda _call: {
+                "Functions": [function.configuration() for function in self._functions.values()]
+            },
             "Invoke": self._invoke,
             "AddPermission": self._add_permission,
             "RemovePermission": self._remove_permission,
@@ -96,13 +118,18 @@ class Functions:
         settings = checked_settings(wanted)
         for required in ("Runtime", "Handler"):
             if required not in settings:
-                raise AwsError("InvalidParameterValueException", f"{required} is mandatory for functions created with deployment packages")
+                raise AwsError(
+                    "InvalidParameterValueException",
+                    f"{required} is mandatory for functions created with deployment packages",
+                )
         self._check_role(settings["Role"])
         code = self._code(wanted["Code"], name)
         with self._lock:
             if name in self._functions:
                 raise AwsError("ResourceConflictException", f"Function already exist: {name}", 409)
-            self._functions[name] = Function(name, self.arn(name), code, settings, tags=wanted.get("Tags") or {})
+            self._functions[name] = Function(
+                name, self.arn(name), code, settings, tags=wanted.get("Tags") or {}
+            )
         return self._functions[name].configuration()
 
     def _get(self, call: ApiCall) -> Mapping[str, Any]:
@@ -145,67 +172,107 @@ class Functions:
             self.invoke_later(function.name, event)
             return {"StatusCode": 202}
         outcome = self.invoker.invoke(function, event)
-        with_log = {"LogResult": base64.b64encode(tail(outcome.log).encode()).decode()} if call.parameters.get("LogType") == "Tail" else {}
+        with_log = (
+            {"LogResult": base64.b64encode(tail(outcome.log).encode()).decode()}
+            if call.parameters.get("LogType") == "Tail"
+            else {}
+        )
         failed = {"FunctionError": "Unhandled"} if outcome.error is not None else {}
-        return {"StatusCode": 200, "ExecutedVersion": "$LATEST", "Payload": outcome.payload.encode(), **with_log, **failed}
+        return {
+            "StatusCode": 200,
+            "ExecutedVersion": "$LATEST",
+            "Payload": outcome.payload.encode(),
+            **with_log,
+            **failed,
+        }
 
     @staticmethod
     def _event(payload: Any) -> Any:
         try:
             return json.loads(payload) if payload else {}
         except (ValueError, RecursionError) as error:
-            raise AwsError("InvalidRequestContentException", f"Could not parse request body into json: {error}") from error
+            raise AwsError(
+                "InvalidRequestContentException", f"Could not parse request body into json: {error}"
+            ) from error
 
     def _add_permission(self, call: ApiCall) -> Mapping[str, Any]:
         wanted = call.parameters
         function = self.get(wanted["FunctionName"])
         sid = wanted["StatementId"]
         if sid in function.policy:
-            raise AwsError("ResourceConflictException", f"The statement id ({sid}) provided already exists.", 409)
+            raise AwsError(
+                "ResourceConflictException",
+                f"The statement id ({sid}) provided already exists.",
+                409,
+            )
         statement = permission(wanted, function.arn)
         with self._lock:  # a policy change is no new revision of the code: warm processes stay
             current = self.get(function.name)
-            self._functions[function.name] = replace(current, policy={**current.policy, sid: statement})
+            self._functions[function.name] = replace(
+                current, policy={**current.policy, sid: statement}
+            )
         return {"Statement": json.dumps(statement)}
 
     def _remove_permission(self, call: ApiCall) -> Mapping[str, Any]:
         function = self.get(call.parameters["FunctionName"])
         sid = call.parameters["StatementId"]
         if sid not in function.policy:
-            raise AwsError("ResourceNotFoundException", f"Statement {sid} is not found in resource policy.", 404)
+            raise AwsError(
+                "ResourceNotFoundException",
+                f"Statement {sid} is not found in resource policy.",
+                404,
+            )
         with self._lock:
-            kept = {key: value for key, value in self.get(function.name).policy.items() if key != sid}
+            kept = {
+                key: value for key, value in self.get(function.name).policy.items() if key != sid
+            }
             self._functions[function.name] = replace(function, policy=kept)
         return {}
 
     def _get_policy(self, call: ApiCall) -> Mapping[str, Any]:
         function = self.get(call.parameters["FunctionName"])
         if not function.policy:
-            raise AwsError("ResourceNotFoundException", "The resource you requested does not exist.", 404)
+            raise AwsError(
+                "ResourceNotFoundException", "The resource you requested does not exist.", 404
+            )
         return {"Policy": json.dumps(function.policy_document), "RevisionId": function.revision}
 
     def _check_role(self, role_arn: str) -> None:
         try:
             self.identity.service_credentials(role_arn, "lambda-check", LAMBDA)
         except AwsError as error:
-            message = f"The role defined for the function cannot be assumed by Lambda. ({error.message})"
+            message = (
+                f"The role defined for the function cannot be assumed by Lambda. ({error.message})"
+            )
             raise AwsError("InvalidParameterValueException", message) from error
 
     def _code(self, wanted: Mapping[str, Any], name: str) -> Code:
         if wanted.get("ImageUri"):
-            raise AwsError("InvalidParameterValueException", "Shoal's emulator runs zip functions only, not container images (ImageUri)")
+            raise AwsError(
+                "InvalidParameterValueException",
+                "Shoal's emulator runs zip functions only, not container images (ImageUri)",
+            )
         if wanted.get("ZipFile"):
             return unpack(bytes(wanted["ZipFile"]), self.folder / name)
         if not (wanted.get("S3Bucket") and wanted.get("S3Key")):
-            raise AwsError("InvalidParameterValueException", "Please provide a source for function code.")
+            raise AwsError(
+                "InvalidParameterValueException", "Please provide a source for function code."
+            )
         version = {"VersionId": wanted["S3ObjectVersion"]} if wanted.get("S3ObjectVersion") else {}
         try:
-            found = self.clients("s3").get_object(Bucket=wanted["S3Bucket"], Key=wanted["S3Key"], **version)
+            found = self.clients("s3").get_object(
+                Bucket=wanted["S3Bucket"], Key=wanted["S3Key"], **version
+            )
         except ClientError as error:
             detail = error.response["Error"]
-            message = f"Error occurred while GetObject. S3 Error Code: {detail.get('Code')}. S3 Error Message: {detail.get('Message')}"
+            message = (
+                f"Error occurred while GetObject. S3 Error Code: {detail.get('Code')}. S3 Error"
+                f" Message: {detail.get('Message')}"
+            )
             raise AwsError("InvalidParameterValueException", message) from error
-        if found["ContentLength"] > MOST_UNPACKED_BYTES:  # what it holds would be too large: nothing of it is read into memory
+        if (
+            found["ContentLength"] > MOST_UNPACKED_BYTES
+        ):  # what it holds would be too large: nothing of it is read into memory
             too_large = TooLargeError(f"the zip itself has {found['ContentLength']}")
             raise AwsError("InvalidParameterValueException", refusal(too_large))
         return unpack(found["Body"].read(), self.folder / name)
@@ -222,7 +289,13 @@ def permission(wanted: Mapping[str, Any], function_arn: str) -> dict[str, Any]:
     return {
         "Sid": wanted["StatementId"],
         "Effect": "Allow",
-        "Principal": {"Service": principal} if principal.endswith(".amazonaws.com") else "*" if principal == "*" else {"AWS": principal},
+        "Principal": (
+            {"Service": principal}
+            if principal.endswith(".amazonaws.com")
+            else "*"
+            if principal == "*"
+            else {"AWS": principal}
+        ),
         "Action": wanted["Action"],
         "Resource": function_arn,
         **({"Condition": conditions} if conditions else {}),

@@ -33,7 +33,14 @@ class Tagging:
 
     def _untag(self, call: ApiCall) -> Mapping[str, Any]:
         arn = call.parameters["Resource"]
-        return self._set(arn, {key: value for key, value in self._tags(arn).items() if key not in call.parameters["TagKeys"]})
+        return self._set(
+            arn,
+            {
+                key: value
+                for key, value in self._tags(arn).items()
+                if key not in call.parameters["TagKeys"]
+            },
+        )
 
     def _tags(self, arn: str) -> dict[str, str]:
         return dict(self.sources.tags(arn) if MAPPING in arn else self.functions.get(arn).tags)

@@ -1,5 +1,7 @@
-"""A schedule that is due goes in; its target is called in the name of its role, again after errors of AWS, and what cannot be
-delivered goes to its dead-letter queue. Everything is measured as AWS measures it (namespace AWS/Scheduler)."""
+"""A schedule that is due goes in; its target is called in the name of its role, again after errors
+of AWS, and what cannot be delivered goes to its dead-letter queue. Everything is measured as AWS
+measures it (namespace AWS/Scheduler).
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,21 @@ log = logging.getLogger(__name__)
 class Deliveries:
     """`now` is the schedules' clock, which is `speed` times as fast as ours."""
 
-    def __init__(self, identity: Identity, clients: Clients, measure: Measure, now: Callable[[], datetime], speed: float) -> None:
-        self._identity, self._clients, self._measure, self._now, self._speed = identity, clients, measure, now, speed
+    def __init__(
+        self,
+        identity: Identity,
+        clients: Clients,
+        measure: Measure,
+        now: Callable[[], datetime],
+        speed: float,
+    ) -> None:
+        self._identity, self._clients, self._measure, self._now, self._speed = (
+            identity,
+            clients,
+            measure,
+            now,
+            speed,
+        )
         self._pool = ThreadPoolExecutor(MOST_AT_ONCE, "scheduler")
         self._closing = threading.Event()
 
@@ -56,7 +71,10 @@ class Deliveries:
             if error is None:
                 return
             age_s = (self._now() - began).total_seconds()
-            spent = attempt > policy["MaximumRetryAttempts"] or age_s >= policy["MaximumEventAgeInSeconds"]
+            spent = (
+                attempt > policy["MaximumRetryAttempts"]
+                or age_s >= policy["MaximumEventAgeInSeconds"]
+            )
             pause_s = min(2.0**attempt, LONGEST_PAUSE_S) / self._speed
             if spent or not may_pass(error) or self._closing.wait(pause_s):
                 break
@@ -66,7 +84,9 @@ class Deliveries:
         """One call of the target; what went wrong, if something did."""
         self._count(schedule, "InvocationAttemptCount")
         try:
-            call_target(self._clients, self._credentials(schedule), schedule, filled_in(schedule, attempt))
+            call_target(
+                self._clients, self._credentials(schedule), schedule, filled_in(schedule, attempt)
+            )
         except ClientError as error:
             refused = error_of(error)
         except BotoCoreError as error:
@@ -76,7 +96,9 @@ class Deliveries:
         else:
             return None
         self._count(schedule, "TargetErrorCount")
-        log.warning("schedule %s, attempt %d: %s: %s", schedule.arn, attempt, refused.code, refused.message)
+        log.warning(
+            "schedule %s, attempt %d: %s: %s", schedule.arn, attempt, refused.code, refused.message
+        )
         return refused
 
     def _give_up(self, schedule: Schedule, attempts: int, error: AwsError) -> None:
@@ -84,9 +106,18 @@ class Deliveries:
         queue = (schedule.settings["Target"].get("DeadLetterConfig") or {}).get("Arn")
         if not queue:
             return
-        told = {"ERROR_CODE": error.code, "ERROR_MESSAGE": error.message, "RETRY_ATTEMPTS": str(attempts - 1), "SCHEDULE_ARN": schedule.arn}
+        told = {
+            "ERROR_CODE": error.code,
+            "ERROR_MESSAGE": error.message,
+            "RETRY_ATTEMPTS": str(attempts - 1),
+            "SCHEDULE_ARN": schedule.arn,
+        }
         try:
-            self._send(schedule, queue, {key: {"DataType": "String", "StringValue": value} for key, value in told.items()})
+            self._send(
+                schedule,
+                queue,
+                {key: {"DataType": "String", "StringValue": value} for key, value in told.items()},
+            )
         except (AwsError, ClientError, BotoCoreError) as failure:
             self._count(schedule, "InvocationsFailedToBeSentToDeadLetterCount")
             log.warning("dead letter of %s not delivered: %s", schedule.arn, failure)
@@ -96,7 +127,9 @@ class Deliveries:
     def _send(self, schedule: Schedule, queue_arn: str, told: Mapping[str, Any]) -> None:
         sqs = self._clients("sqs", self._credentials(schedule))
         account, name = queue_arn.split(":")[4:]
-        url = self._clients("sqs").get_queue_url(QueueName=name, QueueOwnerAWSAccountId=account)["QueueUrl"]
+        url = self._clients("sqs").get_queue_url(QueueName=name, QueueOwnerAWSAccountId=account)[
+            "QueueUrl"
+        ]
         sqs.send_message(QueueUrl=url, MessageBody=filled_in(schedule, 1), MessageAttributes=told)
 
     def _credentials(self, schedule: Schedule) -> RoleCredentials:
@@ -104,7 +137,9 @@ class Deliveries:
         return self._identity.service_credentials(role, session, SCHEDULER, schedule.group_arn)
 
     def _count(self, schedule: Schedule, metric: str) -> None:
-        self._measure(Measurement(NAMESPACE, metric, 1.0, "Count", {"ScheduleGroup": schedule.group}))
+        self._measure(
+            Measurement(NAMESPACE, metric, 1.0, "Count", {"ScheduleGroup": schedule.group})
+        )
 
 
 def may_pass(error: AwsError) -> bool:
@@ -116,19 +151,30 @@ def filled_in(schedule: Schedule, attempt: int) -> str:
     """The target's input with what Scheduler knows (user guide, "Adding context attributes")."""
     text = str(schedule.settings["Target"].get("Input") or "{}")
     due_at = schedule.due_at.strftime("%Y-%m-%dT%H:%M:%SZ") if schedule.due_at else ""
-    known = {"schedule-arn": schedule.arn, "scheduled-time": due_at, "execution-id": uuid.uuid4().hex[:16], "attempt-number": str(attempt)}
+    known = {
+        "schedule-arn": schedule.arn,
+        "scheduled-time": due_at,
+        "execution-id": uuid.uuid4().hex[:16],
+        "attempt-number": str(attempt),
+    }
     for name, value in known.items():
         text = text.replace(f"<aws.scheduler.{name}>", value)
     return text
 
 
-def call_target(clients: Clients, credentials: RoleCredentials, schedule: Schedule, payload: str) -> None:
+def call_target(
+    clients: Clients, credentials: RoleCredentials, schedule: Schedule, payload: str
+) -> None:
     """Invoke the function, which is not waited for, or start the pipeline."""
     target = schedule.settings["Target"]
     if target["Arn"].startswith("arn:aws:lambda:"):
-        clients("lambda", credentials).invoke(FunctionName=target["Arn"], InvocationType="Event", Payload=payload)
+        clients("lambda", credentials).invoke(
+            FunctionName=target["Arn"], InvocationType="Event", Payload=payload
+        )
         return
     parameters = (target.get("SageMakerPipelineParameters") or {}).get("PipelineParameterList", [])
     clients("sagemaker", credentials).start_pipeline_execution(
-        PipelineName=target["Arn"], PipelineParameters=parameters, ClientRequestToken=uuid.uuid4().hex
+        PipelineName=target["Arn"],
+        PipelineParameters=parameters,
+        ClientRequestToken=uuid.uuid4().hex,
     )

@@ -1,7 +1,8 @@
 """Schedule expressions in, the times they mean out, in any time zone.
 
-`rate(...)` and all of `cron(...)`, L, W and # included; one-time schedules, `at(...)`, are refused by name. Source: EventBridge Scheduler
-user guide, "Schedule types" (a time that a change of clocks skips is skipped, one that it repeats is taken once).
+`rate(...)` and all of `cron(...)`, L, W and # included; one-time schedules, `at(...)`, are refused
+by name. Source: EventBridge Scheduler user guide, "Schedule types" (a time that a change of clocks
+skips is skipped, one that it repeats is taken once).
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class Rate:
 
 @dataclass(frozen=True)
 class Cron:
-    """The values of each field; days as they are written, because what they mean depends on the month."""
+    """The values of each field; days as they are written, because what they mean depends on the
+    month.
+    """
 
     minutes: frozenset[int]
     hours: frozenset[int]
@@ -66,7 +69,11 @@ class Cron:
         return None
 
     def _times(self, day: date) -> list[datetime]:
-        local = [datetime.combine(day, time(hour, minute), self.zone) for hour in sorted(self.hours) for minute in sorted(self.minutes)]
+        local = [
+            datetime.combine(day, time(hour, minute), self.zone)
+            for hour in sorted(self.hours)
+            for minute in sorted(self.minutes)
+        ]
         return [moment.astimezone(UTC) for moment in local if _exists(moment)]
 
     def _is_on(self, day: date) -> bool:
@@ -86,11 +93,22 @@ def parse(expression: str, time_zone: str) -> Rate | Cron:
     match = CRON.fullmatch(expression)
     fields = match[1].split() if match else []
     if len(fields) != 6 or (fields[2] == "?") == (fields[4] == "?"):
-        raise ExpressionError(f"Invalid Schedule Expression {expression}. Shoal's emulator has rate(...) and cron(...)")
+        raise ExpressionError(
+            f"Invalid Schedule Expression {expression}. Shoal's emulator has rate(...) and"
+            " cron(...)"
+        )
     minutes, hours, days, months, weekdays, years = fields
     for part in days.split(",") if weekdays == "?" else weekdays.split(","):
         (_on_day if weekdays == "?" else _on_weekday)(part, date(2026, 1, 1))
-    return Cron(_set(minutes, 0, 59), _set(hours, 0, 23), days, _set(months, 1, 12, MONTHS), weekdays, _set(years, 1970, LAST_YEAR), zone)
+    return Cron(
+        _set(minutes, 0, 59),
+        _set(hours, 0, 23),
+        days,
+        _set(months, 1, 12, MONTHS),
+        weekdays,
+        _set(years, 1970, LAST_YEAR),
+        zone,
+    )
 
 
 def _zone(name: str) -> ZoneInfo:
@@ -102,7 +120,9 @@ def _zone(name: str) -> ZoneInfo:
 
 def _exists(moment: datetime) -> bool:
     """Whether a clock of its zone ever shows it: an hour in spring is skipped."""
-    return moment.astimezone(UTC).astimezone(moment.tzinfo).replace(tzinfo=None) == moment.replace(tzinfo=None)
+    return moment.astimezone(UTC).astimezone(moment.tzinfo).replace(tzinfo=None) == moment.replace(
+        tzinfo=None
+    )
 
 
 def _on_day(part: str, day: date) -> bool:
@@ -121,7 +141,9 @@ def _on_weekday(part: str, day: date) -> bool:
     if part == "L":
         return weekday == 7
     if part.endswith("L"):
-        return weekday == _one(part[:-1], 1, 7, DAYS) and day.month != (day + timedelta(days=7)).month
+        return (
+            weekday == _one(part[:-1], 1, 7, DAYS) and day.month != (day + timedelta(days=7)).month
+        )
     name, hash_sign, number = part.partition("#")
     if hash_sign:
         return weekday == _one(name, 1, 7, DAYS) and (day.day - 1) // 7 + 1 == _one(number, 1, 5)

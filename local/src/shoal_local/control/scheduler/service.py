@@ -1,6 +1,9 @@
-"""The API of EventBridge Scheduler: calls in, descriptions of schedules and groups out. A thread of its own calls their targets.
+"""The API of EventBridge Scheduler: calls in, descriptions of schedules and groups out.
 
-Targets are Lambda functions and SageMaker pipelines; others are refused by name. A flexible window's calls come at its beginning.
+A thread of its own calls their targets.
+
+Targets are Lambda functions and SageMaker pipelines; others are refused by name. A flexible
+window's calls come at its beginning.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ TARGET = re.compile(r"^arn:aws:(lambda:[\w-]+:\d{12}:function:|sagemaker:[\w-]+:
 class Scheduler:
     """`speed` is how many seconds of the schedules pass in one of ours."""
 
-    def __init__(self, identity: Identity, clients: Clients, measure: Measure, speed: float = 1.0) -> None:
+    def __init__(
+        self, identity: Identity, clients: Clients, measure: Measure, speed: float = 1.0
+    ) -> None:
         self._identity = identity
         self._began_at, self._began_s, self._speed = datetime.now(UTC), time.monotonic(), speed
         self._store = Store(identity.account, identity.region, self.now)
@@ -53,11 +58,15 @@ class Scheduler:
         return {
             "CreateSchedule": self._create,
             "UpdateSchedule": self._update,
-            "GetSchedule": lambda call: shown(self._store.get(call.parameters.get("GroupName"), call.parameters["Name"])),
+            "GetSchedule": lambda call: shown(
+                self._store.get(call.parameters.get("GroupName"), call.parameters["Name"])
+            ),
             "DeleteSchedule": self._delete,
             "ListSchedules": self._list,
             "CreateScheduleGroup": self._create_group,
-            "GetScheduleGroup": lambda call: shown_group(self._store.group(call.parameters["Name"])),
+            "GetScheduleGroup": lambda call: shown_group(
+                self._store.group(call.parameters["Name"])
+            ),
             "DeleteScheduleGroup": self._delete_group,
             "ListScheduleGroups": self._list_groups,
             "TagResource": self._tag,
@@ -79,14 +88,25 @@ class Scheduler:
         return {"ScheduleArn": self._store.update(call.parameters).arn}
 
     def _check_target(self, wanted: Mapping[str, Any]) -> None:
-        """AwsError for a target that is not emulated, and for a role that Scheduler could not take, as AWS looks before it keeps one."""
+        """AwsError for a target that is not emulated, and for a role that Scheduler could not take,
+        as AWS looks before it keeps one.
+        """
         target, group = wanted["Target"], self._store.group(wanted.get("GroupName") or "default")
         if not TARGET.match(target["Arn"]):
-            raise AwsError("ValidationException", f"Shoal's emulator has schedules for functions and pipelines only, not {target['Arn']}")
+            raise AwsError(
+                "ValidationException",
+                "Shoal's emulator has schedules for functions and pipelines only, not"
+                f" {target['Arn']}",
+            )
         try:
-            self._identity.service_credentials(target["RoleArn"], "scheduler-check", SCHEDULER, group.arn)
+            self._identity.service_credentials(
+                target["RoleArn"], "scheduler-check", SCHEDULER, group.arn
+            )
         except AwsError as error:
-            message = "The execution role you provide must allow AWS EventBridge Scheduler to assume the role."
+            message = (
+                "The execution role you provide must allow AWS EventBridge Scheduler to assume the"
+                " role."
+            )
             raise AwsError("ValidationException", f"{message} ({error.message})") from error
 
     def _delete(self, call: ApiCall) -> Mapping[str, Any]:
@@ -107,7 +127,11 @@ class Scheduler:
         return _page("Schedules", found, wanted)
 
     def _create_group(self, call: ApiCall) -> Mapping[str, Any]:
-        return {"ScheduleGroupArn": self._store.make_group(call.parameters["Name"], _tag_map(call.parameters)).arn}
+        return {
+            "ScheduleGroupArn": (
+                self._store.make_group(call.parameters["Name"], _tag_map(call.parameters)).arn
+            )
+        }
 
     def _delete_group(self, call: ApiCall) -> Mapping[str, Any]:
         self._store.drop_group(call.parameters["Name"])
@@ -115,7 +139,9 @@ class Scheduler:
 
     def _list_groups(self, call: ApiCall) -> Mapping[str, Any]:
         prefix = call.parameters.get("NamePrefix") or ""
-        found = [shown_group(group) for group in self._store.groups() if group.name.startswith(prefix)]
+        found = [
+            shown_group(group) for group in self._store.groups() if group.name.startswith(prefix)
+        ]
         return _page("ScheduleGroups", found, call.parameters)
 
     def _tag(self, call: ApiCall) -> Mapping[str, Any]:
@@ -125,24 +151,44 @@ class Scheduler:
 
     def _untag(self, call: ApiCall) -> Mapping[str, Any]:
         group = self._tagged(call)
-        self._store.retag(group, {key: value for key, value in group.tags.items() if key not in call.parameters["TagKeys"]})
+        self._store.retag(
+            group,
+            {
+                key: value
+                for key, value in group.tags.items()
+                if key not in call.parameters["TagKeys"]
+            },
+        )
         return {}
 
     def _tagged(self, call: ApiCall) -> Group:
         """Groups carry tags, schedules do not (API reference, TagResource)."""
-        return self._store.group(str(call.parameters["ResourceArn"]).rpartition(":schedule-group/")[2])
+        return self._store.group(
+            str(call.parameters["ResourceArn"]).rpartition(":schedule-group/")[2]
+        )
 
 
 def shown(schedule: Schedule) -> dict[str, Any]:
     """As GetSchedule answers."""
     times = {"CreationDate": schedule.created_at, "LastModificationDate": schedule.modified_at}
-    return {"Arn": schedule.arn, "GroupName": schedule.group, "Name": schedule.name, **schedule.settings, **times}
+    return {
+        "Arn": schedule.arn,
+        "GroupName": schedule.group,
+        "Name": schedule.name,
+        **schedule.settings,
+        **times,
+    }
 
 
 def summary(schedule: Schedule) -> dict[str, Any]:
     """As ListSchedules answers."""
     times = {"CreationDate": schedule.created_at, "LastModificationDate": schedule.modified_at}
-    named = {"Arn": schedule.arn, "GroupName": schedule.group, "Name": schedule.name, "State": schedule.settings["State"]}
+    named = {
+        "Arn": schedule.arn,
+        "GroupName": schedule.group,
+        "Name": schedule.name,
+        "State": schedule.settings["State"],
+    }
     return {**named, "Target": {"Arn": schedule.settings["Target"]["Arn"]}, **times}
 
 

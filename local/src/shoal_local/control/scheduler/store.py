@@ -1,4 +1,6 @@
-"""Schedules and their groups as values: what a request asks for goes in, what is kept and when it is due comes out."""
+"""Schedules and their groups as values: what a request asks for goes in, what is kept and when it
+is due comes out.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ DEFAULT = "default"
 ENABLED = "ENABLED"
 # What a schedule may ask for and nothing here would honour.
 REFUSED = ("StartDate", "EndDate", "KmsKeyArn", "ActionAfterCompletion")
-KEPT = ("ScheduleExpression", "ScheduleExpressionTimezone", "FlexibleTimeWindow", "Target", "State", "Description")
+KEPT = (
+    "ScheduleExpression",
+    "ScheduleExpressionTimezone",
+    "FlexibleTimeWindow",
+    "Target",
+    "State",
+    "Description",
+)
 DEFAULT_RETRIES = {"MaximumEventAgeInSeconds": 86400, "MaximumRetryAttempts": 185}
 
 
@@ -31,7 +40,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Schedule:
-    """One version of a schedule. `since` and `due_at` are times of the schedules' own clock, which may be faster than ours."""
+    """One version of a schedule.
+
+    `since` and `due_at` are times of the schedules' own clock, which may be faster than ours.
+    """
 
     arn: str
     group: str
@@ -78,12 +90,16 @@ class Store:
         with self._lock:
             if name in self._groups:
                 raise AwsError("ConflictException", f"Schedule group {name} already exists.", 409)
-            self._groups[name] = Group(name, self.arn("schedule-group", name), datetime.now(UTC), tags)
+            self._groups[name] = Group(
+                name, self.arn("schedule-group", name), datetime.now(UTC), tags
+            )
             return self._groups[name]
 
     def group(self, name: str) -> Group:
         if name not in self._groups:
-            raise AwsError("ResourceNotFoundException", f"Schedule group {name} does not exist.", 404)
+            raise AwsError(
+                "ResourceNotFoundException", f"Schedule group {name} does not exist.", 404
+            )
         return self._groups[name]
 
     def groups(self) -> list[Group]:
@@ -97,9 +113,13 @@ class Store:
         """With its schedules. AWS takes a while; here it is gone."""
         with self._lock:
             if self.group(name).name == DEFAULT:
-                raise AwsError("ValidationException", "The default schedule group cannot be deleted.")
+                raise AwsError(
+                    "ValidationException", "The default schedule group cannot be deleted."
+                )
             del self._groups[name]
-            self._schedules = {key: schedule for key, schedule in self._schedules.items() if schedule.group != name}
+            self._schedules = {
+                key: schedule for key, schedule in self._schedules.items() if schedule.group != name
+            }
 
     def create(self, wanted: Mapping[str, Any]) -> Schedule:
         with self._lock:
@@ -110,16 +130,29 @@ class Store:
             instant = datetime.now(UTC)
             due_at = times.next(now, now - _INSTANT)
             self._schedules[group, name] = Schedule(
-                self.arn("schedule", f"{group}/{name}"), group, name, settings, times, now, due_at, instant, instant
+                self.arn("schedule", f"{group}/{name}"),
+                group,
+                name,
+                settings,
+                times,
+                now,
+                due_at,
+                instant,
+                instant,
             )
             return self._schedules[group, name]
 
     def update(self, wanted: Mapping[str, Any]) -> Schedule:
-        """What is left out gets its default, as on AWS (API reference, UpdateSchedule). A rate goes on counting from its creation."""
+        """What is left out gets its default, as on AWS (API reference, UpdateSchedule).
+
+        A rate goes on counting from its creation.
+        """
         with self._lock:
             old = self.get(wanted.get("GroupName"), wanted["Name"])
             settings, times = settings_of(wanted), times_of(wanted)
-            changed = replace(old, settings=settings, times=times, modified_at=datetime.now(UTC)).fired(self.now())
+            changed = replace(
+                old, settings=settings, times=times, modified_at=datetime.now(UTC)
+            ).fired(self.now())
             self._schedules[old.group, old.name] = changed
             return changed
 
@@ -138,10 +171,17 @@ class Store:
         return sorted(self._schedules.values(), key=lambda schedule: schedule.arn)
 
     def take_due(self) -> list[Schedule]:
-        """Those whose time has come, as they were; each then waits for its next time. A disabled one lets its times pass."""
+        """Those whose time has come, as they were; each then waits for its next time.
+
+        A disabled one lets its times pass.
+        """
         with self._lock:
             now = self.now()
-            due = [schedule for schedule in self._schedules.values() if schedule.due_at and schedule.due_at <= now]
+            due = [
+                schedule
+                for schedule in self._schedules.values()
+                if schedule.due_at and schedule.due_at <= now
+            ]
             for schedule in due:
                 self._schedules[schedule.group, schedule.name] = schedule.fired(now)
             return [schedule for schedule in due if schedule.is_enabled]
@@ -162,6 +202,8 @@ def settings_of(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 def times_of(wanted: Mapping[str, Any]) -> Rate | Cron:
     try:
-        return parse(wanted["ScheduleExpression"], wanted.get("ScheduleExpressionTimezone") or "UTC")
+        return parse(
+            wanted["ScheduleExpression"], wanted.get("ScheduleExpressionTimezone") or "UTC"
+        )
     except ExpressionError as error:
         raise AwsError("ValidationException", str(error)) from error

@@ -1,1 +1,3 @@
-"""Containers without Docker: a command, its files and environment in; Linux namespaces, log lines and exit codes out."""
+"""Containers without Docker: a command, its files and environment in; Linux namespaces, log lines
+and exit codes out.
+"""

@@ -1,7 +1,10 @@
-"""One host of a pod: its mounts and its first process. A host's description in; the exit code of its command out.
+"""One host of a pod: its mounts and its first process.
 
-In the container `/opt/ml` is the host's `ml` folder, `/tmp` its `tmp`, `/opt/emulator` our stand-ins; the rest of the machine is
-there to read and cannot be written. The paths of `visible` stay readable where a mount of ours would hide them.
+A host's description in; the exit code of its command out.
+
+In the container `/opt/ml` is the host's `ml` folder, `/tmp` its `tmp`, `/opt/emulator` our
+stand-ins; the rest of the machine is there to read and cannot be written. The paths of `visible`
+stay readable where a mount of ours would hide them.
 """
 
 from __future__ import annotations
@@ -49,19 +52,26 @@ def run_isolated(each: Host, visible: list[str], pod: socket.socket | None = Non
 def _hold_signals() -> None:
     """Until `_wait_for` takes them, when there is somebody to pass them on to.
 
-    The first process of a container does not get what it neither holds nor handles; and a handler of Python's, which waits for the
-    interpreter, would not run for a signal that comes just before waitpid(2) begins to wait.
+    The first process of a container does not get what it neither holds nor handles; and a handler
+    of Python's, which waits for the interpreter, would not run for a signal that comes just before
+    waitpid(2) begins to wait.
     """
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # macOS drops what is ignored, held or not
+    signal.signal(
+        signal.SIGCHLD, lambda _number, _frame: None
+    )  # macOS drops what is ignored, held or not
     signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
 
 
 def _enter_network(each: Host, pod: socket.socket) -> None:
-    """Say that our network exists, wait for the link into it, and hand the pod a listener for the emulator's port."""
+    """Say that our network exists, wait for the link into it, and hand the pod a listener for the
+    emulator's port.
+    """
     with pod:
         pod.send(b"alone")
         if pod.recv(16) != b"joined":
-            raise ConnectionAbortedError(f"{each['name']}: the pod ended before it had joined this host's network")
+            raise ConnectionAbortedError(
+                f"{each['name']}: the pod ended before it had joined this host's network"
+            )
         network.bring_up("lo")
         network.give_address(network.INTERFACE, each["address"])
         network.bring_up(network.INTERFACE)
@@ -70,7 +80,9 @@ def _enter_network(each: Host, pod: socket.socket) -> None:
 
 
 def network_of(each: Host, pid: int, host: socket.socket) -> int:
-    """In the pod: join the network of the host whose process is `pid`; a socket that listens there for the emulator's port."""
+    """In the pod: join the network of the host whose process is `pid`; a socket that listens there
+    for the emulator's port.
+    """
     if host.recv(16) == b"alone":
         network.join_bridge(f"to-{each['name']}"[:_LONGEST_INTERFACE], pid)
         host.send(b"joined")
@@ -101,29 +113,44 @@ def _terminate_all() -> None:
 
 
 def run_plain(each: Host, _visible: list[str]) -> int:
-    """Without namespaces: the command in a process group of its own, ended with whoever waits for it."""
+    """Without namespaces: the command in a process group of its own, ended with whoever waits for
+    it.
+    """
     _hold_signals()
     main = os.fork()
     if main == 0:
         namespaces.die_with_parent() if sys.platform == "linux" else None
         _execute(each)
     told = {signal.SIGTERM: signal.SIGTERM, signal.SIGUSR1: signal.SIGKILL}
-    code = _wait_for(main, {number: functools.partial(_signal_group, main, to_send) for number, to_send in told.items()})
+    code = _wait_for(
+        main,
+        {
+            number: functools.partial(_signal_group, main, to_send)
+            for number, to_send in told.items()
+        },
+    )
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(main, signal.SIGKILL)
     return code
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:
-    """To a child of ours that leads a group of processes, or will in a moment, and was not waited for yet."""
+    """To a child of ours that leads a group of processes, or will in a moment, and was not waited
+    for yet.
+    """
     try:
         os.killpg(leader, number)
-    except (ProcessLookupError, PermissionError):  # macOS refuses a group in which everything has ended
+    except (
+        ProcessLookupError,
+        PermissionError,
+    ):  # macOS refuses a group in which everything has ended
         os.kill(leader, number)
 
 
 def _wait_for(wanted: int, passed_on: Mapping[int, Callable[[], None]]) -> int:
-    """Exit code (128 + number after a signal) of one child; meanwhile does what `passed_on` says for a signal that was held."""
+    """Exit code (128 + number after a signal) of one child; meanwhile does what `passed_on` says
+    for a signal that was held.
+    """
     while True:
         number = signal.sigwait(_HELD)
         if number in passed_on:
@@ -162,27 +189,37 @@ def _mount(each: Host, visible: list[Path]) -> None:
     namespaces.make_everything_read_only()
     _mount_opt(folder, each["read_only"])
     namespaces.bind(folder / "hosts", Path("/etc/hosts"))
-    _mount_tmp(folder / "tmp", visible)  # last of those that need `folder`, which may itself lie in /tmp
+    _mount_tmp(
+        folder / "tmp", visible
+    )  # last of those that need `folder`, which may itself lie in /tmp
     namespaces.mount("none", Path("/dev/shm"), "tmpfs")  # noqa: S108 (the container's own)
     namespaces.mount("proc", Path("/proc"), "proc")
 
 
 def _mount_opt(folder: Path, read_only: list[dict[str, str]]) -> None:
-    """A copy of /opt made of mounts, so that /opt/ml can be added without writing to the machine's own /opt."""
+    """A copy of /opt made of mounts, so that /opt/ml can be added without writing to the machine's
+    own /opt.
+    """
     copy = folder / "opt"
     namespaces.mount("none", copy, "tmpfs")
     for entry in _OPT.iterdir():
         if entry.name in {"ml", "emulator"}:
             continue
         _show(entry, copy / entry.name)
-    for name, source in (("ml", folder / "ml"), ("emulator", _INSIDE), ("emulator-bin", folder / "bin")):
+    for name, source in (
+        ("ml", folder / "ml"),
+        ("emulator", _INSIDE),
+        ("emulator-bin", folder / "bin"),
+    ):
         (copy / name).mkdir()
         namespaces.bind(source, copy / name)
     namespaces.make_writable(copy / "ml")
     for mount in read_only:
         target = copy / "ml" / mount["at"]
         target.mkdir(parents=True, exist_ok=True)
-        namespaces.bind(Path(mount["source"]), target)  # as read-only as everything that was there before
+        namespaces.bind(
+            Path(mount["source"]), target
+        )  # as read-only as everything that was there before
     namespaces.bind(copy, _OPT)
 
 

@@ -1,4 +1,6 @@
-"""Starts a pod (see `pod`) and stays in touch with it: hosts in; log lines, exit codes and connections into it out."""
+"""Starts a pod (see `pod`) and stays in touch with it: hosts in; log lines, exit codes and
+connections into it out.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,13 @@ from shoal_local.sagemaker.container.relay import Relay
 _SOURCE_ROOT = Path(__file__).resolve().parents[3]
 _MODULE = "shoal_local.sagemaker.container.pod"
 PLAIN_VARIABLE = "SHOAL_PLAIN_CONTAINERS"
-"""Environment variable that makes containers without namespaces even where the machine could make them."""
+"""Environment variable that makes containers without namespaces even where the machine could make
+them.
+"""
 SHARED_NETWORK_VARIABLE = "SHOAL_SHARED_NETWORK"
-"""Environment variable that makes the hosts of a job share one network even where each could have its own."""
+"""Environment variable that makes the hosts of a job share one network even where each could have
+its own.
+"""
 _END_S = 5.0
 """For a pod that is told to end at once, before it is killed."""
 LONGEST_LINE = 256 * 1024
@@ -35,7 +41,9 @@ class PodError(Exception):
 
 @dataclass(frozen=True)
 class ReadOnly:
-    """A folder of this machine that a container sees at `at`, a path below /opt/ml, and cannot write."""
+    """A folder of this machine that a container sees at `at`, a path below /opt/ml, and cannot
+    write.
+    """
 
     source: Path
     at: str
@@ -51,7 +59,9 @@ class Host:
     environment: Mapping[str, str]
     working_directory: str = "/"
     address: str | None = None
-    """Its own IPv4 address on the pod's bridge; the hosts of a pod either all have one, or share one loopback interface."""
+    """Its own IPv4 address on the pod's bridge; the hosts of a pod either all have one, or share
+    one loopback interface.
+    """
     read_only: Sequence[ReadOnly] = ()
     """Only with namespaces: without them nothing is mounted."""
 
@@ -68,15 +78,28 @@ def isolation_refused() -> str | None:
 
 @functools.cache
 def networks_refused() -> str | None:
-    """Why hosts cannot have networks of their own, in the machine's own words; None when they can."""
+    """Why hosts cannot have networks of their own, in the machine's own words; None when they
+    can.
+    """
     if os.environ.get(SHARED_NETWORK_VARIABLE):
         return f"{SHARED_NETWORK_VARIABLE} is set"
     return isolation_refused() or _probed("--probe-networks")
 
 
 def _probed(what: str) -> str | None:
-    tried = subprocess.run(_pod_command(what), env=_pod_environment(), capture_output=True, text=True, check=False, timeout=60)
-    return None if tried.returncode == 0 else (tried.stderr.strip().splitlines() or ["no reason given"])[-1]
+    tried = subprocess.run(
+        _pod_command(what),
+        env=_pod_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return (
+        None
+        if tried.returncode == 0
+        else (tried.stderr.strip().splitlines() or ["no reason given"])[-1]
+    )
 
 
 def _pod_command(*arguments: str) -> list[str]:
@@ -84,11 +107,18 @@ def _pod_command(*arguments: str) -> list[str]:
 
 
 def _pod_environment() -> dict[str, str]:
-    return {"PYTHONPATH": str(_SOURCE_ROOT), "PATH": os.environ.get("PATH", os.defpath), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {
+        "PYTHONPATH": str(_SOURCE_ROOT),
+        "PATH": os.environ.get("PATH", os.defpath),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
 
 
 class Pod:
-    """Running containers that reach each other. `close()` ends every process in them; it is safe to call twice."""
+    """Running containers that reach each other.
+
+    `close()` ends every process in them; it is safe to call twice.
+    """
 
     def __init__(self, folder: Path, hosts: Sequence[Host], registry: ProcessRegistry) -> None:
         self._folder = folder
@@ -99,12 +129,19 @@ class Pod:
         self._readers: list[threading.Thread] = []
         self._relays: list[Relay] = []
 
-    def start(self, visible: Sequence[Path], emulator_port: int, on_line: Callable[[str, str], None]) -> None:
-        """Start every host. `on_line(host, line)` is called from a thread per host for each line of output."""
+    def start(
+        self, visible: Sequence[Path], emulator_port: int, on_line: Callable[[str, str], None]
+    ) -> None:
+        """Start every host.
+
+        `on_line(host, line)` is called from a thread per host for each line of output.
+        """
         self._exit_codes.unlink(missing_ok=True)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         outputs = [os.pipe() for _ in self._hosts]
-        specification = self._write_specification(visible, emulator_port, [write_end for _, write_end in outputs])
+        specification = self._write_specification(
+            visible, emulator_port, [write_end for _, write_end in outputs]
+        )
         inherited = [theirs.fileno(), *(write_end for _, write_end in outputs)]
         with theirs, (self._folder / "pod.log").open("wb") as own_output:
             self._process = subprocess.Popen(
@@ -123,7 +160,9 @@ class Pod:
             self._read(host.name, read_end, on_line)
         self._connect_relay(emulator_port)
 
-    def _write_specification(self, visible: Sequence[Path], emulator_port: int, outputs: Sequence[int]) -> Path:
+    def _write_specification(
+        self, visible: Sequence[Path], emulator_port: int, outputs: Sequence[int]
+    ) -> Path:
         hosts = [
             {
                 "name": host.name,
@@ -133,7 +172,9 @@ class Pod:
                 "working_directory": host.working_directory,
                 "address": host.address,
                 "output_fd": output,
-                "read_only": [{"source": str(each.source), "at": each.at} for each in host.read_only],
+                "read_only": [
+                    {"source": str(each.source), "at": each.at} for each in host.read_only
+                ],
             }
             for host, output in zip(self._hosts, outputs, strict=True)
         ]
@@ -155,10 +196,15 @@ class Pod:
     def _connect_relay(self, emulator_port: int) -> None:
         message, descriptors, _, _ = socket.recv_fds(self._control, 64, len(self._hosts))
         if message == b"relay":
-            self._relays = [Relay(socket.socket(fileno=descriptor), emulator_port) for descriptor in descriptors]
+            self._relays = [
+                Relay(socket.socket(fileno=descriptor), emulator_port) for descriptor in descriptors
+            ]
         elif message != b"direct":
             self.close()
-            raise PodError((self._folder / "pod.log").read_text(errors="replace").strip() or "the pod ended before it began")
+            raise PodError(
+                (self._folder / "pod.log").read_text(errors="replace").strip()
+                or "the pod ended before it began"
+            )
 
     def _read(self, host: str, read_end: int, on_line: Callable[[str, str], None]) -> None:
         def pump() -> None:
@@ -179,7 +225,10 @@ class Pod:
         return True
 
     def exit_codes(self) -> dict[str, int | None]:
-        """After the end: each host's exit code. None: it was ended because another failed, or it was killed with the pod."""
+        """After the end: each host's exit code.
+
+        None: it was ended because another failed, or it was killed with the pod.
+        """
         if self._exit_codes.exists():
             return dict(json.loads(self._exit_codes.read_text()))
         return {host.name: None for host in self._hosts}
@@ -190,7 +239,9 @@ class Pod:
             self._control.send(b"terminate")
 
     def dial(self, port: int) -> socket.socket:
-        """A connection to `port` of the loopback interface that the hosts share; ConnectionError when nobody listens there."""
+        """A connection to `port` of the loopback interface that the hosts share; ConnectionError
+        when nobody listens there.
+        """
         with self._dialling:
             try:
                 self._control.send(f"dial {port}".encode())
@@ -204,7 +255,9 @@ class Pod:
     def close(self) -> None:
         """Kill what is left, wait for the last log line, give everything back."""
         with contextlib.suppress(OSError):
-            self._control.shutdown(socket.SHUT_RDWR)  # the pod ends its hosts: without namespaces they would outlive it
+            self._control.shutdown(
+                socket.SHUT_RDWR
+            )  # the pod ends its hosts: without namespaces they would outlive it
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:

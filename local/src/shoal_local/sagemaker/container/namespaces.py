@@ -1,4 +1,6 @@
-"""The few Linux system calls that a container is made of, which Python 3.11 lacks. Each raises OSError when refused.
+"""The few Linux system calls that a container is made of, which Python 3.11 lacks.
+
+Each raises OSError when refused.
 
 Manual pages: unshare(2), mount(2), mount_setattr(2), sethostname(2), prctl(2), user_namespaces(7).
 """
@@ -31,7 +33,10 @@ def _checked(result: int, what: str) -> None:
 
 
 def unshare(namespaces: int) -> None:
-    """Leave the caller's namespaces named by the flags. NEW_PIDS takes effect for the next child."""
+    """Leave the caller's namespaces named by the flags.
+
+    NEW_PIDS takes effect for the next child.
+    """
     _checked(_libc.unshare(namespaces), "unshare")
 
 
@@ -43,13 +48,19 @@ def become_root_of_new_users(uid: int, gid: int) -> None:
 
 
 def mount(source: str, target: Path, kind: str) -> None:
-    _checked(_libc.mount(source.encode(), os.fsencode(target), kind.encode(), 0, None), f"mount {kind} on {target}")
+    _checked(
+        _libc.mount(source.encode(), os.fsencode(target), kind.encode(), 0, None),
+        f"mount {kind} on {target}",
+    )
 
 
 def bind(source: Path, target: Path) -> None:
     """Show `source`, with what is mounted below it, at `target` too."""
     flags = _BIND | _RECURSIVE
-    _checked(_libc.mount(os.fsencode(source), os.fsencode(target), None, flags, None), f"bind {source} on {target}")
+    _checked(
+        _libc.mount(os.fsencode(source), os.fsencode(target), None, flags, None),
+        f"bind {source} on {target}",
+    )
 
 
 def make_mounts_private() -> None:
@@ -68,8 +79,12 @@ def make_writable(mount_point: Path) -> None:
 
 
 def _set_read_only(path: Path, *, clear: bool, flags: int) -> None:
-    attributes = struct.pack("QQQQ", 0 if clear else _ATTR_READ_ONLY, _ATTR_READ_ONLY if clear else 0, 0, 0)
-    result = _libc.syscall(_SYS_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(path), flags, attributes, len(attributes))
+    attributes = struct.pack(
+        "QQQQ", 0 if clear else _ATTR_READ_ONLY, _ATTR_READ_ONLY if clear else 0, 0, 0
+    )
+    result = _libc.syscall(
+        _SYS_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(path), flags, attributes, len(attributes)
+    )
     _checked(result, f"mount_setattr {path}")
 
 

@@ -1,7 +1,9 @@
-"""Interfaces, addresses and the bridge that joins the hosts of a pod: names and addresses in; a link that is up out.
+"""Interfaces, addresses and the bridge that joins the hosts of a pod: names and addresses in; a
+link that is up out.
 
-Raw system calls, so that nothing needs to be installed: ioctls of netdevice(7), and one rtnetlink(7) message for the pair of
-interfaces that leads from the bridge into a host. Each raises OSError when refused.
+Raw system calls, so that nothing needs to be installed: ioctls of netdevice(7), and one
+rtnetlink(7) message for the pair of interfaces that leads from the bridge into a host. Each raises
+OSError when refused.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import struct
 
 BRIDGE = "hosts"
 INTERFACE = "eth0"
-"""What a host calls its end, as SageMaker's hosts do (resourceconfig.json, network_interface_name)."""
+"""What a host calls its end, as SageMaker's hosts do (resourceconfig.json, network_interface_name).
+"""
 _NETMASK = "255.255.255.0"
 
 _GET_FLAGS, _SET_FLAGS, _SET_ADDRESS, _SET_NETMASK = 0x8913, 0x8914, 0x8916, 0x891C
@@ -29,7 +32,10 @@ _NO_LINK = struct.pack("BxHiII", socket.AF_UNSPEC, 0, 0, 0, 0)
 
 def bring_up(interface: str) -> None:
     with _control() as control:
-        flags = struct.unpack("16sh22x", fcntl.ioctl(control, _GET_FLAGS, struct.pack("16sh22x", interface.encode(), 0)))[1]
+        flags = struct.unpack(
+            "16sh22x",
+            fcntl.ioctl(control, _GET_FLAGS, struct.pack("16sh22x", interface.encode(), 0)),
+        )[1]
         fcntl.ioctl(control, _SET_FLAGS, struct.pack("16sh22x", interface.encode(), flags | _UP))
 
 
@@ -48,10 +54,16 @@ def make_bridge() -> None:
 
 
 def join_bridge(name: str, pid: int) -> None:
-    """Lead a link called `name` from the bridge into the network of process `pid`, where it is called eth0."""
+    """Lead a link called `name` from the bridge into the network of process `pid`, where it is
+    called eth0.
+    """
     _make_pair(name, pid)
     with _control() as control:
-        fcntl.ioctl(control, _ADD_TO_BRIDGE, struct.pack("16si20x", BRIDGE.encode(), socket.if_nametoindex(name)))
+        fcntl.ioctl(
+            control,
+            _ADD_TO_BRIDGE,
+            struct.pack("16si20x", BRIDGE.encode(), socket.if_nametoindex(name)),
+        )
     bring_up(name)
 
 
@@ -60,14 +72,25 @@ def _control() -> socket.socket:
 
 
 def _make_pair(name: str, pid: int) -> None:
-    peer = _NO_LINK + _attribute(_NAME, INTERFACE.encode() + b"\0") + _attribute(_NETWORK_OF_PID, struct.pack("I", pid))
+    peer = (
+        _NO_LINK
+        + _attribute(_NAME, INTERFACE.encode() + b"\0")
+        + _attribute(_NETWORK_OF_PID, struct.pack("I", pid))
+    )
     kind = _attribute(_KIND, b"veth\0") + _attribute(_DATA, _attribute(_PEER, peer))
     body = _NO_LINK + _attribute(_NAME, name.encode() + b"\0") + _attribute(_LINK_INFO, kind)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
         netlink.bind((0, 0))
-        netlink.send(struct.pack("IHHII", 16 + len(body), _NEW_LINK, _REQUEST_ACKNOWLEDGED_CREATION, 1, 0) + body)
+        netlink.send(
+            struct.pack("IHHII", 16 + len(body), _NEW_LINK, _REQUEST_ACKNOWLEDGED_CREATION, 1, 0)
+            + body
+        )
         answer = netlink.recv(4096)
-    number = -struct.unpack_from("i", answer, 16)[0] if struct.unpack_from("H", answer, 4)[0] == _ERROR else errno.EPROTO
+    number = (
+        -struct.unpack_from("i", answer, 16)[0]
+        if struct.unpack_from("H", answer, 4)[0] == _ERROR
+        else errno.EPROTO
+    )
     if number:
         raise OSError(number, f"make the link {name}: {os.strerror(number)}")
 

@@ -1,14 +1,17 @@
-"""Runs the hosts of one job in namespaces of their own: `python -m shoal_local.sagemaker.container.pod SPEC CONTROL_FD`.
+"""Runs the hosts of one job in namespaces of their own:
 
-SPEC is the JSON that `launch.Pod` writes; each host's output goes to its `output_fd`; exit codes go to SPEC's `exit_codes` file.
-The network of a pod is its own (so two jobs may both use torchrun's fixed port): with addresses in SPEC each host has a network
-with that address and the pod a bridge between them, otherwise all hosts share one with nothing but a loopback interface. In
-each of these networks the emulator's port is relayed, and nothing else is reachable. Each host has its own mounts, hostname
-and process numbers. Nothing survives the pod: its first process ends with its parent, and the kernel ends every process whose
-namespace lost its first process.
+`python -m shoal_local.sagemaker.container.pod SPEC CONTROL_FD`.
 
-CONTROL_FD carries `terminate` (SIGTERM to every process of every host) and `dial PORT` (answered with a connected socket);
-when the other end is closed, the pod ends.
+SPEC is the JSON that `launch.Pod` writes; each host's output goes to its `output_fd`; exit codes go
+to SPEC's `exit_codes` file. The network of a pod is its own (so two jobs may both use torchrun's
+fixed port): with addresses in SPEC each host has a network with that address and the pod a bridge
+between them, otherwise all hosts share one with nothing but a loopback interface. In each of these
+networks the emulator's port is relayed, and nothing else is reachable. Each host has its own
+mounts, hostname and process numbers. Nothing survives the pod: its first process ends with its
+parent, and the kernel ends every process whose namespace lost its first process.
+
+CONTROL_FD carries `terminate` (SIGTERM to every process of every host) and `dial PORT` (answered
+with a connected socket); when the other end is closed, the pod ends.
 """
 
 from __future__ import annotations
@@ -45,7 +48,9 @@ def main(arguments: list[str]) -> int:
 
 
 def probe(attempt: Callable[[], int]) -> int:
-    """0 when this machine lets us make what `attempt` makes; otherwise one line on stderr says what was refused."""
+    """0 when this machine lets us make what `attempt` makes; otherwise one line on stderr says what
+    was refused.
+    """
     try:
         return in_namespaces(attempt)
     except OSError as refused:
@@ -81,7 +86,9 @@ def _wait_in_network_of_its_own(parent: socket.socket) -> int:
 def in_namespaces(work: Any) -> int:
     """Exit code of `work`, run as the first process of new namespaces."""
     uid, gid = os.geteuid(), os.getegid()
-    shared = namespaces.NEW_MOUNTS | namespaces.NEW_NETWORK | namespaces.NEW_PIDS | namespaces.NEW_IPC
+    shared = (
+        namespaces.NEW_MOUNTS | namespaces.NEW_NETWORK | namespaces.NEW_PIDS | namespaces.NEW_IPC
+    )
     namespaces.unshare(shared | (namespaces.NEW_USERS if uid else 0))
     if uid:
         namespaces.become_root_of_new_users(uid, gid)
@@ -111,13 +118,16 @@ def _leave(work: Any, *arguments: Any) -> NoReturn:
 
 
 def run_hosts(spec: Spec, control: socket.socket) -> int:
-    """Start every host, then wait: until all ended with 0, or the first ended otherwise (the rest is then killed).
+    """Start every host, then wait: until all ended with 0, or the first ended otherwise (the rest
+    is then killed).
 
-    Who was told to end has time for it: the host that ends first does not take the first of the list with it, where rank 0 writes the
-    checkpoint.
+    Who was told to end has time for it: the host that ends first does not take the first of the
+    list with it, where rank 0 writes the checkpoint.
     """
     running, told = _start_hosts(spec, control), threading.Event()
-    threading.Thread(target=_obey, args=(control, list(running), spec["isolation"] == "none", told), daemon=True).start()
+    threading.Thread(
+        target=_obey, args=(control, list(running), spec["isolation"] == "none", told), daemon=True
+    ).start()
     codes: dict[str, int | None] = dict.fromkeys(running.values())
     main = spec["hosts"][0]["name"]
     while running and (not any(codes.values()) or (told.is_set() and main in running.values())):
@@ -140,7 +150,9 @@ def _write(path: Path, codes: dict[str, int | None]) -> None:
 
 
 def _start_hosts(spec: Spec, control: socket.socket) -> dict[int, str]:
-    """Start every host and hand the emulator what listens for its port; each host's process and name."""
+    """Start every host and hand the emulator what listens for its port; each host's process and
+    name.
+    """
     if spec["isolation"] == "none":
         control.send(b"direct")
         return {_start_host(spec, each): each["name"] for each in spec["hosts"]}
@@ -181,7 +193,9 @@ def _start_host(spec: Spec, each: Spec, link: socket.socket | None = None) -> in
     return child
 
 
-def _obey(control: socket.socket, hosts: list[int], without_namespaces: bool, told: threading.Event) -> None:
+def _obey(
+    control: socket.socket, hosts: list[int], without_namespaces: bool, told: threading.Event
+) -> None:
     while message := control.recv(64):
         if message == b"terminate":
             told.set()

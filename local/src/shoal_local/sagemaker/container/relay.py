@@ -1,4 +1,6 @@
-"""Lets containers reach the emulator: connections accepted on a socket of their network in, the same bytes at our port out."""
+"""Lets containers reach the emulator: connections accepted on a socket of their network in, the
+same bytes at our port out.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ _BLOCK = 256 * 1024
 
 
 class Relay:
-    """Accepts on `listener` (which lies in another network namespace) until closed; a thread per direction of a connection."""
+    """Accepts on `listener` (which lies in another network namespace) until closed; a thread per
+    direction of a connection.
+    """
 
     def __init__(self, listener: socket.socket, port: int) -> None:
         self._listener = listener
@@ -29,14 +33,17 @@ class Relay:
                 return
             try:
                 outer = socket.create_connection(("127.0.0.1", self._port))
-            except OSError:  # the emulator is going down: the client sees what it would see of a server that is gone
+            # the emulator is going down: the client sees what it would see of a server that is gone
+            except OSError:
                 inner.close()
                 continue
             with self._lock:
                 self._open |= {inner, outer}
             remaining = [2]
             for source, target in ((inner, outer), (outer, inner)):
-                threading.Thread(target=self._copy, args=(source, target, remaining), name="relay", daemon=True).start()
+                threading.Thread(
+                    target=self._copy, args=(source, target, remaining), name="relay", daemon=True
+                ).start()
 
     def _copy(self, source: socket.socket, target: socket.socket, remaining: list[int]) -> None:
         with contextlib.suppress(OSError):

@@ -1,4 +1,6 @@
-"""What a model's container is made of: its definition (resolved through a model package), and its archive unpacked."""
+"""What a model's container is made of: its definition (resolved through a model package), and its
+archive unpacked.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,18 @@ from shoal_local.sagemaker.errors import invalid, not_emulated
 from shoal_local.sagemaker.jobs import storage
 from shoal_local.sagemaker.shapes import Document
 
-_REFUSED = ("ModelDataSource", "MultiModelConfig", "AdditionalModelDataSources", "InferenceSpecificationName")
+_REFUSED = (
+    "ModelDataSource",
+    "MultiModelConfig",
+    "AdditionalModelDataSources",
+    "InferenceSpecificationName",
+)
 
 
 def resolve_container(core: Core, container: Document) -> Document:
-    """Image, ModelDataUrl and Environment of a container definition; ValidationException for what is not emulated."""
+    """Image, ModelDataUrl and Environment of a container definition; ValidationException for what
+    is not emulated.
+    """
     for field in _REFUSED:
         if container.get(field):
             raise not_emulated(f"ContainerDefinition.{field}")
@@ -35,18 +44,25 @@ def _of_package(core: Core, container: Document) -> Document:
     except AwsError as missing:
         raise invalid(f"Could not find model package {name}") from missing
     if package["ModelApprovalStatus"] != "Approved":
-        raise invalid(f"The model package {name} is not approved (ModelApprovalStatus {package['ModelApprovalStatus']})")
+        raise invalid(
+            f"The model package {name} is not approved (ModelApprovalStatus"
+            f" {package['ModelApprovalStatus']})"
+        )
     packaged = package["InferenceSpecification"]["Containers"][0]
     environment = {**packaged.get("Environment", {}), **container.get("Environment", {})}
     return {**packaged, "Environment": environment}
 
 
 def fetch_model(s3: Any, url: str, folder: Path, target: Path) -> None:
-    """Download `model.tar.gz` to `folder` and unpack it into `target`; DataError says what was wrong."""
+    """Download `model.tar.gz` to `folder` and unpack it into `target`; DataError says what was
+    wrong.
+    """
     bucket, key = storage.split_uri(url)
     archive = folder / "model.tar.gz"
     storage.fetch_object(s3, bucket, key, archive)
     try:
         storage.unpack(archive, target)
     except storage.DataError as damaged:
-        raise storage.DataError(f"Failed to extract model data archive from URL {url}: {damaged}") from damaged
+        raise storage.DataError(
+            f"Failed to extract model data archive from URL {url}: {damaged}"
+        ) from damaged

@@ -22,7 +22,12 @@ _REFUSED = (
     "CrossRegionTrafficConfig",
     "EnableNetworkIsolation",
 )
-_VARIANT_REFUSED = ("CoreDumpConfig", "ManagedInstanceScaling", "CapacityReservationConfig", "InstancePools")
+_VARIANT_REFUSED = (
+    "CoreDumpConfig",
+    "ManagedInstanceScaling",
+    "CapacityReservationConfig",
+    "InstancePools",
+)
 
 
 _MEMORY_STEP_MB = 1024
@@ -54,11 +59,15 @@ class EndpointConfigs:
             raise not_emulated("a production variant without ModelName (inference components)")
         model = self._core.store.get(models.KIND, variant["ModelName"])
         if model is None:
-            raise invalid(f'Could not find model "{self._core.arn("model", variant["ModelName"])}".')
+            raise invalid(
+                f'Could not find model "{self._core.arn("model", variant["ModelName"])}".'
+            )
         if variant.get("ServerlessConfig"):
             check_serverless(variant, model)
         elif "InstanceType" not in variant:
-            raise invalid(f"Variant {variant['VariantName']} needs an InstanceType, or a ServerlessConfig")
+            raise invalid(
+                f"Variant {variant['VariantName']} needs an InstanceType, or a ServerlessConfig"
+            )
 
     def _document(self, request: Document) -> Document:
         name = request["EndpointConfigName"]
@@ -75,7 +84,10 @@ class EndpointConfigs:
         name = request["EndpointConfigName"]
         document = self._core.store.get(KIND, name)
         if document is None:
-            raise invalid(f'Could not find endpoint configuration "{self._core.arn("endpoint-config", name)}".')
+            raise invalid(
+                "Could not find endpoint configuration"
+                f' "{self._core.arn("endpoint-config", name)}".'
+            )
         return document
 
     def list(self, request: Document) -> Document:
@@ -94,17 +106,29 @@ def _complete(variant: Document) -> Document:
 
 
 def check_serverless(variant: Document, model: Document) -> None:
-    """ValidationException for what a serverless variant cannot be (developer guide, "Deploy models with Serverless Inference")."""
+    """ValidationException for what a serverless variant cannot be (developer guide, "Deploy models
+    with Serverless Inference").
+    """
     config, name = variant["ServerlessConfig"], variant["VariantName"]
     for field in ("InstanceType", "InitialInstanceCount", "AcceleratorType", "VolumeSizeInGB"):
         if field in variant:
-            raise invalid(f"Variant {name} has a ServerlessConfig and {field}; it can have one of them only")
+            raise invalid(
+                f"Variant {name} has a ServerlessConfig and {field}; it can have one of them only"
+            )
     if config["MemorySizeInMB"] % _MEMORY_STEP_MB:
-        raise invalid(f"MemorySizeInMB of variant {name} must be in steps of {_MEMORY_STEP_MB}: 1024, 2048 ... 6144")
+        raise invalid(
+            f"MemorySizeInMB of variant {name} must be in steps of {_MEMORY_STEP_MB}: 1024, 2048"
+            " ... 6144"
+        )
     if config.get("ProvisionedConcurrency", 0) > config["MaxConcurrency"]:
-        raise invalid(f"ProvisionedConcurrency of variant {name} must be at most its MaxConcurrency ({config['MaxConcurrency']})")
+        raise invalid(
+            f"ProvisionedConcurrency of variant {name} must be at most its MaxConcurrency"
+            f" ({config['MaxConcurrency']})"
+        )
     if model.get("VpcConfig"):
-        raise invalid(f"Serverless endpoints do not support VpcConfig, which model {variant['ModelName']} has")
+        raise invalid(
+            f"Serverless endpoints do not support VpcConfig, which model {variant['ModelName']} has"
+        )
 
 
 def check_together(request: Document) -> None:
@@ -120,10 +144,15 @@ def check_together(request: Document) -> None:
     if not any(each.get("InitialVariantWeight", 1.0) for each in variants):
         raise invalid("At least one production variant must have a weight above 0")
     if any(each.get("ServerlessConfig") for each in variants):
-        for what, there in (("several production variants", len(variants) > 1), ("data capture", "DataCaptureConfig" in request)):
+        for what, there in (
+            ("several production variants", len(variants) > 1),
+            ("data capture", "DataCaptureConfig" in request),
+        ):
             if there:
                 raise invalid(f"Serverless endpoints do not support {what}")
 
 
 def _taken(existing: Document) -> AwsError:
-    return invalid(f'Cannot create already existing endpoint configuration "{existing["EndpointConfigArn"]}".')
+    return invalid(
+        f'Cannot create already existing endpoint configuration "{existing["EndpointConfigArn"]}".'
+    )

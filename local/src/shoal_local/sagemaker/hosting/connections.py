@@ -1,4 +1,6 @@
-"""Connections into one container, kept open between requests: opening one goes through the process that holds the container."""
+"""Connections into one container, kept open between requests: opening one goes through the process
+that holds the container.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ from contextlib import contextmanager
 
 
 class Connections:
-    """As many as were ever used at once. `close()` ends those that wait; others end with their request."""
+    """As many as were ever used at once.
+
+    `close()` ends those that wait; others end with their request.
+    """
 
     def __init__(self, dial: Callable[[], socket.socket]) -> None:
         self._dial = dial
@@ -21,7 +26,10 @@ class Connections:
 
     @contextmanager
     def one(self, timeout_s: float) -> Iterator[http.client.HTTPConnection]:
-        """A connection for one request, whose answer must be read whole. Raises what `dial` raises."""
+        """A connection for one request, whose answer must be read whole.
+
+        Raises what `dial` raises.
+        """
         connection = self._waiting() or self._new()
         connection.sock.settimeout(timeout_s)
         try:
@@ -66,7 +74,9 @@ class Connections:
 
 
 def _has_ended(waiting: socket.socket) -> bool:
-    """Whether the other side closed a connection on which nothing is awaited: its end is all that can be read of it."""
+    """Whether the other side closed a connection on which nothing is awaited: its end is all that
+    can be read of it.
+    """
     poll = select.poll()
     poll.register(waiting, select.POLLIN)
     return bool(poll.poll(0))

@@ -1,7 +1,9 @@
-"""One deployment to an endpoint, blue/green: a new fleet is started beside the old one, gets the traffic by the plan's shares while its
-alarms are watched, and takes over; or all traffic goes back to the old one, with the reason.
+"""One deployment to an endpoint, blue/green: a new fleet is started beside the old one, gets the
+traffic by the plan's shares while its alarms are watched, and takes over; or all traffic goes back
+to the old one, with the reason.
 
-The deployment's clock runs `Settings.hosting_speed` times as fast as ours while it waits. Work (starting servers) takes the time it takes.
+The deployment's clock runs `Settings.hosting_speed` times as fast as ours while it waits. Work
+(starting servers) takes the time it takes.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ class ClosingError(Exception):
 
 @dataclass
 class Deployment:
-    """`tell(edit)` changes the endpoint's document and says so in an event. `old` is None for a new endpoint."""
+    """`tell(edit)` changes the endpoint's document and says so in an event.
+
+    `old` is None for a new endpoint.
+    """
 
     core: Core
     endpoint: str
@@ -110,21 +115,39 @@ class Deployment:
     def _spend(self, seconds: float) -> None:
         self._spent_s += seconds
         if self.plan.timeout_s is not None and self._spent_s > self.plan.timeout_s:
-            raise RolledBackError(f"The deployment took longer than MaximumExecutionTimeoutInSeconds ({self.plan.timeout_s:g}).")
+            raise RolledBackError(
+                "The deployment took longer than MaximumExecutionTimeoutInSeconds"
+                f" ({self.plan.timeout_s:g})."
+            )
 
     def _look_at_alarms(self, when: str) -> None:
-        """RolledBackError where one is in ALARM, cannot be read, or is not there. SageMaker reads them with the execution role."""
+        """RolledBackError where one is in ALARM, cannot be read, or is not there.
+
+        SageMaker reads them with the execution role.
+        """
         if not self.plan.alarms:
             return
-        self._role = self._role or assume(self.core, self.new.execution_role(), f"SageMaker-{self.endpoint}")
+        self._role = self._role or assume(
+            self.core, self.new.execution_role(), f"SageMaker-{self.endpoint}"
+        )
         try:
-            found = self.core.context.clients("cloudwatch", self._role).describe_alarms(AlarmNames=list(self.plan.alarms))["MetricAlarms"]
+            found = self.core.context.clients("cloudwatch", self._role).describe_alarms(
+                AlarmNames=list(self.plan.alarms)
+            )["MetricAlarms"]
         except (ClientError, BotoCoreError) as refused:
-            raise RolledBackError(f"The alarms of AutoRollbackConfiguration cannot be read: {refused}") from refused
+            raise RolledBackError(
+                f"The alarms of AutoRollbackConfiguration cannot be read: {refused}"
+            ) from refused
         missing = sorted(set(self.plan.alarms) - {each["AlarmName"] for each in found})
         if missing:
-            raise RolledBackError(f"Could not find alarm {', '.join(missing)} of AutoRollbackConfiguration.")
-        alarming = [f"{each['AlarmName']} ({each.get('StateReason', '')})" for each in found if each["StateValue"] == "ALARM"]
+            raise RolledBackError(
+                f"Could not find alarm {', '.join(missing)} of AutoRollbackConfiguration."
+            )
+        alarming = [
+            f"{each['AlarmName']} ({each.get('StateReason', '')})"
+            for each in found
+            if each["StateValue"] == "ALARM"
+        ]
         if alarming:
             raise RolledBackError(f"Alarm in state ALARM {when}: {', '.join(alarming)}")
 
@@ -137,7 +160,9 @@ class Deployment:
             document["PendingDeploymentSummary"] = {
                 "EndpointConfigName": self.new.config_name,
                 "StartTime": self._began_at,
-                "ProductionVariants": variants.pending(self.new, share, status if not leaving else "Baking"),
+                "ProductionVariants": variants.pending(
+                    self.new, share, status if not leaving else "Baking"
+                ),
             }
 
         self.tell(edit)
@@ -153,14 +178,21 @@ class Deployment:
     def _failed(self, document: Document, reason: str) -> None:
         """As it was before, with the reason; an endpoint that never served has failed."""
         document.pop("PendingDeploymentSummary", None)
-        rolled_back = f"The deployment of {self.new.config_name} was rolled back. " if self.old else ""
-        document.update(EndpointStatus="InService" if self.old else "Failed", FailureReason=f"{rolled_back}{reason}"[:_LONGEST_REASON])
+        rolled_back = (
+            f"The deployment of {self.new.config_name} was rolled back. " if self.old else ""
+        )
+        document.update(
+            EndpointStatus="InService" if self.old else "Failed",
+            FailureReason=f"{rolled_back}{reason}"[:_LONGEST_REASON],
+        )
         if self.old:
             document["ProductionVariants"] = variants.described(self.old)
 
     def _in_service(self, document: Document) -> None:
         document.update(
-            EndpointStatus="InService", EndpointConfigName=self.new.config_name, ProductionVariants=variants.described(self.new)
+            EndpointStatus="InService",
+            EndpointConfigName=self.new.config_name,
+            ProductionVariants=variants.described(self.new),
         )
         for gone in ("PendingDeploymentSummary", "FailureReason"):
             document.pop(gone, None)

@@ -1,6 +1,8 @@
-"""CreateEndpoint, UpdateEndpoint, UpdateEndpointWeightsAndCapacities, DescribeEndpoint, ListEndpoints, DeleteEndpoint, InvokeEndpoint.
+"""CreateEndpoint, UpdateEndpoint, UpdateEndpointWeightsAndCapacities, DescribeEndpoint,
+ListEndpoints, DeleteEndpoint, InvokeEndpoint.
 
-InService means that every container's /ping answered 200; a document is gone only when its processes are.
+InService means that every container's /ping answered 200; a document is gone only when its
+processes are.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ class Endpoints:
         self._closing = threading.Event()
 
     def create(self, request: Document) -> Document:
-        """A DeploymentConfig is kept for updates; a new endpoint has no fleet to shift traffic from."""
+        """A DeploymentConfig is kept for updates; a new endpoint has no fleet to shift traffic
+        from.
+        """
         config = self._config(request["EndpointConfigName"])
         self._plan(request.get("DeploymentConfig"), config)
         name, now = request["EndpointName"], names.now()
@@ -71,7 +75,11 @@ class Endpoints:
             "EndpointStatus": "Creating",
             "CreationTime": now,
             "LastModifiedTime": now,
-            **({"LastDeploymentConfig": request["DeploymentConfig"]} if request.get("DeploymentConfig") else {}),
+            **(
+                {"LastDeploymentConfig": request["DeploymentConfig"]}
+                if request.get("DeploymentConfig")
+                else {}
+            ),
         }
         self._core.store.create(KIND, name, document, _taken)
         self._hosted[name] = Hosted(Traffic(name, self._core.settings.invocation_s))
@@ -83,9 +91,14 @@ class Endpoints:
         document = self._free(request)
         config = self._config(request["EndpointConfigName"])
         if request.get("RetainAllVariantProperties"):
-            excluded = {each["VariantPropertyType"] for each in request.get("ExcludeRetainedVariantProperties", [])}
+            excluded = {
+                each["VariantPropertyType"]
+                for each in request.get("ExcludeRetainedVariantProperties", [])
+            }
             config = variants.retaining(config, document.get("ProductionVariants", []), excluded)
-        last = document.get("LastDeploymentConfig") if request.get("RetainDeploymentConfig") else None
+        last = (
+            document.get("LastDeploymentConfig") if request.get("RetainDeploymentConfig") else None
+        )
         chosen = request.get("DeploymentConfig") or last
         plan = self._plan(chosen, config)
         name = document["EndpointName"]
@@ -94,12 +107,17 @@ class Endpoints:
         return {"EndpointArn": document["EndpointArn"]}
 
     def update_weights_and_capacities(self, request: Document) -> Document:
-        """Other weights, instances or concurrency for variants of the fleet that serves; ValidationException for what cannot be."""
+        """Other weights, instances or concurrency for variants of the fleet that serves;
+        ValidationException for what cannot be.
+        """
         document = self._free(request)
         name = document["EndpointName"]
         fleet = self._hosted[name].fleet
         if fleet is None:
-            raise invalid(f'Cannot update endpoint "{document["EndpointArn"]}" in status {document["EndpointStatus"]}.')
+            raise invalid(
+                f'Cannot update endpoint "{document["EndpointArn"]}" in status'
+                f" {document['EndpointStatus']}."
+            )
         work = scale(fleet, self._hosted[name].traffic, request["DesiredWeightsAndCapacities"])
         self._begin(name, {})
         self._in_background(lambda: self._scale(name, fleet, work))
@@ -123,7 +141,9 @@ class Endpoints:
             reason = str(failed)
 
         def edit(document: Document) -> None:
-            document.update(EndpointStatus="InService", ProductionVariants=variants.described(fleet))
+            document.update(
+                EndpointStatus="InService", ProductionVariants=variants.described(fleet)
+            )
             if reason:
                 document["FailureReason"] = reason
 
@@ -132,11 +152,17 @@ class Endpoints:
     def _config(self, name: str) -> Document:
         config = self._core.store.get(configs.KIND, name)
         if config is None:
-            raise invalid(f'Could not find endpoint configuration "{self._core.arn("endpoint-config", name)}".')
+            raise invalid(
+                "Could not find endpoint configuration"
+                f' "{self._core.arn("endpoint-config", name)}".'
+            )
         return config
 
     def _plan(self, deployment: Document | None, config: Document) -> Plan:
-        return plan_of(deployment, min(each.get("InitialInstanceCount", 1) for each in config["ProductionVariants"]))
+        return plan_of(
+            deployment,
+            min(each.get("InitialInstanceCount", 1) for each in config["ProductionVariants"]),
+        )
 
     def _deploy(self, name: str, config: Document, plan: Plan) -> None:
         hosted = self._hosted[name]
@@ -150,14 +176,28 @@ class Endpoints:
             self._change(name, edit)
 
         try:
-            deployment = Deployment(self._core, name, hosted.traffic, hosted.fleet, hosted.coming, plan, tell, self._closing)
+            deployment = Deployment(
+                self._core,
+                name,
+                hosted.traffic,
+                hosted.fleet,
+                hosted.coming,
+                plan,
+                tell,
+                self._closing,
+            )
             hosted.fleet = deployment.run()
             hosted.coming = None
         except ClosingError:
             return
 
     def _not_begun(self, name: str, serves: bool, reason: str) -> None:
-        self._change(name, lambda each: each.update(EndpointStatus="InService" if serves else "Failed", FailureReason=reason[:1024]))
+        self._change(
+            name,
+            lambda each: each.update(
+                EndpointStatus="InService" if serves else "Failed", FailureReason=reason[:1024]
+            ),
+        )
 
     def describe(self, request: Document) -> Document:
         name = request["EndpointName"]
@@ -197,11 +237,17 @@ class Endpoints:
         self._core.store.delete(KIND, name)
 
     def _free(self, request: Document) -> Document:
-        """The endpoint, if it can be updated. A failed one can only be deleted (API reference, DescribeEndpoint: EndpointStatus)."""
+        """The endpoint, if it can be updated.
+
+        A failed one can only be deleted (API reference, DescribeEndpoint: EndpointStatus).
+        """
         document = self.describe(request)
         self._check_not_in_progress(document)
         if document["EndpointStatus"] == "Failed":
-            raise invalid(f'Cannot update failed endpoint "{document["EndpointArn"]}". It can only be deleted.')
+            raise invalid(
+                f'Cannot update failed endpoint "{document["EndpointArn"]}". It can only be'
+                " deleted."
+            )
         return document
 
     def _check_not_in_progress(self, document: Document) -> None:
@@ -217,23 +263,37 @@ class Endpoints:
 
     def _tell(self, document: Document) -> None:
         """An event of the endpoint's state; of its deployment's too while there is one."""
-        detail = event_detail(document) | {"EndpointStatus": _EVENT_STATUS[document["EndpointStatus"]]}
+        detail = event_detail(document) | {
+            "EndpointStatus": _EVENT_STATUS[document["EndpointStatus"]]
+        }
         self._core.emit("SageMaker Endpoint State Change", detail, document["EndpointArn"])
         if "PendingDeploymentSummary" in document:
-            self._core.emit("SageMaker Endpoint Deployment State Change", detail, document["EndpointArn"])
+            self._core.emit(
+                "SageMaker Endpoint Deployment State Change", detail, document["EndpointArn"]
+            )
 
     def _in_background(self, work: Callable[[], None]) -> None:
         thread = threading.Thread(target=work, name="endpoint", daemon=True)
         self._threads = [each for each in self._threads if each.is_alive()] + [thread]
         thread.start()
 
-    def invoke(self, name: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, dict[str, str], bytes]:
-        """InvokeEndpoint: status, headers and body; AwsError ValidationError for an unknown endpoint."""
+    def invoke(
+        self, name: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
+        """InvokeEndpoint: status, headers and body; AwsError ValidationError for an unknown
+        endpoint.
+        """
         document, hosted = self._core.store.get(KIND, name), self._hosted.get(name)
         if document is None:
-            raise AwsError("ValidationError", f"Endpoint {name} of account {self._core.context.account} not found.")
+            raise AwsError(
+                "ValidationError",
+                f"Endpoint {name} of account {self._core.context.account} not found.",
+            )
         if hosted is None or not hosted.traffic.is_open:
-            raise AwsError("ValidationError", f"Endpoint {name} is not in service (status {document['EndpointStatus']}).")
+            raise AwsError(
+                "ValidationError",
+                f"Endpoint {name} is not in service (status {document['EndpointStatus']}).",
+            )
         return Invocation(self._core, name, body, headers).of(hosted.traffic)
 
     def close(self) -> None:

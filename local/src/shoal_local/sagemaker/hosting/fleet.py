@@ -1,7 +1,9 @@
-"""The servers of one endpoint configuration: how many instances each variant has in, running processes out.
+"""The servers of one endpoint configuration: how many instances each variant has in, running
+processes out.
 
-An instance is a process of its own, up to `Settings.most_servers` of a variant; what a variant has above that is counted, not started. A
-serverless variant is one process: what it does at once is limited at the door.
+An instance is a process of its own, up to `Settings.most_servers` of a variant; what a variant has
+above that is counted, not started. A serverless variant is one process: what it does at once is
+limited at the door.
 """
 
 from __future__ import annotations
@@ -28,13 +30,18 @@ class Instance:
 
 @dataclass(eq=False)
 class Variant:
-    """A production variant with its instances. `document` is the configuration's ProductionVariant with weight and count as wanted."""
+    """A production variant with its instances.
+
+    `document` is the configuration's ProductionVariant with weight and count as wanted.
+    """
 
     document: Document
     model: Document
     instances: list[Instance] = field(default_factory=list)
     deployed_image: Document = field(default_factory=dict)
-    """What its image resolved to when the fleet was started; that stays, whatever happens to the tag."""
+    """What its image resolved to when the fleet was started; that stays, whatever happens to the
+    tag.
+    """
 
     @property
     def name(self) -> str:
@@ -65,7 +72,10 @@ class Variant:
 
 
 class Fleet:
-    """What serves an endpoint with one configuration. ServerFailedError when a variant's model is gone."""
+    """What serves an endpoint with one configuration.
+
+    ServerFailedError when a variant's model is gone.
+    """
 
     def __init__(self, core: Core, endpoint: str, config: Document) -> None:
         self._core, self._endpoint = core, endpoint
@@ -79,18 +89,29 @@ class Fleet:
     def _variant(self, document: Document) -> Variant:
         model = self._core.store.get(models.KIND, document["ModelName"])
         if model is None:
-            raise ServerFailedError(f'Could not find model "{self._core.arn("model", document["ModelName"])}".')
+            raise ServerFailedError(
+                f'Could not find model "{self._core.arn("model", document["ModelName"])}".'
+            )
         return Variant(document, model)
 
     def execution_role(self) -> str:
         """Of the configuration, or of its first model."""
-        return str(self.config.get("ExecutionRoleArn") or self.variants[0].model["ExecutionRoleArn"])
+        return str(
+            self.config.get("ExecutionRoleArn") or self.variants[0].model["ExecutionRoleArn"]
+        )
 
     def start(self) -> None:
-        """Every variant's instances at once; what a server raises when it does not come up, with the others closed."""
+        """Every variant's instances at once; what a server raises when it does not come up, with
+        the others closed.
+        """
         for variant in self.variants:
-            variant.deployed_image = deployed_image(self._core, variant.image, variant.model["ExecutionRoleArn"])
-        made = {variant: [self._server(variant) for _ in range(self._processes(variant))] for variant in self.variants}
+            variant.deployed_image = deployed_image(
+                self._core, variant.image, variant.model["ExecutionRoleArn"]
+            )
+        made = {
+            variant: [self._server(variant) for _ in range(self._processes(variant))]
+            for variant in self.variants
+        }
         self._start([server for servers in made.values() for server in servers])
         for variant, servers in made.items():
             variant.instances = [Instance(server) for server in servers]
@@ -103,7 +124,10 @@ class Fleet:
 
     def more(self, variant: Variant, count: int) -> list[Instance]:
         """Started instances that the variant needs for `count`; none when it has enough."""
-        servers = [self._server(variant) for _ in range(min(count, self._core.settings.most_servers) - len(variant.instances))]
+        servers = [
+            self._server(variant)
+            for _ in range(min(count, self._core.settings.most_servers) - len(variant.instances))
+        ]
         self._start(servers)
         return [Instance(server) for server in servers]
 
@@ -112,7 +136,11 @@ class Fleet:
         return max(0, len(variant.instances) - min(count, self._core.settings.most_servers))
 
     def _processes(self, variant: Variant) -> int:
-        return 1 if variant.most_at_once else max(1, min(variant.count, self._core.settings.most_servers))
+        return (
+            1
+            if variant.most_at_once
+            else max(1, min(variant.count, self._core.settings.most_servers))
+        )
 
     def _server(self, variant: Variant) -> ModelServer:
         return ModelServer(self._core, self._endpoint, variant.document, variant.model)

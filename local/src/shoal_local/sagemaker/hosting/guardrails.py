@@ -1,9 +1,11 @@
-"""What a DeploymentConfig asks for: the shares of traffic that the new fleet gets one after another, how long each bakes, and which alarms
-are watched. A request's value in; a plan, or a ValidationException, out.
+"""What a DeploymentConfig asks for: the shares of traffic that the new fleet gets one after
+another, how long each bakes, and which alarms are watched. A request's value in; a plan, or a
+ValidationException, out.
 
-Source: developer guide, "Deployment guardrails" (blue/green; all at once, canary and linear traffic shifting), and the API reference.
-After every shift but the last the new fleet bakes for WaitIntervalInSeconds. After the last it bakes for TerminationWaitInSeconds, in
-which the old fleet is still there to go back to.
+Source: developer guide, "Deployment guardrails" (blue/green; all at once, canary and linear traffic
+shifting), and the API reference. After every shift but the last the new fleet bakes for
+WaitIntervalInSeconds. After the last it bakes for TerminationWaitInSeconds, in which the old fleet
+is still there to go back to.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Shift:
-    """The new fleet gets `share` of the traffic (0 to 1) and is then watched for `bake_s` seconds of the deployment's clock."""
+    """The new fleet gets `share` of the traffic (0 to 1) and is then watched for `bake_s` seconds
+    of the deployment's clock.
+    """
 
     share: float
     bake_s: float
@@ -37,18 +41,32 @@ class Plan:
 
 
 def plan_of(config: Document | None, instances: int) -> Plan:
-    """The plan of a DeploymentConfig for a fleet of `instances` per variant; without one, all traffic at once."""
+    """The plan of a DeploymentConfig for a fleet of `instances` per variant; without one, all
+    traffic at once.
+    """
     if not config:
         return Plan()
     if "RollingUpdatePolicy" in config:
         raise not_emulated("rolling deployments (DeploymentConfig.RollingUpdatePolicy)")
-    alarms = tuple(each["AlarmName"] for each in config.get("AutoRollbackConfiguration", {}).get("Alarms", []) if each.get("AlarmName"))
+    alarms = tuple(
+        each["AlarmName"]
+        for each in config.get("AutoRollbackConfiguration", {}).get("Alarms", [])
+        if each.get("AlarmName")
+    )
     policy = config.get("BlueGreenUpdatePolicy")
     if not policy:
         return Plan(alarms=alarms)
-    routing, last_s = policy["TrafficRoutingConfiguration"], float(policy.get("TerminationWaitInSeconds", 0))
-    first = [Shift(share, float(routing["WaitIntervalInSeconds"])) for share in _shares(routing, instances)]
-    return Plan((*first, Shift(WHOLE, last_s)), alarms, policy.get("MaximumExecutionTimeoutInSeconds"))
+    routing, last_s = (
+        policy["TrafficRoutingConfiguration"],
+        float(policy.get("TerminationWaitInSeconds", 0)),
+    )
+    first = [
+        Shift(share, float(routing["WaitIntervalInSeconds"]))
+        for share in _shares(routing, instances)
+    ]
+    return Plan(
+        (*first, Shift(WHOLE, last_s)), alarms, policy.get("MaximumExecutionTimeoutInSeconds")
+    )
 
 
 def _shares(routing: Document, instances: int) -> list[float]:
@@ -57,7 +75,11 @@ def _shares(routing: Document, instances: int) -> list[float]:
         return [_share(routing, "CanarySize", instances, 0.0)]
     if routing["Type"] == "LINEAR":
         step = _share(routing, "LinearStepSize", instances, LEAST_STEP)
-        return [number * step for number in range(1, int(WHOLE / step) + 1) if number * step < WHOLE - _ROUNDING]
+        return [
+            number * step
+            for number in range(1, int(WHOLE / step) + 1)
+            if number * step < WHOLE - _ROUNDING
+        ]
     return []
 
 
@@ -68,6 +90,10 @@ def _share(routing: Document, member: str, instances: int, least: float) -> floa
     share = float(size["Value"]) / (instances if size["Type"] == "INSTANCE_COUNT" else 100)
     if not least - _ROUNDING <= share <= MOST_SHARE + _ROUNDING:
         allowed = f"{least:.0%} to {MOST_SHARE:.0%}" if least else f"at most {MOST_SHARE:.0%}"
-        asked = f"{size['Value']} ({size['Type']}, {instances} instance{'s' if instances > 1 else ''})"
-        raise invalid(f"{member} must be {allowed} of the variant's total instance count, and is {asked}")
+        asked = (
+            f"{size['Value']} ({size['Type']}, {instances} instance{'s' if instances > 1 else ''})"
+        )
+        raise invalid(
+            f"{member} must be {allowed} of the variant's total instance count, and is {asked}"
+        )
     return share

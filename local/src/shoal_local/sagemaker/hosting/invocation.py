@@ -1,4 +1,6 @@
-"""InvokeEndpoint: a request's body and headers in; what an instance's container answered, measured, out."""
+"""InvokeEndpoint: a request's body and headers in; what an instance's container answered, measured,
+out.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +45,29 @@ class Invocation:
 
     def _reply(self, variant: Variant, answer: Answer) -> Reply:
         if answer.status >= http.client.BAD_REQUEST:
-            return self._model_error(variant.name, answer.status, answer.body.decode(errors="replace"))
-        return 200, {"Content-Type": answer.content_type, "x-Amzn-Invoked-Production-Variant": variant.name}, answer.body
+            return self._model_error(
+                variant.name, answer.status, answer.body.decode(errors="replace")
+            )
+        return (
+            200,
+            {
+                "Content-Type": answer.content_type,
+                "x-Amzn-Invoked-Production-Variant": variant.name,
+            },
+            answer.body,
+        )
 
     def _measure(self, fleet: Fleet, variant: Variant, status: int, begun: float) -> None:
         lasted_s = time.monotonic() - begun
         self.core.measure(
-            measurements.of_invocation(self.endpoint, fleet.config_name, variant.name, max(1, variant.count), status, lasted_s)
+            measurements.of_invocation(
+                self.endpoint,
+                fleet.config_name,
+                variant.name,
+                max(1, variant.count),
+                status,
+                lasted_s,
+            )
         )
 
     def _silence(self, variant: Variant, server: ModelServer, silent: Exception) -> Reply:
@@ -62,7 +80,18 @@ class Invocation:
         original = status or 500
         side = "server" if original >= 500 else "client"
         where = f"See {group} in account {context.account} for more information."
-        message = f'Received {side} error ({original}) from {variant} with message "{said}". {where}'
+        message = (
+            f'Received {side} error ({original}) from {variant} with message "{said}". {where}'
+        )
         stream = f"arn:aws:logs:{context.region}:{context.account}:log-group:{group}"
-        document = {"Message": message, "OriginalMessage": said, "OriginalStatusCode": original, "LogStreamArn": stream}
-        return 424, {"Content-Type": "application/json", "x-amzn-ErrorType": "ModelError"}, json.dumps(document).encode()
+        document = {
+            "Message": message,
+            "OriginalMessage": said,
+            "OriginalStatusCode": original,
+            "LogStreamArn": stream,
+        }
+        return (
+            424,
+            {"Content-Type": "application/json", "x-amzn-ErrorType": "ModelError"},
+            json.dumps(document).encode(),
+        )

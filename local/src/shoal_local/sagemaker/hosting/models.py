@@ -17,7 +17,9 @@ _LISTING = Listing("Models", "ModelSummary", "ModelName")
 
 
 class Models:
-    """The models of the account: a container image, the archive of its model, environment and role."""
+    """The models of the account: a container image, the archive of its model, environment and
+    role.
+    """
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -26,8 +28,13 @@ class Models:
         if len(request.get("Containers", [])) > 1 or "InferenceExecutionConfig" in request:
             raise not_emulated("models of several containers (inference pipelines)")
         if request.get("EnableNetworkIsolation"):
-            raise not_emulated("EnableNetworkIsolation (a container always reaches the AWS endpoint, and nothing else)")
-        container = request.get("PrimaryContainer") or next(iter(request.get("Containers", [])), None)
+            raise not_emulated(
+                "EnableNetworkIsolation (a container always reaches the AWS endpoint, and nothing"
+                " else)"
+            )
+        container = request.get("PrimaryContainer") or next(
+            iter(request.get("Containers", [])), None
+        )
         if container is None:
             raise invalid("Either PrimaryContainer or Containers is required")
         if "ExecutionRoleArn" not in request:
@@ -46,7 +53,11 @@ class Models:
             "CreationTime": names.now(),
         }
         self._core.store.create(KIND, name, document, _taken)
-        self._core.emit("SageMaker Model State Change", {"ModelName": name, "ModelArn": document["ModelArn"]}, document["ModelArn"])
+        self._core.emit(
+            "SageMaker Model State Change",
+            {"ModelName": name, "ModelArn": document["ModelArn"]},
+            document["ModelArn"],
+        )
         return {"ModelArn": document["ModelArn"]}
 
     def describe(self, request: Document) -> Document:

@@ -1,4 +1,6 @@
-"""UpdateEndpointWeightsAndCapacities: what is wanted of variants in; the work that brings it about, or a ValidationException, out."""
+"""UpdateEndpointWeightsAndCapacities: what is wanted of variants in; the work that brings it about,
+or a ValidationException, out.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,18 @@ from shoal_local.sagemaker.shapes import Document
 
 
 def scale(fleet: Fleet, traffic: Traffic, wanted: Sequence[Document]) -> Callable[[], None]:
-    """The work to do in the background; it raises what a server raises that does not come up, and then nothing of it has changed."""
+    """The work to do in the background; it raises what a server raises that does not come up, and
+    then nothing of it has changed.
+    """
     known = {variant.name: variant for variant in fleet.variants}
     changes = []
     for each in wanted:
         variant = known.get(each["VariantName"])
         if variant is None:
-            raise invalid(f"Could not find variant {each['VariantName']} of the endpoint; it has {', '.join(known)}")
+            raise invalid(
+                f"Could not find variant {each['VariantName']} of the endpoint; it has"
+                f" {', '.join(known)}"
+            )
         changes.append((variant, _changed(variant, each)))
     weights = {variant.name: document["InitialVariantWeight"] for variant, document in changes}
     if not any(weights.get(variant.name, variant.weight) for variant in fleet.variants):
@@ -44,7 +51,9 @@ def _changed(variant: Variant, wanted: Document) -> Document:
     if "ServerlessUpdateConfig" in wanted:
         if variant.most_at_once is None:
             raise invalid(f"Variant {variant.name} is not serverless")
-        document = document | {"ServerlessConfig": document["ServerlessConfig"] | wanted["ServerlessUpdateConfig"]}
+        document = document | {
+            "ServerlessConfig": document["ServerlessConfig"] | wanted["ServerlessUpdateConfig"]
+        }
     return document
 
 

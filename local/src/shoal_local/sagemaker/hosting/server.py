@@ -1,4 +1,6 @@
-"""One model server in a container: a model's document in; a process that answered /ping, and answers to invocations, out."""
+"""One model server in a container: a model's document in; a process that answered /ping, and
+answers to invocations, out.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ from shoal_local.sagemaker.hosting.connections import Connections
 from shoal_local.sagemaker.jobs import containers
 from shoal_local.sagemaker.jobs.logs import LogStreams
 from shoal_local.sagemaker.jobs.paths import JobPaths
-from shoal_local.sagemaker.jobs.runtime_build import BuildStoppedError, RuntimeBuildError, make_sure_it_is_built
+from shoal_local.sagemaker.jobs.runtime_build import (
+    BuildStoppedError,
+    RuntimeBuildError,
+    make_sure_it_is_built,
+)
 from shoal_local.sagemaker.shapes import Document
 
 _PORT = 8080
@@ -44,7 +50,9 @@ class ModelServer:
 
     def __init__(self, core: Core, endpoint: str, variant: Document, model: Document) -> None:
         self._core, self._variant, self._model = core, variant, model
-        self._paths = JobPaths.of(core.context.state_dir, "endpoint", f"{endpoint}-{secrets.token_hex(6)}")
+        self._paths = JobPaths.of(
+            core.context.state_dir, "endpoint", f"{endpoint}-{secrets.token_hex(6)}"
+        )
         self._endpoint, self._host = endpoint, f"i-0{secrets.token_hex(8)}"
         self._pod: Pod | None = None
         self._log: LogStreams | None = None
@@ -53,29 +61,58 @@ class ModelServer:
         self._connections = Connections(lambda: self._started().dial(self._port))
 
     def start(self) -> None:
-        """Fetch the model, start the container, wait for /ping. ServerFailedError or DataError says why there is no server."""
+        """Fetch the model, start the container, wait for /ping.
+
+        ServerFailedError or DataError says why there is no server.
+        """
         self._check_capacity()
         context = self._core.context
-        container = resolve_container(self._core, self._model.get("PrimaryContainer") or self._model["Containers"][0])
+        container = resolve_container(
+            self._core, self._model.get("PrimaryContainer") or self._model["Containers"][0]
+        )
         image = containers.image_for(container["Image"], "inference", self._core.settings.images)
-        credentials = context.role_credentials(self._model["ExecutionRoleArn"], f"SageMaker-{self._endpoint}"[:64])
-        context.on_behalf("model", self._endpoint, {**self._model, "PrimaryContainer": container}, credentials)
+        credentials = context.role_credentials(
+            self._model["ExecutionRoleArn"], f"SageMaker-{self._endpoint}"[:64]
+        )
+        context.on_behalf(
+            "model", self._endpoint, {**self._model, "PrimaryContainer": container}, credentials
+        )
         self._paths.make([self._host])
         paths = self._paths.host(self._host)
         paths.model.mkdir(parents=True)
         if "ModelDataUrl" in container:
-            fetch_model(context.clients("s3", credentials), container["ModelDataUrl"], self._paths.upload, paths.model)
+            fetch_model(
+                context.clients("s3", credentials),
+                container["ModelDataUrl"],
+                self._paths.upload,
+                paths.model,
+            )
         machine = containers.Machine.here(self._core.settings.accelerators)
-        own = {**containers.threads(machine, 1), "SAGEMAKER_BIND_TO_PORT": str(self._port), **container.get("Environment", {})}
+        own = {
+            **containers.threads(machine, 1),
+            "SAGEMAKER_BIND_TO_PORT": str(self._port),
+            **container.get("Environment", {}),
+        }
         environment = containers.environment(context, image, paths, credentials, own)
         command = [str(image.runtime.python()), "-P", containers.tool(image.program)]
         group = f"/aws/sagemaker/Endpoints/{self._endpoint}"
-        self._log = LogStreams(context.clients("logs", credentials), group, self._variant["VariantName"], self._paths.log)
+        self._log = LogStreams(
+            context.clients("logs", credentials),
+            group,
+            self._variant["VariantName"],
+            self._paths.log,
+        )
         if image.is_declared:
             self._log.write("emulator", containers.about_declared(container["Image"], image))
         self._make_sure_of(image)
-        self._pod = Pod(self._paths.folder, [Host(self._host, paths.folder, command, environment)], self._core.registry)
-        self._pod.start(containers.visible(image), containers.endpoint_port(context), self._log.write)
+        self._pod = Pod(
+            self._paths.folder,
+            [Host(self._host, paths.folder, command, environment)],
+            self._core.registry,
+        )
+        self._pod.start(
+            containers.visible(image), containers.endpoint_port(context), self._log.write
+        )
         self._wait_for_ping()
 
     def _check_capacity(self) -> None:
@@ -89,7 +126,10 @@ class ModelServer:
         log = self._log
         try:
             make_sure_it_is_built(
-                image.runtime, self._core.registry, lambda line: log.write("emulator", line) if log else None, self._closing.is_set
+                image.runtime,
+                self._core.registry,
+                lambda line: log.write("emulator", line) if log else None,
+                self._closing.is_set,
             )
         except RuntimeBuildError as failed:
             raise ServerFailedError(str(failed)) from failed
@@ -98,23 +138,32 @@ class ModelServer:
 
     def _wait_for_ping(self) -> None:
         pod = self._started()
-        allowed_s = self._variant.get("ContainerStartupHealthCheckTimeoutInSeconds", self._core.settings.container_start_s)
+        allowed_s = self._variant.get(
+            "ContainerStartupHealthCheckTimeoutInSeconds", self._core.settings.container_start_s
+        )
         deadline = time.monotonic() + allowed_s
         while not self._answers_ping():
             if self._closing.is_set():
                 raise ServerFailedError("The endpoint was deleted.")
             if pod.wait(0):
                 pod.close()
-                raise ServerFailedError(self._did_not_pass(f"The container ended with exit code {pod.exit_codes()[self._host]}."))
+                raise ServerFailedError(
+                    self._did_not_pass(
+                        f"The container ended with exit code {pod.exit_codes()[self._host]}."
+                    )
+                )
             if time.monotonic() > deadline:
                 raise ServerFailedError(self._did_not_pass(f"No answer within {allowed_s:g} s."))
             self._closing.wait(_PING_EVERY_S)
 
     def _did_not_pass(self, evidence: str) -> str:
-        said = "; ".join(line.partition(" ")[2] for line in (self._log.tail(3) if self._log else []))
+        said = "; ".join(
+            line.partition(" ")[2] for line in (self._log.tail(3) if self._log else [])
+        )
         return (
-            f"The primary container for production variant {self._variant['VariantName']} did not pass the ping health check. "
-            f"Please check CloudWatch logs for this endpoint. {evidence} Last lines: {said}"
+            f"The primary container for production variant {self._variant['VariantName']} did not"
+            " pass the ping health check. Please check CloudWatch logs for this endpoint."
+            f" {evidence} Last lines: {said}"
         )
 
     def _answers_ping(self) -> bool:
@@ -126,13 +175,19 @@ class ModelServer:
     def invoke(self, body: bytes, headers: Mapping[str, str]) -> Answer:
         """One POST /invocations; OSError or HTTPException when the container does not answer."""
         passed_on = {key: value for key, value in headers.items() if key.lower() in _PASSED_ON}
-        return self._request("POST", "/invocations", body, passed_on, self._core.settings.invocation_s)
+        return self._request(
+            "POST", "/invocations", body, passed_on, self._core.settings.invocation_s
+        )
 
-    def _request(self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float) -> Answer:
+    def _request(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
+    ) -> Answer:
         with self._connections.one(timeout_s) as connection:
             connection.request(method, path, body, dict(headers))
             response = connection.getresponse()
-            return Answer(response.status, response.headers.get("Content-Type", ""), response.read())
+            return Answer(
+                response.status, response.headers.get("Content-Type", ""), response.read()
+            )
 
     def _started(self) -> Pod:
         if self._pod is None:

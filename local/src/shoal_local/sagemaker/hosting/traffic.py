@@ -1,4 +1,6 @@
-"""Who answers an invocation: shares of fleets and weights of variants in; an instance, held until its answer is there, out."""
+"""Who answers an invocation: shares of fleets and weights of variants in; an instance, held until
+its answer is there, out.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ _random = random.SystemRandom()
 
 
 class Traffic:
-    """The routes of one endpoint. An instance that is retired ends when it has answered what it was asked."""
+    """The routes of one endpoint.
+
+    An instance that is retired ends when it has answered what it was asked.
+    """
 
     def __init__(self, endpoint: str, drain_s: float) -> None:
         self._endpoint, self._drain_s = endpoint, drain_s
@@ -37,13 +42,21 @@ class Traffic:
 
     @contextmanager
     def taken(self, target_variant: str | None) -> Iterator[tuple[Fleet, Variant, Instance]]:
-        """An instance for one invocation. AwsError: no such variant, or as many invocations at once as a serverless one may have."""
+        """An instance for one invocation.
+
+        AwsError: no such variant, or as many invocations at once as a serverless one may have.
+        """
         with self._changed:
-            (fleet,) = _random.choices([fleet for fleet, _ in self._routes], [share for _, share in self._routes])
+            (fleet,) = _random.choices(
+                [fleet for fleet, _ in self._routes], [share for _, share in self._routes]
+            )
             variant = self._variant(fleet, target_variant)
             if variant.most_at_once is not None and variant.busy >= variant.most_at_once:
                 raise AwsError(
-                    "ThrottlingException", f"Rate exceeded: {variant.most_at_once} concurrent invocations of {variant.name}", 429
+                    "ThrottlingException",
+                    f"Rate exceeded: {variant.most_at_once} concurrent invocations of"
+                    f" {variant.name}",
+                    429,
                 )
             instance = _random.choice(variant.instances)
             instance.busy += 1

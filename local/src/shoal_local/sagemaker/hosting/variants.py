@@ -1,4 +1,6 @@
-"""Production variants as the API describes them, and as the next fleet of an endpoint shall have them."""
+"""Production variants as the API describes them, and as the next fleet of an endpoint shall have
+them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,10 @@ from shoal_local.sagemaker import names
 from shoal_local.sagemaker.hosting.fleet import Fleet, Variant
 from shoal_local.sagemaker.shapes import Document
 
-_RETAINED = {"DesiredInstanceCount": "InitialInstanceCount", "DesiredWeight": "InitialVariantWeight"}
+_RETAINED = {
+    "DesiredInstanceCount": "InitialInstanceCount",
+    "DesiredWeight": "InitialVariantWeight",
+}
 
 
 def described(fleet: Fleet, status: str | None = None) -> list[Document]:
@@ -17,10 +22,16 @@ def described(fleet: Fleet, status: str | None = None) -> list[Document]:
 
 
 def pending(fleet: Fleet, share: float, status: str) -> list[Document]:
-    """PendingProductionVariantSummary of each variant of a fleet that gets `share` of the traffic."""
+    """PendingProductionVariantSummary of each variant of a fleet that gets `share` of the
+    traffic.
+    """
     return [
         _summary(variant, share, status)
-        | ({"InstanceType": variant.document["InstanceType"]} if "InstanceType" in variant.document else {})
+        | (
+            {"InstanceType": variant.document["InstanceType"]}
+            if "InstanceType" in variant.document
+            else {}
+        )
         for variant in fleet.variants
     ]
 
@@ -36,15 +47,25 @@ def _summary(variant: Variant, share: float, status: str | None) -> Document:
         serverless = variant.document["ServerlessConfig"]
         found |= {"CurrentServerlessConfig": serverless, "DesiredServerlessConfig": serverless}
     else:
-        found |= {"CurrentInstanceCount": variant.count if variant.instances else 0, "DesiredInstanceCount": variant.count}
-    return found | ({"VariantStatus": [{"Status": status, "StartTime": names.now()}]} if status else {})
+        found |= {
+            "CurrentInstanceCount": variant.count if variant.instances else 0,
+            "DesiredInstanceCount": variant.count,
+        }
+    return found | (
+        {"VariantStatus": [{"Status": status, "StartTime": names.now()}]} if status else {}
+    )
 
 
 def retaining(config: Document, live: Sequence[Document], excluded: Collection[str]) -> Document:
-    """The configuration with the instance counts and weights that the variants of the same name have now, but for what is excluded."""
+    """The configuration with the instance counts and weights that the variants of the same name
+    have now, but for what is excluded.
+    """
     now = {variant["VariantName"]: variant for variant in live}
     return config | {
-        "ProductionVariants": [_retained(each, now.get(each["VariantName"], {}), excluded) for each in config["ProductionVariants"]]
+        "ProductionVariants": [
+            _retained(each, now.get(each["VariantName"], {}), excluded)
+            for each in config["ProductionVariants"]
+        ]
     }
 
 

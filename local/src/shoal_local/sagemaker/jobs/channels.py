@@ -1,8 +1,10 @@
-"""The input channels of a training job: entries of InputDataConfig in; what is not emulated, and the folders that hosts see, out.
+"""The input channels of a training job: entries of InputDataConfig in; what is not emulated, and
+the folders that hosts see, out.
 
-File: the objects of an S3 prefix are copied before the start. FastFile: AWS streams objects when they are read; here they are copied
-too (streaming would need a file system of our own), and the channel is read-only, as there. File system: a directory of an FSx for
-Lustre file system is mounted read-only. Where the machine refuses namespaces, nothing is mounted, and read-only is not enforced.
+File: the objects of an S3 prefix are copied before the start. FastFile: AWS streams objects when
+they are read; here they are copied too (streaming would need a file system of our own), and the
+channel is read-only, as there. File system: a directory of an FSx for Lustre file system is mounted
+read-only. Where the machine refuses namespaces, nothing is mounted, and read-only is not enforced.
 """
 
 from __future__ import annotations
@@ -27,31 +29,56 @@ from shoal_local.sagemaker.shapes import Document
 def check_channel(channel: Document, request: Document) -> None:
     """ValidationException for a channel that cannot be, or that is not emulated."""
     name, source = channel["ChannelName"], channel["DataSource"]
-    if name in {".", ".."}:  # SageMaker's pattern allows it; as a folder's name it would lead out of /opt/ml/input/data
-        raise invalid(f"channel {name!r}: a channel is a folder below /opt/ml/input/data, and needs a name that can be one")
-    if channel.get("CompressionType", "None") != "None" or channel.get("RecordWrapperType", "None") != "None":
+    if name in {
+        ".",
+        "..",
+    }:  # SageMaker's pattern allows it; as a folder's name it would lead out of /opt/ml/input/data
+        raise invalid(
+            f"channel {name!r}: a channel is a folder below /opt/ml/input/data, and needs a name"
+            " that can be one"
+        )
+    if (
+        channel.get("CompressionType", "None") != "None"
+        or channel.get("RecordWrapperType", "None") != "None"
+    ):
         raise not_emulated(f"channel {name}: CompressionType and RecordWrapperType other than None")
     if "FileSystemDataSource" in source:
-        _check_file_system(name, source["FileSystemDataSource"], _mode(channel, request), request.get("VpcConfig"))
+        _check_file_system(
+            name, source["FileSystemDataSource"], _mode(channel, request), request.get("VpcConfig")
+        )
     elif "S3DataSource" not in source:
         raise not_emulated(f"a data source other than S3 and file systems (channel {name})")
-    elif _mode(channel, request) == "Pipe" or source["S3DataSource"]["S3DataType"] != "S3Prefix" or "ShuffleConfig" in channel:
-        raise not_emulated(f"channel {name}: only S3Prefix in File or FastFile mode, without shuffling")
+    elif (
+        _mode(channel, request) == "Pipe"
+        or source["S3DataSource"]["S3DataType"] != "S3Prefix"
+        or "ShuffleConfig" in channel
+    ):
+        raise not_emulated(
+            f"channel {name}: only S3Prefix in File or FastFile mode, without shuffling"
+        )
 
 
 def _check_file_system(name: str, source: Document, mode: str, vpc: Document | None) -> None:
     if source["FileSystemType"] != "FSxLustre":
         raise not_emulated(f"channel {name}: the file system type {source['FileSystemType']}")
     if source["FileSystemAccessMode"] != "ro":
-        raise not_emulated(f"channel {name}: FileSystemAccessMode {source['FileSystemAccessMode']} (only ro: nothing is exported to S3)")
+        raise not_emulated(
+            f"channel {name}: FileSystemAccessMode {source['FileSystemAccessMode']} (only ro:"
+            " nothing is exported to S3)"
+        )
     if mode != "File":
         raise invalid(f"channel {name}: a file system is read in the input mode File, not {mode}")
     if not vpc:
-        raise invalid(f"channel {name}: a file system can be reached from a VPC only; give the job a VpcConfig")
+        raise invalid(
+            f"channel {name}: a file system can be reached from a VPC only; give the job a"
+            " VpcConfig"
+        )
 
 
 def check_objects(core: Core, request: Document, credentials: RoleCredentials) -> None:
-    """The channels' objects exist, which AWS looks for already when a job is created, with the job's role."""
+    """The channels' objects exist, which AWS looks for already when a job is created, with the
+    job's role.
+    """
     s3 = core.context.clients("s3", credentials)
     for channel in request.get("InputDataConfig", []):
         if "S3DataSource" not in channel["DataSource"]:
@@ -73,8 +100,19 @@ def _mode(channel: Document, request: Document) -> str:
 class Channels:
     """Of one running job; `credentials` are its role's."""
 
-    def __init__(self, request: Document, context: ServiceContext, credentials: RoleCredentials, hosts: Sequence[str]) -> None:
-        self._request, self._context, self._credentials, self._hosts = request, context, credentials, hosts
+    def __init__(
+        self,
+        request: Document,
+        context: ServiceContext,
+        credentials: RoleCredentials,
+        hosts: Sequence[str],
+    ) -> None:
+        self._request, self._context, self._credentials, self._hosts = (
+            request,
+            context,
+            credentials,
+            hosts,
+        )
         self._s3 = context.clients("s3", credentials)
         self._mounted: dict[str, Path] = {}
 
@@ -84,7 +122,9 @@ class Channels:
     def bring(self, channel: Document, paths: HostPaths, position: int) -> None:
         """The channel's files to the host at `position`; JobFailedError says why not."""
         if "FileSystemDataSource" in channel["DataSource"]:
-            self._mount(channel["ChannelName"], channel["DataSource"]["FileSystemDataSource"], paths)
+            self._mount(
+                channel["ChannelName"], channel["DataSource"]["FileSystemDataSource"], paths
+            )
         else:
             self._copy(channel, paths, position)
 
@@ -104,21 +144,35 @@ class Channels:
         return {channel["ChannelName"]: self._described(channel) for channel in self}
 
     def _described(self, channel: Document) -> Document:
-        described = {"TrainingInputMode": _mode(channel, self._request), "RecordWrapperType": "None"}
+        described = {
+            "TrainingInputMode": _mode(channel, self._request),
+            "RecordWrapperType": "None",
+        }
         if "S3DataSource" in channel["DataSource"]:
-            described["S3DistributionType"] = channel["DataSource"]["S3DataSource"].get("S3DataDistributionType", "FullyReplicated")
-        return described | ({"ContentType": channel["ContentType"]} if "ContentType" in channel else {})
+            described["S3DistributionType"] = channel["DataSource"]["S3DataSource"].get(
+                "S3DataDistributionType", "FullyReplicated"
+            )
+        return described | (
+            {"ContentType": channel["ContentType"]} if "ContentType" in channel else {}
+        )
 
     def _copy(self, channel: Document, paths: HostPaths, position: int) -> None:
         source = channel["DataSource"]["S3DataSource"]
         sharded = source.get("S3DataDistributionType") == "ShardedByS3Key"
         target = paths.channel(channel["ChannelName"])
         try:
-            found = storage.fetch_prefix(self._s3, source["S3Uri"], target, lambda at: not sharded or at % len(self._hosts) == position)
+            found = storage.fetch_prefix(
+                self._s3,
+                source["S3Uri"],
+                target,
+                lambda at: not sharded or at % len(self._hosts) == position,
+            )
         except storage.DataError as failed:
             raise JobFailedError(f"ClientError: Data download failed:{failed}") from failed
         if not found:
-            missing = storage.nothing_found(source["S3Uri"], self._context.region, self._request["RoleArn"])
+            missing = storage.nothing_found(
+                source["S3Uri"], self._context.region, self._request["RoleArn"]
+            )
             raise JobFailedError(f"ClientError: Data download failed:{missing}")
 
     def _mount(self, name: str, source: Document, paths: HostPaths) -> None:
@@ -129,12 +183,30 @@ class Channels:
             paths.channel(name).symlink_to(self._mounted[name])
 
     def _directory(self, source: Document) -> Path:
-        """The directory's folder. How AWS words a failure is not documented; it is a ClientError that names both."""
-        file_system_id, directory, vpc = source["FileSystemId"], source["DirectoryPath"], self._request["VpcConfig"]
+        """The directory's folder.
+
+        How AWS words a failure is not documented; it is a ClientError that names both.
+        """
+        file_system_id, directory, vpc = (
+            source["FileSystemId"],
+            source["DirectoryPath"],
+            self._request["VpcConfig"],
+        )
         try:
-            self._context.clients("fsx", self._credentials).describe_file_systems(FileSystemIds=[file_system_id])
-            return self._context.mount(file_system_id, directory, vpc["Subnets"], vpc["SecurityGroupIds"])
+            self._context.clients("fsx", self._credentials).describe_file_systems(
+                FileSystemIds=[file_system_id]
+            )
+            return self._context.mount(
+                file_system_id, directory, vpc["Subnets"], vpc["SecurityGroupIds"]
+            )
         except (AwsError, ClientError) as refused:
-            reason = refused.message if isinstance(refused, AwsError) else refused.response["Error"]["Message"]
-            message = f"Unable to mount file system: {file_system_id} directory path: {directory}: {reason}"
+            reason = (
+                refused.message
+                if isinstance(refused, AwsError)
+                else refused.response["Error"]["Message"]
+            )
+            message = (
+                f"Unable to mount file system: {file_system_id} directory path: {directory}:"
+                f" {reason}"
+            )
             raise JobFailedError(f"ClientError: {message}") from refused

@@ -1,4 +1,6 @@
-"""What every container of SageMaker shares: the image's runtime, environment, stand-ins, accelerators and address."""
+"""What every container of SageMaker shares: the image's runtime, environment, stand-ins,
+accelerators and address.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NVIDIA_SMI = """#!/bin/sh
 # Stands for NVIDIA's program: the training toolkit counts the lines of `nvidia-smi --list-gpus`.
 i=0; while [ $i -lt {count} ]; do echo "GPU $i: Emulated accelerator (a share of the CPU)"; i=$((i+1)); done
-"""
+"""  # noqa: E501
 _SSH = """#!/bin/sh
 exec python -P {program} run "$@"
 """
@@ -28,14 +30,17 @@ _LEAST_WAITING = 4
 
 
 def image_for(uri: str, use: str, declared: Mapping[str, str]) -> Image:
-    """The catalog's entry for an image, or that of the runtime which was `declared` for it; ValidationException when there is none."""
+    """The catalog's entry for an image, or that of the runtime which was `declared` for it;
+    ValidationException when there is none.
+    """
     found = image(uri, use, declared)
     if found is None:
         declare = f"`local: {{images: {{'{uri}': pytorch}}}}`"
         raise not_emulated(
-            f"the image {uri} for {use}; images it has: {', '.join(image_patterns(use))}. Of an image of your own, say which runtime "
-            f"({', '.join(runtimes())}) stands for it: {declare} in the environment file, or --image '{uri}=pytorch' when you start the "
-            "emulator; then start it anew"
+            f"the image {uri} for {use}; images it has: {', '.join(image_patterns(use))}. Of an"
+            f" image of your own, say which runtime ({', '.join(runtimes())}) stands for it:"
+            f" {declare} in the environment file, or --image '{uri}=pytorch' when you start the"
+            " emulator; then start it anew"
         )
     return found
 
@@ -43,7 +48,10 @@ def image_for(uri: str, use: str, declared: Mapping[str, str]) -> Image:
 def about_declared(uri: str, found: Image) -> str:
     """What a job's log says of an image that is the user's own."""
     name = found.runtime.name
-    return f"{uri} is an image of your own: the runtime {name} stands for it, as for AWS's; what your image adds to that is not here."
+    return (
+        f"{uri} is an image of your own: the runtime {name} stands for it, as for AWS's; what your"
+        " image adds to that is not here."
+    )
 
 
 @dataclass(frozen=True)
@@ -55,22 +63,36 @@ class Machine:
 
     @classmethod
     def here(cls, accelerators_wanted: int | None) -> Machine:
-        return cls(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, accelerators_wanted)
+        return cls(
+            (
+                len(os.sched_getaffinity(0))
+                if hasattr(os, "sched_getaffinity")
+                else os.cpu_count() or 1
+            ),
+            accelerators_wanted,
+        )
 
     def accelerators(self, instance_type: str, hosts: int) -> int:
-        """As many as the instance type has, but no more than cores, so that ranks do not outnumber them; at least 1 of any."""
+        """As many as the instance type has, but no more than cores, so that ranks do not outnumber
+        them; at least 1 of any.
+        """
         has = accelerators(instance_type)
         if has == 0 or self.accelerators_wanted is not None:
             return 0 if has == 0 else self.accelerators_wanted or 1
         return max(1, min(has, self.cores // hosts))
 
     def notice(self, instance_type: str, hosts: int) -> str | None:
-        """What a job's log says where the cores, and nobody's wish, decide how many accelerators there are."""
+        """What a job's log says where the cores, and nobody's wish, decide how many accelerators
+        there are.
+        """
         has, shown = accelerators(instance_type), self.accelerators(instance_type, hosts)
         if shown == has or self.accelerators_wanted is not None:
             return None
         here = f"this machine has {_counted(self.cores, 'core')} for {_counted(hosts, 'host')}"
-        return f"{instance_type} has {_counted(has, 'GPU')}, {here}: each host shows {shown}, and the toolkit starts as many ranks."
+        return (
+            f"{instance_type} has {_counted(has, 'GPU')}, {here}: each host shows {shown}, and the"
+            " toolkit starts as many ranks."
+        )
 
     def threads(self, ranks: int) -> int:
         return max(1, self.cores // max(1, ranks))
@@ -89,25 +111,34 @@ def give_accelerators(paths: HostPaths, count: int) -> None:
 
 
 def threads(machine: Machine, ranks: int) -> dict[str, str]:
-    """Environment that keeps `ranks` processes from each taking every core (OpenMP, and TensorFlow's own two pools).
+    """Environment that keeps `ranks` processes from each taking every core (OpenMP, and
+    TensorFlow's own two pools).
 
-    TensorFlow's pool between operations also holds those that only wait for other hosts: with one thread, a worker that waits for a
-    parameter server stands still for ever.
+    TensorFlow's pool between operations also holds those that only wait for other hosts: with one
+    thread, a worker that waits for a parameter server stands still for ever.
     """
     each = machine.threads(ranks)
     between = max(_LEAST_WAITING, each)
-    return {"OMP_NUM_THREADS": str(each), "TF_NUM_INTRAOP_THREADS": str(each), "TF_NUM_INTEROP_THREADS": str(between)}
+    return {
+        "OMP_NUM_THREADS": str(each),
+        "TF_NUM_INTRAOP_THREADS": str(each),
+        "TF_NUM_INTEROP_THREADS": str(between),
+    }
 
 
 def addresses(hosts: Sequence[str]) -> dict[str, str]:
-    """An address for each of several hosts; none for one, or where the machine does not let them have networks of their own."""
+    """An address for each of several hosts; none for one, or where the machine does not let them
+    have networks of their own.
+    """
     if len(hosts) < 2 or networks_refused():
         return {}
     return {name: f"{_SUBNET}.{number}" for number, name in enumerate(hosts, _FIRST_HOST)}
 
 
 def give_secret(hosts: Sequence[HostPaths]) -> None:
-    """What the hosts of one job know and nobody else: their SSH key is made of it (see `inside/remote_shell.py`)."""
+    """What the hosts of one job know and nobody else: their SSH key is made of it (see
+    `inside/remote_shell.py`).
+    """
     secret = secrets.token_hex(32)
     for paths in hosts:
         file = paths.folder / "bin" / "cluster-secret"
@@ -119,9 +150,15 @@ def give_secret(hosts: Sequence[HostPaths]) -> None:
 
 
 def environment(
-    context: ServiceContext, image_entry: Image, paths: HostPaths, credentials: RoleCredentials, own: Mapping[str, str]
+    context: ServiceContext,
+    image_entry: Image,
+    paths: HostPaths,
+    credentials: RoleCredentials,
+    own: Mapping[str, str],
 ) -> dict[str, str]:
-    """The container's whole environment: image, SageMaker's region and credentials, then `own` (of the job and the request)."""
+    """The container's whole environment: image, SageMaker's region and credentials, then `own` (of
+    the job and the request).
+    """
     bin_folder = image_entry.runtime.folder() / "bin"
     tools = "/opt/emulator-bin" if not isolation_refused() else str(paths.folder / "bin")
     values = {
@@ -136,12 +173,18 @@ def environment(
         **image_entry.environment,
     }
     if isolation_refused():
-        values |= {"SAGEMAKER_BASE_DIR": str(paths.ml), "TMPDIR": str(paths.folder / "tmp"), "HOME": str(paths.folder / "tmp")}
+        values |= {
+            "SAGEMAKER_BASE_DIR": str(paths.ml),
+            "TMPDIR": str(paths.folder / "tmp"),
+            "HOME": str(paths.folder / "tmp"),
+        }
     return values | dict(own)
 
 
 def visible(image_entry: Image) -> list[Path]:
-    """What must stay readable in the container wherever it lies: the runtime and the Python under it."""
+    """What must stay readable in the container wherever it lies: the runtime and the Python under
+    it.
+    """
     folder = image_entry.runtime.folder()
     interpreter = (folder / "bin" / "python").resolve()
     return [folder, folder.resolve(), interpreter.parent.parent]

@@ -1,4 +1,6 @@
-"""The statuses of a job, as documents and events: what training and processing jobs have in common."""
+"""The statuses of a job, as documents and events: what training and processing jobs have in
+common.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class JobStoppedError(Exception):
 
 @dataclass(frozen=True)
 class Kind:
-    """How one kind of job is named in the API: kind in the store, prefix of its keys, event and log group."""
+    """How one kind of job is named in the API: kind in the store, prefix of its keys, event and log
+    group.
+    """
 
     store: str
     prefix: str
@@ -31,8 +35,18 @@ class Kind:
     log_group: str
 
 
-TRAINING = Kind("training-job", "TrainingJob", "SageMaker Training Job State Change", "/aws/sagemaker/TrainingJobs")
-PROCESSING = Kind("processing-job", "ProcessingJob", "SageMaker Processing Job State Change", "/aws/sagemaker/ProcessingJobs")
+TRAINING = Kind(
+    "training-job",
+    "TrainingJob",
+    "SageMaker Training Job State Change",
+    "/aws/sagemaker/TrainingJobs",
+)
+PROCESSING = Kind(
+    "processing-job",
+    "ProcessingJob",
+    "SageMaker Processing Job State Change",
+    "/aws/sagemaker/ProcessingJobs",
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +79,9 @@ class Job:
             raise JobFailedError(rule.message)
 
     def check_not_stopped(self) -> None:
-        """A stop may have come before this job's thread was known; the document has it in any case."""
+        """A stop may have come before this job's thread was known; the document has it in any
+        case.
+        """
         if self.orders.stop.is_set() or self.document()[f"{self.kind.prefix}Status"] == "Stopping":
             self.orders.stop.set()
             raise JobStoppedError

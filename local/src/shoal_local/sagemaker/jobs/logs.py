@@ -18,7 +18,10 @@ _LONGEST_EVENT = 250_000
 
 
 class LogStreams:
-    """Writes one log stream per host: `GROUP` / `PREFIX-EPOCH` with PREFIX from `stream(host)`; `close()` flushes."""
+    """Writes one log stream per host:
+
+    `GROUP` / `PREFIX-EPOCH` with PREFIX from `stream(host)`; `close()` flushes.
+    """
 
     def __init__(self, logs: Any, group: str, prefix: str, file: Path) -> None:
         self._logs, self._group, self._prefix = logs, group, prefix
@@ -40,7 +43,11 @@ class LogStreams:
 
     def tail(self, lines: int) -> list[str]:
         """The last lines of the file."""
-        return Path(self._file.name).read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+        return (
+            Path(self._file.name)
+            .read_text(encoding="utf-8", errors="replace")
+            .splitlines()[-lines:]
+        )
 
     def close(self) -> None:
         self._queue.put(None)
@@ -53,7 +60,14 @@ class LogStreams:
         while open_still:
             batch, open_still = self._next_batch()
             for host in dict.fromkeys(host for host, _, _ in batch):
-                self._put(host, [{"timestamp": at, "message": line} for each, at, line in batch if each == host])
+                self._put(
+                    host,
+                    [
+                        {"timestamp": at, "message": line}
+                        for each, at, line in batch
+                        if each == host
+                    ],
+                )
 
     def _next_batch(self) -> tuple[list[tuple[str, int, str]], bool]:
         """At least one line, and what comes within the pause after it; False at the end."""
@@ -61,7 +75,9 @@ class LogStreams:
         size, wait_until = 0, 0.0
         while len(batch) < _BATCH_EVENTS and size < _BATCH_BYTES:
             try:
-                entry = self._queue.get(timeout=max(0.0, wait_until - time.monotonic()) if batch else None)
+                entry = self._queue.get(
+                    timeout=max(0.0, wait_until - time.monotonic()) if batch else None
+                )
             except queue.Empty:
                 break
             if entry is None:
@@ -76,8 +92,14 @@ class LogStreams:
         try:
             if stream not in self._streams:
                 self._create(stream)
-            self._logs.put_log_events(logGroupName=self._group, logStreamName=stream, logEvents=events)
-        except (ClientError, BotoCoreError) as refused:  # a job does not fail because its log cannot be delivered; the file has it all
+            self._logs.put_log_events(
+                logGroupName=self._group, logStreamName=stream, logEvents=events
+            )
+        except (
+            ClientError,
+            BotoCoreError,
+            # a job does not fail because its log cannot be delivered; the file has it all
+        ) as refused:
             self.refused = str(refused)
 
     def _create(self, stream: str) -> None:

@@ -1,4 +1,6 @@
-"""MetricDefinitions and log lines in; every value out to whoever publishes it, and the last value of each metric for the job."""
+"""MetricDefinitions and log lines in; every value out to whoever publishes it, and the last value
+of each metric for the job.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,13 @@ from shoal_local.sagemaker.shapes import Document
 
 
 class Metrics:
-    """Matches each line against each regular expression; the first group is the value, as SageMaker documents it."""
+    """Matches each line against each regular expression; the first group is the value, as SageMaker
+    documents it.
+    """
 
-    def __init__(self, definitions: Sequence[Document], publish: Callable[[str, float], None]) -> None:
+    def __init__(
+        self, definitions: Sequence[Document], publish: Callable[[str, float], None]
+    ) -> None:
         self._publish = publish
         self._patterns = [(each["Name"], compiled(each)) for each in definitions]
         self._last: dict[str, tuple[float, float]] = {}
@@ -41,7 +47,10 @@ def compiled(definition: Document) -> re.Pattern[str]:
     try:
         return re.compile(definition["Regex"])
     except re.error as wrong:
-        raise invalid(f"Metric {definition['Name']}: invalid regular expression {definition['Regex']!r}: {wrong}") from None
+        raise invalid(
+            f"Metric {definition['Name']}: invalid regular expression {definition['Regex']!r}:"
+            f" {wrong}"
+        ) from None
 
 
 def _number(text: str) -> float | None:

@@ -1,4 +1,7 @@
-"""Where everything of one job lies on this machine; nothing else makes up a path. Also the folders of an endpoint's container."""
+"""Where everything of one job lies on this machine; nothing else makes up a path.
+
+Also the folders of an endpoint's container.
+"""
 
 from __future__ import annotations
 
@@ -44,18 +47,25 @@ class HostPaths:
         return self.ml / "input" / "data" / name
 
     def seen_as(self, path_in_container: str) -> Path:
-        """The folder here of a path below /opt/ml in the container; anything else is not emulated."""
+        """The folder here of a path below /opt/ml in the container; anything else is not
+        emulated.
+        """
         path = Path(path_in_container)
         if ".." in path.parts or not path.is_relative_to(_OPT_ML):
             raise not_emulated(f"the container path {path_in_container} (only paths below /opt/ml)")
         return self.ml / path.relative_to(_OPT_ML)
 
     def make(self, host_names: Sequence[str], addresses: Mapping[str, str] | None = None) -> None:
-        """Create the folders and the hosts file; hosts without an address are on the loopback interface they share."""
+        """Create the folders and the hosts file; hosts without an address are on the loopback
+        interface they share.
+        """
         for folder in (self.ml, self.folder / "tmp", self.folder / "opt", self.folder / "bin"):
             folder.mkdir(parents=True, exist_ok=True)
         known = addresses or {}
-        lines = [f"127.0.0.1 {' '.join(['localhost', *(name for name in host_names if name not in known)])}"]
+        lines = [
+            "127.0.0.1"
+            f" {' '.join(['localhost', *(name for name in host_names if name not in known)])}"
+        ]
         lines += [f"{address} {name}" for name, address in known.items()]
         (self.folder / "hosts").write_text("".join(f"{line}\n" for line in lines))
 

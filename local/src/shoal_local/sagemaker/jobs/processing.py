@@ -15,7 +15,9 @@ from shoal_local.sagemaker.listing import Listing
 from shoal_local.sagemaker.references import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document
 
-_LISTING = Listing("ProcessingJobSummaries", "ProcessingJobSummary", "ProcessingJobName", "ProcessingJobStatus")
+_LISTING = Listing(
+    "ProcessingJobSummaries", "ProcessingJobSummary", "ProcessingJobName", "ProcessingJobStatus"
+)
 
 
 class ProcessingJobs:
@@ -47,7 +49,9 @@ class ProcessingJobs:
         assume(self._core, request["RoleArn"], f"SageMaker-{request['ProcessingJobName']}")
         check_network(self._core, request.get("NetworkConfig", {}).get("VpcConfig"))
         volume_key = request["ProcessingResources"]["ClusterConfig"].get("VolumeKmsKeyId")
-        check_keys(self._core, request.get("ProcessingOutputConfig", {}).get("KmsKeyId"), volume_key)
+        check_keys(
+            self._core, request.get("ProcessingOutputConfig", {}).get("KmsKeyId"), volume_key
+        )
 
     def describe(self, request: Document) -> Document:
         name = request["ProcessingJobName"]
@@ -62,7 +66,9 @@ class ProcessingJobs:
     def stop(self, request: Document) -> Document:
         name, status = request["ProcessingJobName"], self.describe(request)["ProcessingJobStatus"]
         if status not in {"InProgress", "Stopping"}:
-            raise invalid(f"The request was rejected because the processing job is in status {status}.")
+            raise invalid(
+                f"The request was rejected because the processing job is in status {status}."
+            )
         Job(self._core, PROCESSING, name).change(_stopping)
         self._running.stop(name)
         return {}
@@ -77,5 +83,8 @@ def _stopping(document: Document) -> None:
 
 
 def _taken(existing: Document) -> AwsError:
-    unique = "Job name must be unique within an AWS account and region, and a job with this name already exists"
+    unique = (
+        "Job name must be unique within an AWS account and region, and a job with this name already"
+        " exists"
+    )
     return in_use(f"{unique} ({existing['ProcessingJobArn']})")

@@ -1,4 +1,6 @@
-"""A CreateProcessingJob request in; refused by name what the emulator does not do, before anything starts."""
+"""A CreateProcessingJob request in; refused by name what the emulator does not do, before anything
+starts.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +16,33 @@ from shoal_local.sagemaker.shapes import Document
 
 
 def check_processing(request: Document, declared: Mapping[str, str]) -> Image:
-    """The image's entry; ValidationException for what is not emulated. `declared`: runtimes of the user's own images."""
+    """The image's entry; ValidationException for what is not emulated.
+
+    `declared`: runtimes of the user's own images.
+    """
     if reason := isolation_refused():
-        raise not_emulated(f"processing jobs on this machine: they need files at /opt/ml/processing, and namespaces are refused ({reason})")
+        raise not_emulated(
+            "processing jobs on this machine: they need files at /opt/ml/processing, and"
+            f" namespaces are refused ({reason})"
+        )
     if request.get("ExperimentConfig"):
         raise not_emulated("ExperimentConfig")
     cluster = request["ProcessingResources"]["ClusterConfig"]
     if cluster["InstanceCount"] != 1:
         raise not_emulated("processing jobs on more than one instance")
     if request.get("NetworkConfig", {}).get("EnableNetworkIsolation"):
-        raise not_emulated("EnableNetworkIsolation (a container always reaches the AWS endpoint, and nothing else)")
+        raise not_emulated(
+            "EnableNetworkIsolation (a container always reaches the AWS endpoint, and nothing else)"
+        )
     for each in request.get("ProcessingInputs", []):
         _check_input(each)
     for each in request.get("ProcessingOutputConfig", {}).get("Outputs", []):
         _check_output(each)
     if "ContainerEntrypoint" not in request["AppSpecification"]:
-        raise not_emulated("a processing container without ContainerEntrypoint (these images have no entry point for processing)")
+        raise not_emulated(
+            "a processing container without ContainerEntrypoint (these images have no entry point"
+            " for processing)"
+        )
     return image_for(request["AppSpecification"]["ImageUri"], "processing", declared)
 
 

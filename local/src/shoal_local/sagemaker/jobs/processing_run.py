@@ -1,6 +1,9 @@
-"""One processing job from its input to its end: S3 to /opt/ml/processing, the container's command, outputs to S3.
+"""One processing job from its input to its end:
 
-Completed means that the command exited with 0 and every output was really uploaded; an output without files is a failure.
+S3 to /opt/ml/processing, the container's command, outputs to S3.
+
+Completed means that the command exited with 0 and every output was really uploaded; an output
+without files is a failure.
 """
 
 from __future__ import annotations
@@ -17,14 +20,20 @@ from shoal_local.sagemaker.jobs import containers, storage
 from shoal_local.sagemaker.jobs.job import Job, JobFailedError, JobStoppedError, failure_reason
 from shoal_local.sagemaker.jobs.logs import LogStreams
 from shoal_local.sagemaker.jobs.paths import JobPaths
-from shoal_local.sagemaker.jobs.runtime_build import BuildStoppedError, RuntimeBuildError, make_sure_it_is_built
+from shoal_local.sagemaker.jobs.runtime_build import (
+    BuildStoppedError,
+    RuntimeBuildError,
+    make_sure_it_is_built,
+)
 from shoal_local.sagemaker.jobs.storage import DataError, FolderSync
 from shoal_local.sagemaker.jobs.wait import Ended, Ending, supervise
 from shoal_local.sagemaker.shapes import Document
 
 _HOST = "algo-1"
 _EXIT_MESSAGE = "output/message"
-"""File below /opt/ml in which a container leaves its ExitMessage (dg build-your-own-processing-container)."""
+"""File below /opt/ml in which a container leaves its ExitMessage (dg
+build-your-own-processing-container).
+"""
 
 
 class ProcessingRun:
@@ -41,36 +50,63 @@ class ProcessingRun:
         except (JobStoppedError, BuildStoppedError):
             status, reason = "Stopped", ""
         except (JobFailedError, DataError, PodError, RuntimeBuildError, AwsError) as failed:
-            status, reason = "Failed", f"{'' if isinstance(failed, JobFailedError) else 'ClientError: '}{failed}"
+            status, reason = (
+                "Failed",
+                f"{'' if isinstance(failed, JobFailedError) else 'ClientError: '}{failed}",
+            )
         except Exception as bug:  # noqa: BLE001 (a job must never stay InProgress; the reason names the bug)
             (self._paths.folder / "emulator-error.txt").write_text(traceback.format_exc())
-            status, reason = "Failed", f"InternalServerError: We encountered an internal error of the emulator: {bug!r}"
+            status, reason = (
+                "Failed",
+                f"InternalServerError: We encountered an internal error of the emulator: {bug!r}",
+            )
         self._finish(status, reason)
 
     def _lifecycle(self) -> tuple[str, str]:
         context = self._job.core.context
         self._job.check_capacity()
-        self._credentials = context.role_credentials(self._request["RoleArn"], f"SageMaker-{self._job.name}"[:64])
+        self._credentials = context.role_credentials(
+            self._request["RoleArn"], f"SageMaker-{self._job.name}"[:64]
+        )
         context.on_behalf("processing-job", self._job.name, self._request, self._credentials)
         self._s3 = context.clients("s3", self._credentials)
         self._paths.make([_HOST])
-        self._log = LogStreams(context.clients("logs", self._credentials), self._job.kind.log_group, self._job.name, self._paths.log)
+        self._log = LogStreams(
+            context.clients("logs", self._credentials),
+            self._job.kind.log_group,
+            self._job.name,
+            self._paths.log,
+        )
         try:
             self._get_ready()
             ending = self._process()
         finally:
             self._log.close()
         if ending.how is Ended.BY_ITSELF and ending.exit_code != 0:
-            raise JobFailedError(f"AlgorithmError: {self._evidence()}, exit code: {ending.exit_code}")
+            raise JobFailedError(
+                f"AlgorithmError: {self._evidence()}, exit code: {ending.exit_code}"
+            )
         if ending.how is Ended.BY_ITSELF:
             self._upload()
             return "Completed", ""
-        return "Stopped", "" if ending.how is Ended.STOPPED else "ClientError: The job ran longer than MaxRuntimeInSeconds and was stopped."
+        return (
+            "Stopped",
+            (
+                ""
+                if ending.how is Ended.STOPPED
+                else "ClientError: The job ran longer than MaxRuntimeInSeconds and was stopped."
+            ),
+        )
 
     def _get_ready(self) -> None:
         """The image, the inputs, the configuration."""
         stopped = self._job.orders.stop.is_set
-        make_sure_it_is_built(self._image.runtime, self._job.core.registry, lambda line: self._log.write("emulator", line), stopped)
+        make_sure_it_is_built(
+            self._image.runtime,
+            self._job.core.registry,
+            lambda line: self._log.write("emulator", line),
+            stopped,
+        )
         for each in self._request.get("ProcessingInputs", []):
             self._job.check_not_stopped()
             self._fetch(each)
@@ -84,24 +120,36 @@ class ProcessingRun:
         except DataError as failed:
             raise JobFailedError(f"ClientError: Data download failed:{failed}") from failed
         if not found:
-            missing = storage.nothing_found(source["S3Uri"], self._job.core.context.region, self._request["RoleArn"])
+            missing = storage.nothing_found(
+                source["S3Uri"], self._job.core.context.region, self._request["RoleArn"]
+            )
             raise JobFailedError(f"ClientError: Data download failed:{missing}")
 
     def _configure(self) -> None:
-        """The folders of the outputs and the configuration files (dg build-your-own-processing-container)."""
+        """The folders of the outputs and the configuration files (dg
+        build-your-own-processing-container).
+        """
         host = self._paths.host(_HOST)
         for each in self._outputs():
             host.seen_as(each["S3Output"]["LocalPath"]).mkdir(parents=True, exist_ok=True)
         config = host.ml / "config"
         config.mkdir(parents=True)
         (host.ml / "output").mkdir(exist_ok=True)
-        described = {key: value for key, value in self._request.items() if key.startswith("Processing") or key in _IN_CONFIG}
+        described = {
+            key: value
+            for key, value in self._request.items()
+            if key.startswith("Processing") or key in _IN_CONFIG
+        }
         (config / "processingjobconfig.json").write_text(json.dumps(described))
-        (config / "resourceconfig.json").write_text(json.dumps({"current_host": _HOST, "hosts": [_HOST]}))
+        (config / "resourceconfig.json").write_text(
+            json.dumps({"current_host": _HOST, "hosts": [_HOST]})
+        )
         containers.give_accelerators(host, self._accelerators())
 
     def _accelerators(self) -> int:
-        return self._machine.accelerators(self._request["ProcessingResources"]["ClusterConfig"]["InstanceType"], 1)
+        return self._machine.accelerators(
+            self._request["ProcessingResources"]["ClusterConfig"]["InstanceType"], 1
+        )
 
     def _outputs(self) -> list[Document]:
         return list(self._request.get("ProcessingOutputConfig", {}).get("Outputs", []))
@@ -113,8 +161,14 @@ class ProcessingRun:
         pod = Pod(self._paths.folder, [self._host()], self._job.core.registry)
         syncs: list[FolderSync] = []
         try:
-            syncs = [self._sync(each) for each in self._outputs() if each["S3Output"]["S3UploadMode"] == "Continuous"]
-            pod.start(containers.visible(self._image), containers.endpoint_port(context), self._log.write)
+            syncs = [
+                self._sync(each)
+                for each in self._outputs()
+                if each["S3Output"]["S3UploadMode"] == "Continuous"
+            ]
+            pod.start(
+                containers.visible(self._image), containers.endpoint_port(context), self._log.write
+            )
             limit_s = self._request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds", 86_400)
             return supervise(pod, self._job.orders, limit_s, self._job.core.settings.stop_grace_s)
         finally:
@@ -135,12 +189,17 @@ class ProcessingRun:
             **containers.threads(self._machine, 1),
             **self._request.get("Environment", {}),
         }
-        environment = containers.environment(self._job.core.context, self._image, paths, self._credentials, own)
+        environment = containers.environment(
+            self._job.core.context, self._image, paths, self._credentials, own
+        )
         command = [*application["ContainerEntrypoint"], *application.get("ContainerArguments", [])]
         return Host(_HOST, paths.folder, command, environment)
 
     def _evidence(self) -> str:
-        return "; ".join(line.partition(" ")[2] for line in self._log.tail(5)) or "the container wrote nothing"
+        return (
+            "; ".join(line.partition(" ")[2] for line in self._log.tail(5))
+            or "the container wrote nothing"
+        )
 
     def _upload(self) -> None:
         key = self._request.get("ProcessingOutputConfig", {}).get("KmsKeyId", "")
@@ -149,7 +208,10 @@ class ProcessingRun:
                 continue
             if storage.put_folder(self._s3, self._local(each), each["S3Output"]["S3Uri"], key) == 0:
                 place = each["S3Output"]["LocalPath"]
-                raise JobFailedError(f"ClientError: Data upload failed: nothing was found at {place} for the output {each['OutputName']}")
+                raise JobFailedError(
+                    f"ClientError: Data upload failed: nothing was found at {place} for the output"
+                    f" {each['OutputName']}"
+                )
 
     def _finish(self, status: str, reason: str) -> None:
         message_file = self._paths.host(_HOST).ml / _EXIT_MESSAGE

@@ -1,6 +1,8 @@
-"""Builds a runtime that a job needs and nobody has built: a runtime in; its lines of progress, and a built runtime, out.
+"""Builds a runtime that a job needs and nobody has built: a runtime in; its lines of progress, and
+a built runtime, out.
 
-The build runs in a process group of its own that is registered like every other child, so that a stop ends it.
+The build runs in a process group of its own that is registered like every other child, so that a
+stop ends it.
 """
 
 from __future__ import annotations
@@ -25,11 +27,22 @@ class BuildStoppedError(Exception):
     """Whoever needed the runtime was told to stop."""
 
 
-def make_sure_it_is_built(runtime: Runtime, registry: ProcessRegistry, on_line: Callable[[str], None], stopped: Callable[[], bool]) -> None:
-    """Returns at once when it is built. Another process that builds it is waited for (see `runtimes.build`)."""
+def make_sure_it_is_built(
+    runtime: Runtime,
+    registry: ProcessRegistry,
+    on_line: Callable[[str], None],
+    stopped: Callable[[], bool],
+) -> None:
+    """Returns at once when it is built.
+
+    Another process that builds it is waited for (see `runtimes.build`).
+    """
     if runtime.is_built():
         return
-    on_line(f"The runtime {runtime.name} stands for this image and is not built yet: building it, which happens once.")
+    on_line(
+        f"The runtime {runtime.name} stands for this image and is not built yet: building it, which"
+        " happens once."
+    )
     lines: list[str] = []
     with subprocess.Popen(
         [sys.executable, "-m", "shoal_local", "runtime", "build", runtime.name],
@@ -59,7 +72,9 @@ def make_sure_it_is_built(runtime: Runtime, registry: ProcessRegistry, on_line: 
             reader.join()
             registry.forget(process.pid)
     if process.returncode != 0:
-        raise RuntimeBuildError(f"The runtime {runtime.name} could not be built: " + "; ".join(lines[-_TAIL_LINES:]))
+        raise RuntimeBuildError(
+            f"The runtime {runtime.name} could not be built: " + "; ".join(lines[-_TAIL_LINES:])
+        )
 
 
 def _wait(process: subprocess.Popen[str], stopped: Callable[[], bool]) -> None:

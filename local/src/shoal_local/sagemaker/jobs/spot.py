@@ -1,8 +1,10 @@
-"""Managed spot training: what a request for it must have, how long its job may take, and whether its capacity is taken away.
+"""Managed spot training: what a request for it must have, how long its job may take, and whether
+its capacity is taken away.
 
-Source: developer guide, "Managed Spot Training in Amazon SageMaker AI" and "Managed Spot Training Lifecycle" (an interrupted job is
-Interrupted, then Starting, Downloading and Training again); API reference, StoppingCondition. That the container gets SIGTERM and 120 s
-is said there of a job that is stopped; of an interrupted one it is taken to be the same.
+Source: developer guide, "Managed Spot Training in Amazon SageMaker AI" and "Managed Spot Training
+Lifecycle" (an interrupted job is Interrupted, then Starting, Downloading and Training again); API
+reference, StoppingCondition. That the container gets SIGTERM and 120 s is said there of a job that
+is stopped; of an interrupted one it is taken to be the same.
 """
 
 from __future__ import annotations
@@ -18,11 +20,17 @@ _DEFAULT_RUNTIME_S = 86_400
 
 
 def check_spot(request: Document) -> None:
-    """ValidationException for a spot job that may not wait as long as it may train. The words: as users report them."""
+    """ValidationException for a spot job that may not wait as long as it may train.
+
+    The words: as users report them.
+    """
     condition = request["StoppingCondition"]
     wait_s = condition.get("MaxWaitTimeInSeconds")
     if is_spot(request) and (wait_s is None or wait_s < _runtime_s(condition)):
-        raise invalid("Invalid MaxWaitTimeInSeconds. It must be present and be greater than or equal to MaxRuntimeInSeconds")
+        raise invalid(
+            "Invalid MaxWaitTimeInSeconds. It must be present and be greater than or equal to"
+            " MaxRuntimeInSeconds"
+        )
 
 
 def is_spot(request: Document) -> bool:
@@ -45,12 +53,18 @@ class Allowance:
     def left(self) -> tuple[float, str]:
         """Seconds of the next attempt at most, and the secondary status of a job that takes longer.
 
-        MaxRuntimeInSeconds is about training, all attempts together; MaxWaitTimeInSeconds about all of the job.
+        MaxRuntimeInSeconds is about training, all attempts together; MaxWaitTimeInSeconds about all
+        of the job.
         """
         condition = self.request["StoppingCondition"]
         limits = [(_runtime_s(condition) - self.trained_s, "MaxRuntimeExceeded")]
         if is_spot(self.request):
-            limits.append((condition["MaxWaitTimeInSeconds"] - (time.monotonic() - self.begun_at), "MaxWaitTimeExceeded"))
+            limits.append(
+                (
+                    condition["MaxWaitTimeInSeconds"] - (time.monotonic() - self.begun_at),
+                    "MaxWaitTimeExceeded",
+                )
+            )
         return min(limits)
 
     def used(self, trained_s: float) -> None:

@@ -1,4 +1,5 @@
-"""A job's traffic with S3, over HTTP with its role's credentials: prefixes to folders, folders to prefixes, archives.
+"""A job's traffic with S3, over HTTP with its role's credentials: prefixes to folders, folders to
+prefixes, archives.
 
 `DataError` is a failure that AWS reports as a ClientError of the job.
 """
@@ -16,14 +17,22 @@ from boto3.exceptions import S3UploadFailedError
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shoal_local.archives import MOST_UNPACKED_BYTES, BadArchiveError, Budget, TooLargeError, unpack_tar
+from shoal_local.archives import (
+    MOST_UNPACKED_BYTES,
+    BadArchiveError,
+    Budget,
+    TooLargeError,
+    unpack_tar,
+)
 
 _TRANSFER = TransferConfig(use_threads=False)
 S3_FAILURES = (ClientError, BotoCoreError, S3UploadFailedError)
 
 
 class DataError(Exception):
-    """Input that is not there or not readable, or output that cannot be written; `str()` is part of a FailureReason."""
+    """Input that is not there or not readable, or output that cannot be written; `str()` is part of
+    a FailureReason.
+    """
 
 
 def split_uri(uri: str) -> tuple[str, str]:
@@ -35,7 +44,9 @@ def split_uri(uri: str) -> tuple[str, str]:
 
 
 def join_uri(*parts: str) -> str:
-    return "/".join(part.strip("/") if position else part.rstrip("/") for position, part in enumerate(parts))
+    return "/".join(
+        part.strip("/") if position else part.rstrip("/") for position, part in enumerate(parts)
+    )
 
 
 def keys_below(s3: Any, uri: str) -> list[str]:
@@ -43,22 +54,33 @@ def keys_below(s3: Any, uri: str) -> list[str]:
     bucket, prefix = split_uri(uri)
     try:
         pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        return [each["Key"] for page in pages for each in page.get("Contents", []) if not each["Key"].endswith("/")]
+        return [
+            each["Key"]
+            for page in pages
+            for each in page.get("Contents", [])
+            if not each["Key"].endswith("/")
+        ]
     except S3_FAILURES as refused:
         raise DataError(f"Could not list {uri}: {refused}") from refused
 
 
 def nothing_found(uri: str, region: str, role_arn: str) -> str:
-    """What AWS says about a prefix without objects (CreateTrainingJob's ValidationException, as users report it)."""
+    """What AWS says about a prefix without objects (CreateTrainingJob's ValidationException, as
+    users report it).
+    """
     return (
-        f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that the bucket exists in the '
-        f'selected region ({region}), that objects exist under that S3 prefix, and that the role "{role_arn}" has '
-        f'"s3:ListBucket" permissions on bucket "{split_uri(uri)[0]}".'
+        f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that'
+        f" the bucket exists in the selected region ({region}), that objects exist under that S3"
+        f' prefix, and that the role "{role_arn}" has "s3:ListBucket" permissions on bucket'
+        f' "{split_uri(uri)[0]}".'
     )
 
 
-def fetch_prefix(s3: Any, uri: str, target: Path, keep: Callable[[int], bool] = lambda _position: True) -> int:
-    """Download what lies under `uri` into `target`, paths relative to the prefix; how many objects there are.
+def fetch_prefix(
+    s3: Any, uri: str, target: Path, keep: Callable[[int], bool] = lambda _position: True
+) -> int:
+    """Download what lies under `uri` into `target`, paths relative to the prefix; how many objects
+    there are.
 
     `keep(position)` chooses objects by their position in the sorted list (ShardedByS3Key).
     """
@@ -83,15 +105,20 @@ def _inside(folder: Path, relative: str) -> Path:
     try:
         path = (folder / relative).resolve()
     except ValueError as unusable:
-        raise DataError(f"The key {relative!r} cannot be the name of a file: {unusable}") from unusable
+        raise DataError(
+            f"The key {relative!r} cannot be the name of a file: {unusable}"
+        ) from unusable
     if not path.is_relative_to(folder.resolve()):
         raise DataError(f"The key {relative} leads out of its folder")
     return path
 
 
 def fetch_object(s3: Any, bucket: str, key: str, target: Path) -> None:
-    """In one request: a HEAD before it would be refused without a reason. DataError also where the key cannot be a file's path: the key
-    `a` is a file, so that `a/b` has no folder, and the parts of a path are shorter than a key may be."""
+    """In one request: a HEAD before it would be refused without a reason.
+
+    DataError also where the key cannot be a file's path: the key `a` is a file, so that `a/b` has
+    no folder, and the parts of a path are shorter than a key may be.
+    """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as file:
@@ -112,10 +139,15 @@ def put_file(s3: Any, source: Path, uri: str, kms_key: str = "") -> None:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """Every file of `folder`, which a container has filled. DataError for a link out of it: here, outside of the container, it leads to
-    files of this machine, and of this process, that the container never saw."""
+    """Every file of `folder`, which a container has filled.
+
+    DataError for a link out of it: here, outside of the container, it leads to files of this
+    machine, and of this process, that the container never saw.
+    """
     _require_own(folder)
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()] if folder.is_dir() else []
+    files = (
+        [path for path in sorted(folder.rglob("*")) if path.is_file()] if folder.is_dir() else []
+    )
     for path in files:
         if not path.resolve().is_relative_to(folder.resolve()):
             raise DataError(f"{path.relative_to(folder)} is a link that leads out of its folder")
@@ -138,8 +170,8 @@ def put_folder(s3: Any, folder: Path, uri: str, kms_key: str = "") -> int:
 def archive(folder: Path, target: Path) -> bool:
     """Make `target` (.tar.gz) of what is in `folder`; False, and no archive, when nothing is in it.
 
-    In the place of a link is what it points to: `unpack` takes no links. One that leads out of the folder, to nothing, or to a folder
-    that it is in stays a link.
+    In the place of a link is what it points to: `unpack` takes no links. One that leads out of the
+    folder, to nothing, or to a folder that it is in stays a link.
     """
     _require_own(folder)
     entries = sorted(folder.resolve().iterdir()) if folder.is_dir() else []
@@ -147,7 +179,9 @@ def archive(folder: Path, target: Path) -> bool:
         return False
     budget = Budget(MOST_UNPACKED_BYTES)  # links to folders full of links multiply
     try:
-        with tarfile.open(target, "w:gz", compresslevel=1, dereference=True) as tar:  # that of hard links; symbolic ones are resolved here
+        with tarfile.open(
+            target, "w:gz", compresslevel=1, dereference=True
+        ) as tar:  # that of hard links; symbolic ones are resolved here
             for entry in entries:
                 _add(tar, entry, entry.name, (folder.resolve(),), budget)
     except TooLargeError as refused:
@@ -156,8 +190,12 @@ def archive(folder: Path, target: Path) -> bool:
     return True
 
 
-def _add(tar: tarfile.TarFile, path: Path, name: str, above: tuple[Path, ...], budget: Budget) -> None:
-    """Add a file, or a folder with all in it; `above`: the folders that it is in, resolved, from the archived one on."""
+def _add(
+    tar: tarfile.TarFile, path: Path, name: str, above: tuple[Path, ...], budget: Budget
+) -> None:
+    """Add a file, or a folder with all in it; `above`: the folders that it is in, resolved, from
+    the archived one on.
+    """
     real = _inner(path, above)
     if real is None:
         link = tarfile.TarInfo(name)
@@ -173,16 +211,23 @@ def _add(tar: tarfile.TarFile, path: Path, name: str, above: tuple[Path, ...], b
 
 
 def _inner(path: Path, above: tuple[Path, ...]) -> Path | None:
-    """What `path` is when links are followed; None for a link whose end is not to be written in its place."""
+    """What `path` is when links are followed; None for a link whose end is not to be written in its
+    place.
+    """
     try:
         real = path.resolve(strict=True)
-    except (OSError, RuntimeError):  # there is nothing, nothing that may be looked at, or only the link itself
+    except (
+        OSError,
+        RuntimeError,
+    ):  # there is nothing, nothing that may be looked at, or only the link itself
         return None
     return real if real.is_relative_to(above[0]) and real not in above else None
 
 
 def unpack(path: Path, target: Path) -> None:
-    """Unpack a .tar.gz; DataError when it is damaged, too large, or holds more than plain files that stay inside `target`."""
+    """Unpack a .tar.gz; DataError when it is damaged, too large, or holds more than plain files
+    that stay inside `target`.
+    """
     try:
         unpack_tar(path, target)
     except BadArchiveError as refused:
@@ -190,7 +235,9 @@ def unpack(path: Path, target: Path) -> None:
 
 
 class FolderSync:
-    """Uploads a folder's new and changed files every `interval_s` until closed, and once more then: checkpoints, Continuous outputs."""
+    """Uploads a folder's new and changed files every `interval_s` until closed, and once more then:
+    checkpoints, Continuous outputs.
+    """
 
     def __init__(self, s3: Any, folder: Path, uri: str, interval_s: float = 2.0) -> None:
         self._s3, self._folder, self._uri = s3, folder, uri
@@ -209,7 +256,10 @@ class FolderSync:
         while not self._closing.wait(self._interval_s):
             try:
                 self._upload_changes()
-            except (DataError, FileNotFoundError):  # a file may vanish while it is being replaced; `close` reports what stays wrong
+            except (
+                DataError,
+                FileNotFoundError,
+            ):  # a file may vanish while it is being replaced; `close` reports what stays wrong
                 continue
 
     def _upload_changes(self) -> None:

@@ -1,4 +1,6 @@
-"""The threads of one kind of job: started with the job, told to stop, joined when the service closes."""
+"""The threads of one kind of job: started with the job, told to stop, joined when the service
+closes.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ class Running:
         thread.start()
 
     def stop(self, name: str) -> None:
-        """Tell a job to stop; its thread does the rest. Nothing to do for one that has just ended."""
+        """Tell a job to stop; its thread does the rest.
+
+        Nothing to do for one that has just ended.
+        """
         with self._lock:
             entry = self._jobs.get(name)
         if entry:

@@ -17,7 +17,9 @@ from shoal_local.sagemaker.listing import Listing
 from shoal_local.sagemaker.references import assume, check_keys, check_network
 from shoal_local.sagemaker.shapes import Document
 
-_LISTING = Listing("TrainingJobSummaries", "TrainingJobSummary", "TrainingJobName", "TrainingJobStatus")
+_LISTING = Listing(
+    "TrainingJobSummaries", "TrainingJobSummary", "TrainingJobName", "TrainingJobStatus"
+)
 
 
 class TrainingJobs:
@@ -40,25 +42,41 @@ class TrainingJobs:
 
     def _check_references(self, request: Document) -> None:
         """Role, network and keys exist, and so do the channels' objects."""
-        credentials = assume(self._core, request["RoleArn"], f"SageMaker-{request['TrainingJobName']}")
+        credentials = assume(
+            self._core, request["RoleArn"], f"SageMaker-{request['TrainingJobName']}"
+        )
         check_network(self._core, request.get("VpcConfig"))
-        check_keys(self._core, request["OutputDataConfig"].get("KmsKeyId"), request["ResourceConfig"].get("VolumeKmsKeyId"))
+        check_keys(
+            self._core,
+            request["OutputDataConfig"].get("KmsKeyId"),
+            request["ResourceConfig"].get("VolumeKmsKeyId"),
+        )
         check_objects(self._core, request, credentials)
 
     def _document(self, request: Document) -> Document:
         now, name = names.now(), request["TrainingJobName"]
         described = {key: value for key, value in request.items() if key != "Tags"}
-        output = storage.join_uri(request["OutputDataConfig"]["S3OutputPath"], name, "output", "model.tar.gz")
+        output = storage.join_uri(
+            request["OutputDataConfig"]["S3OutputPath"], name, "output", "model.tar.gz"
+        )
         return described | {
             "_name": name,
             "_tags": request.get("Tags", []),
             "TrainingJobArn": self._core.arn("training-job", name),
             "TrainingJobStatus": "InProgress",
             "SecondaryStatus": "Starting",
-            "SecondaryStatusTransitions": [{"Status": "Starting", "StartTime": now, "StatusMessage": "Starting the training job"}],
+            "SecondaryStatusTransitions": [
+                {
+                    "Status": "Starting",
+                    "StartTime": now,
+                    "StatusMessage": "Starting the training job",
+                }
+            ],
             "ModelArtifacts": {"S3ModelArtifacts": output},
             "EnableNetworkIsolation": False,
-            "EnableInterContainerTrafficEncryption": request.get("EnableInterContainerTrafficEncryption", False),
+            "EnableInterContainerTrafficEncryption": request.get(
+                "EnableInterContainerTrafficEncryption", False
+            ),
             "EnableManagedSpotTraining": request.get("EnableManagedSpotTraining", False),
             "CreationTime": now,
             "LastModifiedTime": now,
@@ -77,7 +95,9 @@ class TrainingJobs:
         document = self.describe(request)
         name, status = request["TrainingJobName"], document["TrainingJobStatus"]
         if status not in {"InProgress", "Stopping"}:
-            raise invalid(f"The request was rejected because the training job is in status {status}.")
+            raise invalid(
+                f"The request was rejected because the training job is in status {status}."
+            )
         Job(self._core, TRAINING, name).change(_stopping)
         self._running.stop(name)
         return {}
@@ -93,6 +113,6 @@ def _stopping(document: Document) -> None:
 
 def _taken(existing: Document) -> AwsError:
     return in_use(
-        "Training job names must be unique within an AWS account and region, and a training job with this name already exists "
-        f"({existing['TrainingJobArn']})"
+        "Training job names must be unique within an AWS account and region, and a training job"
+        f" with this name already exists ({existing['TrainingJobArn']})"
     )

@@ -1,4 +1,6 @@
-"""A CreateTrainingJob request in; refused by name what the emulator does not do, before anything starts."""
+"""A CreateTrainingJob request in; refused by name what the emulator does not do, before anything
+starts.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,12 @@ _REFUSED = (
     "MlflowConfig",
     "ExperimentConfig",
 )
-_RESOURCE_REFUSED = ("InstanceGroups", "KeepAlivePeriodInSeconds", "TrainingPlanArn", "InstancePlacementConfig")
+_RESOURCE_REFUSED = (
+    "InstanceGroups",
+    "KeepAlivePeriodInSeconds",
+    "TrainingPlanArn",
+    "InstancePlacementConfig",
+)
 _NEED_OWN_NETWORKS: Mapping[str, str] = {
     "sagemaker_distributed_dataparallel_enabled": "smdistributed dataparallel (mpirun)",
     "sagemaker_pytorch_ddp_enabled": "pytorchddp (mpirun)",
@@ -42,7 +49,10 @@ _NEED_OWN_NETWORKS: Mapping[str, str] = {
 
 
 def check_training(request: Document, declared: Mapping[str, str]) -> Image:
-    """The image's entry; ValidationException for what is not emulated. `declared`: runtimes of the user's own images."""
+    """The image's entry; ValidationException for what is not emulated.
+
+    `declared`: runtimes of the user's own images.
+    """
     algorithm = request["AlgorithmSpecification"]
     _check_whole(request)
     if "AlgorithmName" in algorithm or "TrainingImage" not in algorithm:
@@ -56,7 +66,9 @@ def check_training(request: Document, declared: Mapping[str, str]) -> Image:
     _check_resources(request)
     check_spot(request)
     if "CheckpointConfig" in request:
-        HostPaths(Path()).seen_as(request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints"))
+        HostPaths(Path()).seen_as(
+            request["CheckpointConfig"].get("LocalPath", "/opt/ml/checkpoints")
+        )
     return image_for(algorithm["TrainingImage"], "training", declared)
 
 
@@ -65,7 +77,9 @@ def _check_whole(request: Document) -> None:
         if request.get(field):
             raise not_emulated(field)
     if request.get("EnableNetworkIsolation"):
-        raise not_emulated("EnableNetworkIsolation (a container always reaches the AWS endpoint, and nothing else)")
+        raise not_emulated(
+            "EnableNetworkIsolation (a container always reaches the AWS endpoint, and nothing else)"
+        )
     for field in ("RoleArn", "ResourceConfig", "OutputDataConfig", "StoppingCondition"):
         if field not in request:
             raise invalid(f"{field} is required")
@@ -83,19 +97,29 @@ def _check_resources(request: Document) -> None:
         raise not_emulated(f"AWS Neuron devices ({resources['InstanceType']})")
     if resources["InstanceCount"] > 1:
         if reason := isolation_refused():
-            raise not_emulated(f"several hosts on this machine: each needs its own /opt/ml, and namespaces are refused ({reason})")
+            raise not_emulated(
+                "several hosts on this machine: each needs its own /opt/ml, and namespaces are"
+                f" refused ({reason})"
+            )
         if reason := networks_refused():
             _check_launcher(request.get("HyperParameters", {}), reason)
 
 
 def _check_launcher(hyperparameters: Mapping[str, str], reason: str) -> None:
-    """torchrun wins over smddp in the PyTorch container, mpi and pytorchddp win over torchrun (its `training.train`)."""
-    enabled = {key for key, value in hyperparameters.items() if key.endswith("_enabled") and _truth(value)}
+    """torchrun wins over smddp in the PyTorch container, mpi and pytorchddp win over torchrun (its
+    `training.train`).
+    """
+    enabled = {
+        key for key, value in hyperparameters.items() if key.endswith("_enabled") and _truth(value)
+    }
     if "sagemaker_torch_distributed_enabled" in enabled:
         enabled.discard("sagemaker_distributed_dataparallel_enabled")
     for key, launcher in _NEED_OWN_NETWORKS.items():
         if key in enabled:
-            raise not_emulated(f"{launcher} on several hosts of this machine: each needs its own network, and that is refused ({reason})")
+            raise not_emulated(
+                f"{launcher} on several hosts of this machine: each needs its own network, and that"
+                f" is refused ({reason})"
+            )
 
 
 def _truth(value: str) -> bool:

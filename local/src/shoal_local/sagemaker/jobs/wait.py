@@ -1,4 +1,7 @@
-"""Waits for a pod: it ends by itself, is stopped or interrupted, or runs out of time. How it ended comes out, never a guess."""
+"""Waits for a pod: it ends by itself, is stopped or interrupted, or runs out of time.
+
+How it ended comes out, never a guess.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,9 @@ class Ending:
 
     @property
     def exit_code(self) -> int:
-        """0 only if every host's command exited with 0; else the first other code; 137 when all that is known is the kill."""
+        """0 only if every host's command exited with 0; else the first other code; 137 when all
+        that is known is the kill.
+        """
         if any(code for code in self.exit_codes.values()):
             return next(code for code in self.exit_codes.values() if code)
         return 0 if self.exit_codes and all(code == 0 for code in self.exit_codes.values()) else 137
@@ -37,14 +42,26 @@ class Ending:
 
 @dataclass(frozen=True)
 class Orders:
-    """What may come from outside: `stop` (SIGTERM, then the grace) and `abandon` (the emulator goes down: SIGKILL at once)."""
+    """What may come from outside:
+
+    `stop` (SIGTERM, then the grace) and `abandon` (the emulator goes down: SIGKILL at once).
+    """
 
     stop: threading.Event = field(default_factory=threading.Event)
     abandon: threading.Event = field(default_factory=threading.Event)
 
 
-def supervise(pod: Pod, orders: Orders, deadline_s: float, grace_s: float, is_interrupted: Callable[[], bool] = lambda: False) -> Ending:
-    """Wait for the end of `pod`; after a stop, an interruption or `deadline_s`: SIGTERM, `grace_s` to end, SIGKILL. It is closed then."""
+def supervise(
+    pod: Pod,
+    orders: Orders,
+    deadline_s: float,
+    grace_s: float,
+    is_interrupted: Callable[[], bool] = lambda: False,
+) -> Ending:
+    """Wait for the end of `pod`; after a stop, an interruption or `deadline_s`:
+
+    SIGTERM, `grace_s` to end, SIGKILL. It is closed then.
+    """
     deadline = time.monotonic() + deadline_s
     how = Ended.BY_ITSELF
     try:

@@ -1,1 +1,3 @@
-"""SageMaker Pipelines: a deployed definition in; steps driven through the API with the pipeline's role, statuses and events out."""
+"""SageMaker Pipelines: a deployed definition in; steps driven through the API with the pipeline's
+role, statuses and events out.
+"""

@@ -32,7 +32,10 @@ def check_condition(condition: Any, step: str) -> None:
     if kind not in _FIELDS:
         raise not_emulated(f"the condition type {kind!r} of step {step}")
     if set(condition) != _FIELDS[kind]:
-        raise invalid(f"Condition {kind} of step {step} has the fields {sorted(condition)}; it needs {sorted(_FIELDS[kind])}")
+        raise invalid(
+            f"Condition {kind} of step {step} has the fields {sorted(condition)}; it needs"
+            f" {sorted(_FIELDS[kind])}"
+        )
     listed = "Conditions" if kind == "Or" else "Values" if kind in {"In", "NotIn"} else None
     if listed and not isinstance(condition[listed], list):
         raise invalid(f"Condition {kind} of step {step}: {listed} must be a list")

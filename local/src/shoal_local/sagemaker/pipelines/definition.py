@@ -1,5 +1,8 @@
-"""A pipeline definition's text in; its checked parameters and steps out. What the emulator cannot do is refused here, by name,
-before anything starts: a ValidationException at CreatePipeline, UpdatePipeline and again at StartPipelineExecution."""
+"""A pipeline definition's text in; its checked parameters and steps out.
+
+What the emulator cannot do is refused here, by name, before anything starts: a ValidationException
+at CreatePipeline, UpdatePipeline and again at StartPipelineExecution.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,12 @@ from typing import Any
 
 from shoal_local.sagemaker.errors import invalid, not_emulated
 from shoal_local.sagemaker.pipelines.conditions import check_condition
-from shoal_local.sagemaker.pipelines.expressions import EXECUTION_VARIABLES, Reference, references, with_wildcards
+from shoal_local.sagemaker.pipelines.expressions import (
+    EXECUTION_VARIABLES,
+    Reference,
+    references,
+    with_wildcards,
+)
 from shoal_local.sagemaker.pipelines.parameters import Parameter, parse_parameters
 from shoal_local.sagemaker.pipelines.structure import check_steps, check_structure
 from shoal_local.sagemaker.shapes import Anything, Document, faults_of, input_shape
@@ -24,10 +32,21 @@ OPERATIONS: Mapping[str, tuple[str, str]] = {
     "EndpointConfig": ("CreateEndpointConfig", "EndpointConfigName"),
     "Endpoint": ("CreateEndpoint", "EndpointName"),
 }
-"""Steps that are one Create call: the operation, and the name that the service may have to make up."""
+"""Steps that are one Create call: the operation, and the name that the service may have to make up.
+"""
 _OWN_NAME = {"Training", "Processing", "Model"}
 _TYPES = {*OPERATIONS, "Condition", "Lambda", "Fail"}
-_KEYS = {"Name", "Type", "Arguments", "DependsOn", "DisplayName", "Description", "RetryPolicies", "CacheConfig", "PropertyFiles"}
+_KEYS = {
+    "Name",
+    "Type",
+    "Arguments",
+    "DependsOn",
+    "DisplayName",
+    "Description",
+    "RetryPolicies",
+    "CacheConfig",
+    "PropertyFiles",
+}
 _EXTRA_KEYS = {"Lambda": {"FunctionArn", "OutputParameters"}}
 _RETRYABLE = {"Training", "Processing", "Model", "RegisterModel", "EndpointConfig"}
 _RETRY_ON = {
@@ -42,7 +61,11 @@ _TRIGGERS = {"Completed", "Failed", "Stopped", "Any"}
 
 @dataclass(frozen=True)
 class Step:
-    """One step. `branch`: the Condition step and outcome that must come first, or None. `after`: upstream step and trigger."""
+    """One step.
+
+    `branch`: the Condition step and outcome that must come first, or None. `after`: upstream step
+    and trigger.
+    """
 
     name: str
     type: str
@@ -70,7 +93,9 @@ def parse(text: str) -> Definition:
     steps: dict[str, Step] = {}
     for step in _walk(document["Steps"], None):
         if step.name in steps:
-            raise invalid(f"Unable to parse pipeline definition. The step name {step.name} is used twice")
+            raise invalid(
+                f"Unable to parse pipeline definition. The step name {step.name} is used twice"
+            )
         steps[step.name] = step
     for step in steps.values():
         _check_references(step, parameters, steps)
@@ -83,14 +108,29 @@ def _load(text: str) -> Document:
         document = json.loads(text)
     except (ValueError, RecursionError) as wrong:
         raise invalid(f"Unable to parse pipeline definition. {wrong}") from None
-    if not isinstance(document, dict) or document.get("Version") != "2020-12-01" or not isinstance(document.get("Steps"), list):
-        raise invalid("Unable to parse pipeline definition. Version must be '2020-12-01' and Steps a list")
+    if (
+        not isinstance(document, dict)
+        or document.get("Version") != "2020-12-01"
+        or not isinstance(document.get("Steps"), list)
+    ):
+        raise invalid(
+            "Unable to parse pipeline definition. Version must be '2020-12-01' and Steps a list"
+        )
     for key in ("PipelineExperimentConfig", "MlflowConfig"):
         if document.get(key):
             raise not_emulated(f"{key} of a pipeline; leave it out")
-    unknown = set(document) - {"Version", "Metadata", "Parameters", "Steps", "PipelineExperimentConfig", "MlflowConfig"}
+    unknown = set(document) - {
+        "Version",
+        "Metadata",
+        "Parameters",
+        "Steps",
+        "PipelineExperimentConfig",
+        "MlflowConfig",
+    }
     if unknown:
-        raise invalid(f"Unable to parse pipeline definition. Unknown property '{sorted(unknown)[0]}'")
+        raise invalid(
+            f"Unable to parse pipeline definition. Unknown property '{sorted(unknown)[0]}'"
+        )
     check_structure(document)
     if not document["Steps"]:
         raise invalid("Unable to parse pipeline definition. Steps must not be empty")
@@ -111,13 +151,21 @@ def _walk(documents: list[Any], branch: tuple[str, bool] | None) -> Iterator[Ste
 def _step(document: Any, branch: tuple[str, bool] | None) -> Step:
     name = document.get("Name") if isinstance(document, dict) else None
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9\-_]{1,64}", name):
-        raise invalid("Unable to parse pipeline definition. A step needs a Name of 1 to 64 characters [A-Za-z0-9-_]")
+        raise invalid(
+            "Unable to parse pipeline definition. A step needs a Name of 1 to 64 characters"
+            " [A-Za-z0-9-_]"
+        )
     kind = document.get("Type")
     if not isinstance(kind, str) or kind not in _TYPES:
-        raise not_emulated(f"the step type {kind!r} (step {name}); it has {', '.join(sorted(_TYPES))}")
+        raise not_emulated(
+            f"the step type {kind!r} (step {name}); it has {', '.join(sorted(_TYPES))}"
+        )
     unknown = set(document) - _KEYS - _EXTRA_KEYS.get(kind, set())
     if unknown:
-        raise invalid(f"Unable to parse pipeline definition. Unknown property '{sorted(unknown)[0]}' in step {name}")
+        raise invalid(
+            f"Unable to parse pipeline definition. Unknown property '{sorted(unknown)[0]}' in step"
+            f" {name}"
+        )
     if document.get("CacheConfig", {}).get("Enabled"):
         raise not_emulated(f"step caching (CacheConfig.Enabled of step {name})")
     _check_retries(document)
@@ -128,22 +176,35 @@ def _step(document: Any, branch: tuple[str, bool] | None) -> Step:
 def _check_retries(document: Document) -> None:
     for policy in document.get("RetryPolicies", []):
         if document["Type"] not in _RETRYABLE:
-            raise invalid(f"Steps of type {document['Type']} cannot be retried (step {document['Name']})")
+            raise invalid(
+                f"Steps of type {document['Type']} cannot be retried (step {document['Name']})"
+            )
         for exception in policy.get("ExceptionType", []):
             if exception not in _RETRY_ON:
-                raise invalid(f"Unknown ExceptionType {exception} in the retry policies of step {document['Name']}")
+                raise invalid(
+                    f"Unknown ExceptionType {exception} in the retry policies of step"
+                    f" {document['Name']}"
+                )
 
 
 def _check_arguments(document: Document) -> None:
     name, kind, arguments = document["Name"], document["Type"], document.get("Arguments", {})
     if not isinstance(arguments, dict):
-        raise invalid(f"Unable to parse pipeline definition. Arguments of step {name} must be an object")
+        raise invalid(
+            f"Unable to parse pipeline definition. Arguments of step {name} must be an object"
+        )
     if kind in OPERATIONS:
         _check_request(name, kind, arguments)
     elif kind == "Condition":
         conditions = arguments.get("Conditions")
-        if set(arguments) - {"Conditions", "IfSteps", "ElseSteps"} or not isinstance(conditions, list) or not conditions:
-            raise invalid(f"Condition step {name} needs Conditions and may have IfSteps and ElseSteps")
+        if (
+            set(arguments) - {"Conditions", "IfSteps", "ElseSteps"}
+            or not isinstance(conditions, list)
+            or not conditions
+        ):
+            raise invalid(
+                f"Condition step {name} needs Conditions and may have IfSteps and ElseSteps"
+            )
         for condition in conditions:
             check_condition(condition, name)
     elif kind == "Fail" and set(arguments) != {"ErrorMessage"}:
@@ -155,10 +216,16 @@ def _check_arguments(document: Document) -> None:
 def _check_request(name: str, kind: str, arguments: Document) -> None:
     operation, made_up = OPERATIONS[kind]
     if kind in _OWN_NAME and made_up in arguments:
-        raise not_emulated(f"{made_up} in the Arguments of step {name}: the service makes up the names of jobs and models")
+        raise not_emulated(
+            f"{made_up} in the Arguments of step {name}: the service makes up the names of jobs and"
+            " models"
+        )
     document = with_wildcards(arguments)
     if not isinstance(document, dict):
-        raise invalid(f"Unable to parse pipeline definition. Step {name}: Arguments must be an object, not an expression")
+        raise invalid(
+            f"Unable to parse pipeline definition. Step {name}: Arguments must be an object, not an"
+            " expression"
+        )
     if made_up:
         document.setdefault(made_up, Anything())
     faults = list(faults_of(input_shape(operation), document, ""))
@@ -167,38 +234,67 @@ def _check_request(name: str, kind: str, arguments: Document) -> None:
 
 
 def _dependencies(document: Document) -> tuple[tuple[str, str], ...]:
-    """Explicit ones with their triggers, and what the arguments refer to (which must have completed)."""
+    """Explicit ones with their triggers, and what the arguments refer to (which must have
+    completed).
+    """
     own = {key: value for key, value in document.items() if key not in {"DependsOn"}}
     if document["Type"] == "Condition":
         own["Arguments"] = {"Conditions": document["Arguments"]["Conditions"]}
     found = {each.name: "Completed" for each in references(own) if each.kind == "Steps"}
     for dependency in document.get("DependsOn", []):
-        step, trigger = (dependency, "Completed") if isinstance(dependency, str) else (dependency.get("Step"), dependency.get("Trigger"))
+        step, trigger = (
+            (dependency, "Completed")
+            if isinstance(dependency, str)
+            else (dependency.get("Step"), dependency.get("Trigger"))
+        )
         if not isinstance(step, str) or trigger not in _TRIGGERS:
             raise not_emulated(f"the dependency {dependency!r} of step {document['Name']}")
         found.setdefault(step, trigger)
     return tuple(found.items())
 
 
-def _check_references(step: Step, parameters: Mapping[str, Parameter], steps: Mapping[str, Step]) -> None:
+def _check_references(
+    step: Step, parameters: Mapping[str, Parameter], steps: Mapping[str, Step]
+) -> None:
     for upstream, _ in step.after:
         if upstream not in steps or upstream == step.name:
-            raise invalid(f"Unable to parse pipeline definition. Step {step.name} depends on {upstream}, which is not another step")
+            raise invalid(
+                f"Unable to parse pipeline definition. Step {step.name} depends on {upstream},"
+                " which is not another step"
+            )
         if steps[upstream].type == "Condition":
-            raise invalid(f"Step {step.name} depends on the Condition step {upstream}: put it into a branch of that step instead")
+            raise invalid(
+                f"Step {step.name} depends on the Condition step {upstream}: put it into a branch"
+                " of that step instead"
+            )
     for found in references(step.document):
         _check_reference(step, found, parameters, steps)
 
 
-def _check_reference(step: Step, found: Reference, parameters: Mapping[str, Parameter], steps: Mapping[str, Step]) -> None:
+def _check_reference(
+    step: Step, found: Reference, parameters: Mapping[str, Parameter], steps: Mapping[str, Step]
+) -> None:
     if found.kind == "Parameters" and found.name not in parameters:
-        raise invalid(f"Unable to parse pipeline definition. Step {step.name} uses the parameter {found.name}, which is not defined")
+        raise invalid(
+            f"Unable to parse pipeline definition. Step {step.name} uses the parameter"
+            f" {found.name}, which is not defined"
+        )
     if found.kind == "Execution" and found.name not in EXECUTION_VARIABLES:
         raise not_emulated(f"the execution variable {found.name} (step {step.name})")
     if found.kind == "Steps" and found.path.startswith(".PropertyFiles."):
-        files = [each["PropertyFileName"] for each in steps[found.name].document.get("PropertyFiles", [])] if found.name in steps else []
+        files = (
+            [
+                each["PropertyFileName"]
+                for each in steps[found.name].document.get("PropertyFiles", [])
+            ]
+            if found.name in steps
+            else []
+        )
         if found.path.removeprefix(".PropertyFiles.") not in files:
-            raise invalid(f"Unable to parse pipeline definition. Step {step.name} uses {found.name}{found.path}, which is not defined")
+            raise invalid(
+                f"Unable to parse pipeline definition. Step {step.name} uses"
+                f" {found.name}{found.path}, which is not defined"
+            )
 
 
 def _check_acyclic(steps: Mapping[str, Step]) -> None:
@@ -206,10 +302,15 @@ def _check_acyclic(steps: Mapping[str, Step]) -> None:
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         if name in path:
-            raise invalid(f"Unable to parse pipeline definition. Steps depend on each other: {' -> '.join((*path, name))}")
+            raise invalid(
+                "Unable to parse pipeline definition. Steps depend on each other:"
+                f" {' -> '.join((*path, name))}"
+            )
         if name in done:
             return
-        upstream = [each for each, _ in steps[name].after] + ([steps[name].branch[0]] if steps[name].branch else [])  # type: ignore[index]
+        upstream = [each for each, _ in steps[name].after] + (
+            [steps[name].branch[0]] if steps[name].branch else []  # type: ignore[index]
+        )
         for each in upstream:
             visit(each, (*path, name))
         done.add(name)

@@ -1,4 +1,7 @@
-"""One execution: runs ready steps in threads until none is left. A definition and parameter values in; statuses in the store out."""
+"""One execution: runs ready steps in threads until none is left.
+
+A definition and parameter values in; statuses in the store out.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +28,29 @@ _FAILED = "Step failure: One or multiple steps failed."
 
 
 class Execution:
-    """Drives one execution in a thread of its own and a thread per running step. Nothing is shared with other executions."""
+    """Drives one execution in a thread of its own and a thread per running step.
 
-    def __init__(self, core: Core, name: str, definition: Definition, values: Mapping[str, Any], credentials: RoleCredentials) -> None:
+    Nothing is shared with other executions.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        name: str,
+        definition: Definition,
+        values: Mapping[str, Any],
+        credentials: RoleCredentials,
+    ) -> None:
         self._core, self._definition = core, definition
         self.record = ExecutionRecord(core, name)
         document = self.record.document()
         self._stop = threading.Event()
-        self._runner = Runner(core, document["PipelineExecutionArn"], name.rpartition("/")[2], credentials, self._stop)
-        self._most_parallel = document.get("ParallelismConfiguration", {}).get("MaxParallelExecutionSteps", len(definition.steps))
+        self._runner = Runner(
+            core, document["PipelineExecutionArn"], name.rpartition("/")[2], credentials, self._stop
+        )
+        self._most_parallel = document.get("ParallelismConfiguration", {}).get(
+            "MaxParallelExecutionSteps", len(definition.steps)
+        )
         self._scope = Scope(values, self._variable, self._output_of, self._property_file)
         self._changed = threading.Condition()
         self._statuses: dict[str, str] = {}
@@ -58,9 +75,13 @@ class Execution:
         try:
             self._drive()
             status = verdict(self._definition.steps, self._statuses, self._stop.is_set())
-            self.record.set_status(status, _FAILED if status in {"Failed", "CompletedWithFailures"} else "")
+            self.record.set_status(
+                status, _FAILED if status in {"Failed", "CompletedWithFailures"} else ""
+            )
         except Exception:  # noqa: BLE001 (an execution must never stay Executing; the reason carries the bug)
-            self.record.set_status("Failed", f"InternalServerError: {traceback.format_exc(limit=-3)}")
+            self.record.set_status(
+                "Failed", f"InternalServerError: {traceback.format_exc(limit=-3)}"
+            )
 
     def _drive(self) -> None:
         with self._changed:
@@ -74,10 +95,18 @@ class Execution:
         if self._stop.is_set() or self._no_more:
             return
         for name in ready(self._definition.steps, self._statuses, self._outcomes):
-            if sum(status == "Executing" for status in self._statuses.values()) >= self._most_parallel:
+            if (
+                sum(status == "Executing" for status in self._statuses.values())
+                >= self._most_parallel
+            ):
                 return
             self._statuses[name] = "Executing"
-            threading.Thread(target=self._run_step, args=(self._definition.steps[name],), name=f"step {name}", daemon=True).start()
+            threading.Thread(
+                target=self._run_step,
+                args=(self._definition.steps[name],),
+                name=f"step {name}",
+                daemon=True,
+            ).start()
 
     def _run_step(self, step: Step) -> None:
         status = "Failed"
@@ -126,16 +155,28 @@ class Execution:
             message = str(arguments["ErrorMessage"])
             raise StepFailedError(message, "", {"Fail": {"ErrorMessage": message}})
         resolved = Step(step.name, step.type, self._with_function(step), step.branch, step.after)
-        return self._runner.run(resolved, arguments, lambda metadata: self.record.set_step(step, "Executing", Metadata=metadata))
+        return self._runner.run(
+            resolved,
+            arguments,
+            lambda metadata: self.record.set_step(step, "Executing", Metadata=metadata),
+        )
 
     def _with_function(self, step: Step) -> Document:
-        return step.document | {key: self._scope.resolve(step.document[key]) for key in ("FunctionArn",) if key in step.document}
+        return step.document | {
+            key: self._scope.resolve(step.document[key])
+            for key in ("FunctionArn",)
+            if key in step.document
+        }
 
     def _condition(self, step: Step) -> Done:
-        outcome = all(holds(condition, self._scope.resolve) for condition in step.arguments["Conditions"])
+        outcome = all(
+            holds(condition, self._scope.resolve) for condition in step.arguments["Conditions"]
+        )
         with self._changed:
             self._outcomes[step.name] = outcome
-        return Done({"Outcome": outcome}, {"Condition": {"Outcome": "True" if outcome else "False"}})
+        return Done(
+            {"Outcome": outcome}, {"Condition": {"Outcome": "True" if outcome else "False"}}
+        )
 
     def _output_of(self, step: str) -> Document:
         return self._outputs[step]
@@ -154,11 +195,17 @@ class Execution:
 
     def _property_file(self, step_name: str, name: str) -> Any:
         """The JSON that a Processing step left in S3, read with the pipeline's role."""
-        declared = next(each for each in self._definition.steps[step_name].document["PropertyFiles"] if each["PropertyFileName"] == name)
+        declared = next(
+            each
+            for each in self._definition.steps[step_name].document["PropertyFiles"]
+            if each["PropertyFileName"] == name
+        )
         outputs = self._outputs[step_name]["ProcessingOutputConfig"]["Outputs"]
         found = [each for each in outputs if each["OutputName"] == declared["OutputName"]]
         if not found:
-            raise ExpressionError(f"Property file {name}: step {step_name} has no output {declared['OutputName']}")
+            raise ExpressionError(
+                f"Property file {name}: step {step_name} has no output {declared['OutputName']}"
+            )
         uri = storage.join_uri(found[0]["S3Output"]["S3Uri"], declared["FilePath"])
         bucket, key = storage.split_uri(uri)
         s3 = self._core.context.clients("s3", self._runner.credentials)
@@ -167,4 +214,6 @@ class Execution:
         except (ValueError, RecursionError) as wrong:  # no JSON, no text, or nested without end
             raise ExpressionError(f"Property file {name} at {uri} is not JSON: {wrong}") from wrong
         except storage.S3_FAILURES as refused:
-            raise ExpressionError(f"Property file {name} at {uri} could not be read: {refused}") from refused
+            raise ExpressionError(
+                f"Property file {name} at {uri} could not be read: {refused}"
+            ) from refused

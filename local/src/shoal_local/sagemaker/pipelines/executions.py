@@ -1,4 +1,6 @@
-"""StartPipelineExecution, StopPipelineExecution, and what describes and lists executions, their steps and parameters."""
+"""StartPipelineExecution, StopPipelineExecution, and what describes and lists executions, their
+steps and parameters.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,20 @@ _LISTING = Listing(
     also=frozenset({"PipelineName"}),
 )
 _STEPS = Listing(
-    "PipelineExecutionSteps", "PipelineExecutionStep", "StepName", "StepStatus", "StartTime", also=frozenset({"PipelineExecutionArn"})
+    "PipelineExecutionSteps",
+    "PipelineExecutionStep",
+    "StepName",
+    "StepStatus",
+    "StartTime",
+    also=frozenset({"PipelineExecutionArn"}),
 )
 _PARAMETERS = Listing(
-    "PipelineParameters", "Parameter", "Name", created="_position", default_order="Ascending", also=frozenset({"PipelineExecutionArn"})
+    "PipelineParameters",
+    "Parameter",
+    "Name",
+    created="_position",
+    default_order="Ascending",
+    also=frozenset({"PipelineExecutionArn"}),
 )
 
 MOST_AT_ONCE = 20
@@ -52,16 +64,27 @@ class Executions:
         pipeline = self._pipelines.find(request["PipelineName"])
         with self._starting:
             token, arn = request["ClientRequestToken"], pipeline["PipelineArn"]
-            for each in self._core.store.some(KIND, lambda other: other["_token"] == token and other["PipelineArn"] == arn):
+            for each in self._core.store.some(
+                KIND, lambda other: other["_token"] == token and other["PipelineArn"] == arn
+            ):
                 return {"PipelineExecutionArn": each["PipelineExecutionArn"]}
             self._check_quota()
             return self._start(request, pipeline)
 
     def _check_quota(self) -> None:
-        """ResourceLimitExceeded, which the API reference lists for StartPipelineExecution; the words are ours."""
-        alive = len(self._core.store.some(KIND, lambda each: each["PipelineExecutionStatus"] not in records.TERMINAL))
+        """ResourceLimitExceeded, which the API reference lists for StartPipelineExecution; the
+        words are ours.
+        """
+        alive = len(
+            self._core.store.some(
+                KIND, lambda each: each["PipelineExecutionStatus"] not in records.TERMINAL
+            )
+        )
         if alive >= MOST_AT_ONCE:
-            said = f"The account-level limit of concurrent pipeline executions is {MOST_AT_ONCE}, and {alive} are running. Start it later."
+            said = (
+                f"The account-level limit of concurrent pipeline executions is {MOST_AT_ONCE}, and"
+                f" {alive} are running. Start it later."
+            )
             raise AwsError("ResourceLimitExceeded", said)
 
     def _start(self, request: Document, pipeline: Document) -> Document:
@@ -71,7 +94,11 @@ class Executions:
         credentials = assume(self._core, pipeline["RoleArn"], f"SageMaker-pipeline-{identifier}")
         document = self._document(request, pipeline, identifier) | {"_parameters": values}
         self._core.store.create(KIND, document["_name"], document, _taken)
-        self._core.store.change(pipelines.KIND, pipeline["_name"], lambda each: each.update(LastRunTime=document["CreationTime"]))
+        self._core.store.change(
+            pipelines.KIND,
+            pipeline["_name"],
+            lambda each: each.update(LastRunTime=document["CreationTime"]),
+        )
         self._core.context.faults.began(document["PipelineExecutionDisplayName"], identifier)
         execution = Execution(self._core, document["_name"], definition, values, credentials)
         self._running[document["_name"]] = execution
@@ -81,7 +108,9 @@ class Executions:
 
     def _document(self, request: Document, pipeline: Document, identifier: str) -> Document:
         now = names.now()
-        parallelism = request.get("ParallelismConfiguration") or pipeline.get("ParallelismConfiguration")
+        parallelism = request.get("ParallelismConfiguration") or pipeline.get(
+            "ParallelismConfiguration"
+        )
         document = {
             "_name": f"{pipeline['_name']}/{identifier}",
             "_pipeline": pipeline["PipelineName"],
@@ -90,7 +119,9 @@ class Executions:
             "_steps": {},
             "PipelineArn": pipeline["PipelineArn"],
             "PipelineExecutionArn": f"{pipeline['PipelineArn']}/execution/{identifier}",
-            "PipelineExecutionDisplayName": request.get("PipelineExecutionDisplayName", f"execution-{int(now * 1000)}"),
+            "PipelineExecutionDisplayName": request.get(
+                "PipelineExecutionDisplayName", f"execution-{int(now * 1000)}"
+            ),
             "PipelineExecutionStatus": "Executing",
             "CreationTime": now,
             "StartTime": now,
@@ -104,7 +135,9 @@ class Executions:
         return document | ({"ParallelismConfiguration": parallelism} if parallelism else {})
 
     def _find(self, arn: str) -> Document:
-        for document in self._core.store.some(KIND, lambda each: bool(each["PipelineExecutionArn"] == arn)):
+        for document in self._core.store.some(
+            KIND, lambda each: bool(each["PipelineExecutionArn"] == arn)
+        ):
             return document
         raise not_found(f"Pipeline execution with ARN {arn} does not exist.")
 
@@ -112,7 +145,10 @@ class Executions:
         document = self._find(request["PipelineExecutionArn"])
         status = ExecutionRecord(self._core, document["_name"]).set_status("Stopping")
         if status != "Stopping":
-            raise conflict(f"Pipeline execution with ARN {document['PipelineExecutionArn']} has already ended with status {status}.")
+            raise conflict(
+                f"Pipeline execution with ARN {document['PipelineExecutionArn']} has already ended"
+                f" with status {status}."
+            )
         self._running[document["_name"]].stop()
         return {"PipelineExecutionArn": document["PipelineExecutionArn"]}
 
@@ -121,32 +157,58 @@ class Executions:
 
     def definition(self, request: Document) -> Document:
         document = self._find(request["PipelineExecutionArn"])
-        return {"PipelineDefinition": document["_definition"], "CreationTime": document["CreationTime"]}
+        return {
+            "PipelineDefinition": document["_definition"],
+            "CreationTime": document["CreationTime"],
+        }
 
     def list(self, request: Document) -> Document:
         pipeline = self._pipelines.find(request["PipelineName"])
-        found = self._core.store.some(KIND, lambda each: bool(each["PipelineArn"] == pipeline["PipelineArn"]))
-        shown = [each | ({"PipelineExecutionFailureReason": each["FailureReason"]} if "FailureReason" in each else {}) for each in found]
+        found = self._core.store.some(
+            KIND, lambda each: bool(each["PipelineArn"] == pipeline["PipelineArn"])
+        )
+        shown = [
+            each
+            | (
+                {"PipelineExecutionFailureReason": each["FailureReason"]}
+                if "FailureReason" in each
+                else {}
+            )
+            for each in found
+        ]
         renamed = {"CreatedAfter": "CreationTimeAfter", "CreatedBefore": "CreationTimeBefore"}
-        return _LISTING.page(shown, {renamed.get(key, key): value for key, value in request.items()})
+        return _LISTING.page(
+            shown, {renamed.get(key, key): value for key, value in request.items()}
+        )
 
     def steps(self, request: Document) -> Document:
-        if "PipelineExecutionArn" not in request:  # AWS's model does not ask for it, and there is nothing else to list steps by
+        if (
+            "PipelineExecutionArn" not in request
+        ):  # AWS's model does not ask for it, and there is nothing else to list steps by
             raise invalid("PipelineExecutionArn is required")
         document = self._find(request["PipelineExecutionArn"])
-        entries = [step | {"_sequence": position} for position, step in enumerate(document["_steps"].values())]
+        entries = [
+            step | {"_sequence": position}
+            for position, step in enumerate(document["_steps"].values())
+        ]
         return _STEPS.page(entries, request)
 
     def parameters(self, request: Document) -> Document:
         values = self._find(request["PipelineExecutionArn"])["_parameters"]
         entries = [
-            {"Name": name, "Value": value if isinstance(value, str) else json.dumps(value), "_position": position}
+            {
+                "Name": name,
+                "Value": value if isinstance(value, str) else json.dumps(value),
+                "_position": position,
+            }
             for position, (name, value) in enumerate(values.items())
         ]
         return _PARAMETERS.page(entries, request)
 
     def close(self) -> None:
-        """Stop every execution; `join` waits for them, but not for a function that a Lambda step has called."""
+        """Stop every execution; `join` waits for them, but not for a function that a Lambda step
+        has called.
+        """
         for execution in self._running.values():
             execution.stop()
 

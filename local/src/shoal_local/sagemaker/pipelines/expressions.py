@@ -1,7 +1,8 @@
-"""The expressions of a pipeline definition: which there are and what they refer to; and their values while it runs.
+"""The expressions of a pipeline definition: which there are and what they refer to; and their
+values while it runs.
 
-`Get` (parameters, execution variables, outputs of steps), `Std:Join` and `Std:JsonGet` of a property file. Whatever else looks
-like an expression is refused by name.
+`Get` (parameters, execution variables, outputs of steps), `Std:Join` and `Std:JsonGet` of a
+property file. Whatever else looks like an expression is refused by name.
 """
 
 from __future__ import annotations
@@ -16,14 +17,23 @@ from shoal_local.sagemaker.errors import invalid, not_emulated
 from shoal_local.sagemaker.shapes import Anything, Document
 
 EXECUTION_VARIABLES = frozenset(
-    {"PipelineExecutionId", "PipelineName", "PipelineArn", "PipelineExecutionArn", "StartDateTime", "CurrentDateTime"}
+    {
+        "PipelineExecutionId",
+        "PipelineName",
+        "PipelineArn",
+        "PipelineExecutionArn",
+        "StartDateTime",
+        "CurrentDateTime",
+    }
 )
 _PART = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
 _NAME_KEYS = ("OutputName", "InputName", "ChannelName", "VariantName", "Name")
 
 
 class ExpressionError(Exception):
-    """An expression has no value (a missing field, an unreadable property file); the step that needs it fails."""
+    """An expression has no value (a missing field, an unreadable property file); the step that
+    needs it fails.
+    """
 
 
 @dataclass(frozen=True)
@@ -36,12 +46,20 @@ class Reference:
 
 
 def is_expression(value: Any) -> bool:
-    return isinstance(value, dict) and len(value) == 1 and (next(iter(value)) == "Get" or next(iter(value)).startswith("Std:"))
+    return (
+        isinstance(value, dict)
+        and len(value) == 1
+        and (next(iter(value)) == "Get" or next(iter(value)).startswith("Std:"))
+    )
 
 
 def reference(text: Any) -> Reference:
     """Parse the value of a `Get`."""
-    match = re.fullmatch(r"(Parameters|Execution|Steps)\.([A-Za-z0-9_-]+)(.*)", text) if isinstance(text, str) else None
+    match = (
+        re.fullmatch(r"(Parameters|Execution|Steps)\.([A-Za-z0-9_-]+)(.*)", text)
+        if isinstance(text, str)
+        else None
+    )
     if match is None:
         raise not_emulated(f"the expression Get {text!r}")
     return Reference(*match.groups())
@@ -60,15 +78,31 @@ def references(value: Any) -> Iterator[Reference]:
 
 
 def _expression_references(expression: Document) -> Iterator[Reference]:
-    (function, operand) = next(iter(expression.items()))
+    function, operand = next(iter(expression.items()))
     if function == "Get":
         yield reference(operand)
-    elif function == "Std:Join" and isinstance(operand, dict) and set(operand) == {"On", "Values"} and isinstance(operand["Values"], list):
+    elif (
+        function == "Std:Join"
+        and isinstance(operand, dict)
+        and set(operand) == {"On", "Values"}
+        and isinstance(operand["Values"], list)
+    ):
         yield from references(operand["Values"])
-    elif function == "Std:JsonGet" and isinstance(operand, dict) and set(operand) == {"PropertyFile", "Path"}:
-        found = reference(operand["PropertyFile"].get("Get") if isinstance(operand["PropertyFile"], dict) else None)
+    elif (
+        function == "Std:JsonGet"
+        and isinstance(operand, dict)
+        and set(operand) == {"PropertyFile", "Path"}
+    ):
+        found = reference(
+            operand["PropertyFile"].get("Get")
+            if isinstance(operand["PropertyFile"], dict)
+            else None
+        )
         if found.kind != "Steps" or not found.path.startswith(".PropertyFiles."):
-            raise invalid(f"Std:JsonGet needs Steps.<step>.PropertyFiles.<name>, not {operand['PropertyFile']}")
+            raise invalid(
+                "Std:JsonGet needs Steps.<step>.PropertyFiles.<name>, not"
+                f" {operand['PropertyFile']}"
+            )
         yield found
     else:
         raise not_emulated(f"the expression {json.dumps(expression)[:200]}")
@@ -87,7 +121,8 @@ def with_wildcards(value: Any) -> Any:
 class Scope:
     """What expressions refer to while an execution runs.
 
-    outputs(step): what a Get of the step reads; property_file(step, name): the parsed JSON of a property file.
+    outputs(step): what a Get of the step reads; property_file(step, name): the parsed JSON of a
+    property file.
     """
 
     parameters: Mapping[str, Any]
@@ -110,7 +145,11 @@ class Scope:
             return self._text(operand["On"]).join(self._text(each) for each in operand["Values"])
         found = reference(operand["PropertyFile"]["Get"])
         name = found.path.removeprefix(".PropertyFiles.")
-        return walk(self.property_file(found.name, name), self._text(operand["Path"]), f"the property file {name}")
+        return walk(
+            self.property_file(found.name, name),
+            self._text(operand["Path"]),
+            f"the property file {name}",
+        )
 
     def _get(self, found: Reference) -> Any:
         if found.kind == "Parameters":
@@ -125,7 +164,10 @@ class Scope:
 
 
 def walk(document: Any, path: str, where: str) -> Any:
-    """The value at `path`: `.a.b`, `[0]`, `['name']` (a member, or the entry of a list with that name)."""
+    """The value at `path`:
+
+    `.a.b`, `[0]`, `['name']` (a member, or the entry of a list with that name).
+    """
     position, value = 0, document
     while position < len(path):
         match = _PART.match(path, position)
@@ -140,7 +182,11 @@ def _member(value: Any, match: re.Match[str], path: str, where: str) -> Any:
     field, index, quoted, double_quoted = match.groups()
     name = field or quoted or double_quoted
     if isinstance(value, list):
-        chosen = [each for each in value if any(each.get(key) == name for key in _NAME_KEYS)] if name else value[int(index) :][:1]
+        chosen = (
+            [each for each in value if any(each.get(key) == name for key in _NAME_KEYS)]
+            if name
+            else value[int(index) :][:1]
+        )
         if chosen:
             return chosen[0]
     elif isinstance(value, dict) and (name if name is not None else index) in value:

@@ -1,4 +1,6 @@
-"""Which steps may start now: the definition and what has happened so far in; names of ready steps out. Pure."""
+"""Which steps may start now: the definition and what has happened so far in; names of ready steps
+out. Pure.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,22 @@ from collections.abc import Mapping
 from shoal_local.sagemaker.pipelines.definition import Step
 
 ENDED = {"Succeeded", "Failed", "Stopped"}
-_WANTED: Mapping[str, set[str]] = {"Completed": {"Succeeded"}, "Failed": {"Failed"}, "Stopped": {"Stopped"}, "Any": ENDED}
+_WANTED: Mapping[str, set[str]] = {
+    "Completed": {"Succeeded"},
+    "Failed": {"Failed"},
+    "Stopped": {"Stopped"},
+    "Any": ENDED,
+}
 
 
-def ready(steps: Mapping[str, Step], statuses: Mapping[str, str], outcomes: Mapping[str, bool]) -> list[str]:
-    """Steps not started whose branch was chosen and whose upstream steps ended as their triggers want, in definition order.
+def ready(
+    steps: Mapping[str, Step], statuses: Mapping[str, str], outcomes: Mapping[str, bool]
+) -> list[str]:
+    """Steps not started whose branch was chosen and whose upstream steps ended as their triggers
+    want, in definition order.
 
-    A step whose upstream never starts never starts either, whatever its trigger (AWS documents no other rule).
+    A step whose upstream never starts never starts either, whatever its trigger (AWS documents no
+    other rule).
     """
     return [
         name
@@ -25,8 +36,11 @@ def ready(steps: Mapping[str, Step], statuses: Mapping[str, str], outcomes: Mapp
 
 
 def verdict(steps: Mapping[str, Step], statuses: Mapping[str, str], stopped: bool) -> str:
-    """The execution's final status. CompletedWithFailures: steps ran because of a failed one (SDK v3's step_dependency), and none
-    of those that failed was the end of its path."""
+    """The execution's final status.
+
+    CompletedWithFailures: steps ran because of a failed one (SDK v3's step_dependency), and none of
+    those that failed was the end of its path.
+    """
     if stopped:
         return "Stopped"
     failed = {name for name, status in statuses.items() if status == "Failed"}
@@ -39,4 +53,8 @@ def verdict(steps: Mapping[str, Step], statuses: Mapping[str, str], stopped: boo
         for upstream, trigger in step.after
         if trigger in {"Failed", "Any"} and upstream in failed
     }
-    return "CompletedWithFailures" if failed == taken_up and not any(steps[name].type == "Fail" for name in failed) else "Failed"
+    return (
+        "CompletedWithFailures"
+        if failed == taken_up and not any(steps[name].type == "Fail" for name in failed)
+        else "Failed"
+    )

@@ -1,4 +1,6 @@
-"""Pipeline parameters: declarations and the values of one start in; typed values out, or a ValidationException."""
+"""Pipeline parameters: declarations and the values of one start in; typed values out, or a
+ValidationException.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,12 @@ from typing import Any
 from shoal_local.sagemaker.errors import invalid
 from shoal_local.sagemaker.shapes import Document
 
-_TYPES: Mapping[str, tuple[type, ...]] = {"String": (str,), "Integer": (int,), "Float": (int, float), "Boolean": (bool,)}
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "String": (str,),
+    "Integer": (int,),
+    "Float": (int, float),
+    "Boolean": (bool,),
+}
 
 
 @dataclass(frozen=True)
@@ -23,11 +30,15 @@ class Parameter:
 
     def check(self, value: Any) -> Any:
         """`value` if it has the type and is allowed."""
-        right = isinstance(value, _TYPES[self.type]) and (self.type == "Boolean" or not isinstance(value, bool))
+        right = isinstance(value, _TYPES[self.type]) and (
+            self.type == "Boolean" or not isinstance(value, bool)
+        )
         if not right:
             raise invalid(f"Parameter [{self.name}] value {value!r} is not of type {self.type}")
         if self.allowed and value not in self.allowed:
-            raise invalid(f"Parameter [{self.name}] value {value!r} is not one of {list(self.allowed)}")
+            raise invalid(
+                f"Parameter [{self.name}] value {value!r} is not one of {list(self.allowed)}"
+            )
         return value
 
     def from_text(self, text: str) -> Any:
@@ -35,7 +46,9 @@ class Parameter:
         try:
             value = _FROM_TEXT[self.type](text)
         except (ValueError, OverflowError):
-            raise invalid(f"Parameter [{self.name}] value {text!r} is not of type {self.type}") from None
+            raise invalid(
+                f"Parameter [{self.name}] value {text!r} is not of type {self.type}"
+            ) from None
         return self.check(value)
 
 
@@ -45,7 +58,12 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
-_FROM_TEXT: Mapping[str, Callable[[str], Any]] = {"Integer": int, "Float": float, "String": str, "Boolean": _boolean}
+_FROM_TEXT: Mapping[str, Callable[[str], Any]] = {
+    "Integer": int,
+    "Float": float,
+    "String": str,
+    "Boolean": _boolean,
+}
 
 
 def parse_parameters(documents: Sequence[Any]) -> dict[str, Parameter]:
@@ -54,17 +72,35 @@ def parse_parameters(documents: Sequence[Any]) -> dict[str, Parameter]:
     for document in documents:
         parameter = _parse(document)
         if parameter.name in found:
-            raise invalid(f"Unable to parse pipeline definition. The parameter {parameter.name} is declared twice")
+            raise invalid(
+                f"Unable to parse pipeline definition. The parameter {parameter.name} is declared"
+                " twice"
+            )
         found[parameter.name] = parameter
     return found
 
 
 def _parse(document: Any) -> Parameter:
-    if not isinstance(document, dict) or set(document) - {"Name", "Type", "DefaultValue", "EnumValues"} or "Name" not in document:
-        raise invalid(f"Unable to parse pipeline definition. A parameter has Name, Type, DefaultValue, EnumValues, not {document}")
+    if (
+        not isinstance(document, dict)
+        or set(document) - {"Name", "Type", "DefaultValue", "EnumValues"}
+        or "Name" not in document
+    ):
+        raise invalid(
+            "Unable to parse pipeline definition. A parameter has Name, Type, DefaultValue,"
+            f" EnumValues, not {document}"
+        )
     if document.get("Type") not in _TYPES:
-        raise invalid(f"Unable to parse pipeline definition. The parameter {document['Name']} has the type {document.get('Type')}")
-    parameter = Parameter(document["Name"], document["Type"], document.get("DefaultValue"), tuple(document.get("EnumValues", ())))
+        raise invalid(
+            f"Unable to parse pipeline definition. The parameter {document['Name']} has the type"
+            f" {document.get('Type')}"
+        )
+    parameter = Parameter(
+        document["Name"],
+        document["Type"],
+        document.get("DefaultValue"),
+        tuple(document.get("EnumValues", ())),
+    )
     if parameter.default is not None:
         parameter.check(parameter.default)
     return parameter

@@ -14,14 +14,22 @@ from shoal_local.sagemaker.shapes import Document
 
 KIND = "pipeline"
 LARGEST_DEFINITION = 1_048_576
-"""Characters of PipelineDefinition (CreatePipeline, API reference). Of a definition in S3 it says nothing: here as many bytes."""
+"""Characters of PipelineDefinition (CreatePipeline, API reference).
+
+Of a definition in S3 it says nothing: here as many bytes.
+"""
 _UPDATABLE = ("PipelineDisplayName", "PipelineDescription", "RoleArn", "ParallelismConfiguration")
 _LISTING = Listing("PipelineSummaries", "PipelineSummary", "PipelineName")
-_PREFIX_LISTING = Listing(_LISTING.answer, _LISTING.summary, _LISTING.name, also=frozenset({"PipelineNamePrefix"}))
+_PREFIX_LISTING = Listing(
+    _LISTING.answer, _LISTING.summary, _LISTING.name, also=frozenset({"PipelineNamePrefix"})
+)
 
 
 class Pipelines:
-    """The pipelines of the account. A definition that the emulator could not run is not deployed."""
+    """The pipelines of the account.
+
+    A definition that the emulator could not run is not deployed.
+    """
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -31,7 +39,11 @@ class Pipelines:
         parse(text)
         name, now = request["PipelineName"], names.now()
         document: Document = {
-            **{key: request[key] for key in ("PipelineDescription", "ParallelismConfiguration") if key in request},
+            **{
+                key: request[key]
+                for key in ("PipelineDescription", "ParallelismConfiguration")
+                if key in request
+            },
             "_name": name.lower(),
             "_tags": request.get("Tags", []),
             "_token": request["ClientRequestToken"],
@@ -58,11 +70,19 @@ class Pipelines:
             raise invalid("Either PipelineDefinition or PipelineDefinitionS3Location is required")
         place = request["PipelineDefinitionS3Location"]
         version = {"VersionId": place["VersionId"]} if "VersionId" in place else {}
-        unreadable = f"Unable to read the pipeline definition from s3://{place['Bucket']}/{place['ObjectKey']}"
+        unreadable = (
+            "Unable to read the pipeline definition from"
+            f" s3://{place['Bucket']}/{place['ObjectKey']}"
+        )
         try:
-            answer = self._core.context.clients("s3", None).get_object(Bucket=place["Bucket"], Key=place["ObjectKey"], **version)
+            answer = self._core.context.clients("s3", None).get_object(
+                Bucket=place["Bucket"], Key=place["ObjectKey"], **version
+            )
             if answer["ContentLength"] > LARGEST_DEFINITION:
-                raise invalid(f"{unreadable}: it has {answer['ContentLength']} bytes; at most {LARGEST_DEFINITION} are allowed")
+                raise invalid(
+                    f"{unreadable}: it has {answer['ContentLength']} bytes; at most"
+                    f" {LARGEST_DEFINITION} are allowed"
+                )
             return str(answer["Body"].read().decode())
         except (*storage.S3_FAILURES, UnicodeDecodeError) as refused:
             raise invalid(f"{unreadable}: {refused}") from refused
@@ -81,7 +101,9 @@ class Pipelines:
         if {"PipelineDefinition", "PipelineDefinitionS3Location"} & set(request):
             changes["PipelineDefinition"] = self._definition(request)
             parse(changes["PipelineDefinition"])
-        self._core.store.change(KIND, document["_name"], lambda each: each.update(changes, LastModifiedTime=names.now()))
+        self._core.store.change(
+            KIND, document["_name"], lambda each: each.update(changes, LastModifiedTime=names.now())
+        )
         return {"PipelineArn": document["PipelineArn"]}
 
     def describe(self, request: Document) -> Document:
@@ -91,16 +113,28 @@ class Pipelines:
 
     def list(self, request: Document) -> Document:
         prefix = request.get("PipelineNamePrefix", "")
-        found = self._core.store.some(KIND, lambda each: bool(each["PipelineName"].startswith(prefix)))
-        executed = [each | ({"LastExecutionTime": each["LastRunTime"]} if "LastRunTime" in each else {}) for each in found]
+        found = self._core.store.some(
+            KIND, lambda each: bool(each["PipelineName"].startswith(prefix))
+        )
+        executed = [
+            each | ({"LastExecutionTime": each["LastRunTime"]} if "LastRunTime" in each else {})
+            for each in found
+        ]
         renamed = {"CreatedAfter": "CreationTimeAfter", "CreatedBefore": "CreationTimeBefore"}
-        return _PREFIX_LISTING.page(executed, {renamed.get(key, key): value for key, value in request.items()})
+        return _PREFIX_LISTING.page(
+            executed, {renamed.get(key, key): value for key, value in request.items()}
+        )
 
     def delete(self, request: Document) -> Document:
         document = self.find(request["PipelineName"])
-        executions = self._core.store.some(records.KIND, lambda each: bool(each["PipelineArn"] == document["PipelineArn"]))
+        executions = self._core.store.some(
+            records.KIND, lambda each: bool(each["PipelineArn"] == document["PipelineArn"])
+        )
         if any(each["PipelineExecutionStatus"] not in records.TERMINAL for each in executions):
-            raise conflict(f"Pipeline {document['PipelineArn']} has executions that are still running; stop them first.")
+            raise conflict(
+                f"Pipeline {document['PipelineArn']} has executions that are still running; stop"
+                " them first."
+            )
         for each in executions:
             self._core.store.delete(records.KIND, each["_name"])
         self._core.store.delete(KIND, document["_name"])
@@ -109,5 +143,6 @@ class Pipelines:
 
 def _taken(existing: Document) -> AwsError:
     return invalid(
-        f"Pipeline names must be unique within an AWS account and region. Pipeline with name ({existing['PipelineName']}) already exists."
+        "Pipeline names must be unique within an AWS account and region. Pipeline with name"
+        f" ({existing['PipelineName']}) already exists."
     )

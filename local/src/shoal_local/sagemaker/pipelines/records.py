@@ -1,4 +1,6 @@
-"""One execution's document in the store: its status, its steps' statuses, and the events that tell of their changes."""
+"""One execution's document in the store: its status, its steps' statuses, and the events that tell
+of their changes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ _REASON_LENGTH = 1300
 
 @dataclass(frozen=True)
 class ExecutionRecord:
-    """Reads and writes the document `name` (`<pipeline>/<execution id>`). Steps are listed from their start on."""
+    """Reads and writes the document `name` (`<pipeline>/<execution id>`).
+
+    Steps are listed from their start on.
+    """
 
     core: Core
     name: str
@@ -29,8 +34,9 @@ class ExecutionRecord:
         return self.core.store.read(KIND, self.name)
 
     def set_status(self, status: str, reason: str = "") -> str:
-        """Set the execution's status and tell EventBridge; nothing happens when it has that status already, or has ended. The status
-        that it has then."""
+        """Set the execution's status and tell EventBridge; nothing happens when it has that status
+        already, or has ended. The status that it has then.
+        """
         previous = {}
 
         def edit(document: Document) -> None:
@@ -83,7 +89,10 @@ class ExecutionRecord:
 
     @staticmethod
     def _first_entry(step: Step) -> Document:
-        described = {"StepDisplayName": step.document.get("DisplayName"), "StepDescription": step.document.get("Description")}
+        described = {
+            "StepDisplayName": step.document.get("DisplayName"),
+            "StepDescription": step.document.get("Description"),
+        }
         entry: Document = {"StepName": step.name, "StartTime": names.now(), "AttemptCount": 1}
         return entry | {key: value for key, value in described.items() if value}
 

@@ -1,4 +1,6 @@
-"""Retry policies of a step and the cause of a failure in; the pause before the next attempt, or None, out."""
+"""Retry policies of a step and the cause of a failure in; the pause before the next attempt, or
+None, out.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +12,37 @@ from shoal_local.sagemaker.shapes import Document
 _DEFAULTS: Document = {"IntervalSeconds": 1, "BackoffRate": 2.0}
 _DEFAULT_ATTEMPTS = 5
 _AUTOMATIC = ("Step.SERVICE_FAULT", "Step.THROTTLING")
-"""The service tries again by itself after these, unless a policy says otherwise (dg pipelines-retry-policy); how often, it does not say."""
+"""The service tries again by itself after these, unless a policy says otherwise (dg
+pipelines-retry-policy); how often, it does not say.
+"""
 
 
 class Retries:
-    """Counts attempts per policy (dg pipelines-retry-policy): MaxAttempts or ExpireAfterMin, the pause growing by BackoffRate."""
+    """Counts attempts per policy (dg pipelines-retry-policy):
+
+    MaxAttempts or ExpireAfterMin, the pause growing by BackoffRate.
+    """
 
     def __init__(self, policies: Sequence[Document]) -> None:
         named = {exception for policy in policies for exception in policy["ExceptionType"]}
-        automatic = {"ExceptionType": [exception for exception in _AUTOMATIC if exception not in named]}
+        automatic = {
+            "ExceptionType": [exception for exception in _AUTOMATIC if exception not in named]
+        }
         self._policies = [_DEFAULTS | policy for policy in (*policies, automatic)]
         self._used = [0] * len(self._policies)
         self._began_at = time.monotonic()
         self.attempts = 1
 
     def pause_s(self, cause: str) -> float | None:
-        """Seconds until the next attempt after a failure with `cause`; None when no policy allows one."""
+        """Seconds until the next attempt after a failure with `cause`; None when no policy allows
+        one.
+        """
         for position, policy in enumerate(self._policies):
             if cause and cause in policy["ExceptionType"] and self._is_left(position):
-                pause_s = float(policy["IntervalSeconds"]) * float(policy["BackoffRate"]) ** self._used[position]
+                pause_s = (
+                    float(policy["IntervalSeconds"])
+                    * float(policy["BackoffRate"]) ** self._used[position]
+                )
                 self._used[position] += 1
                 self.attempts += 1
                 return pause_s

@@ -1,4 +1,6 @@
-"""What each type of step does: resolved arguments in, a call of the API with the pipeline's role, and what Get reads of it out."""
+"""What each type of step does: resolved arguments in, a call of the API with the pipeline's role,
+and what Get reads of it out.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ _CHECK_STOP_S = 0.2
 
 
 class StepFailedError(Exception):
-    """A step failed: `str()` is its FailureReason, `cause` what retry policies name, `metadata` what was created before."""
+    """A step failed:
+
+    `str()` is its FailureReason, `cause` what retry policies name, `metadata` what was created
+    before.
+    """
 
     def __init__(self, reason: str, cause: str = "", metadata: Document | None = None) -> None:
         super().__init__(reason)
@@ -45,7 +51,9 @@ class StepStoppedError(Exception):
 
 @dataclass(frozen=True)
 class Done:
-    """A step that succeeded: what Get reads of it, and its Metadata in ListPipelineExecutionSteps."""
+    """A step that succeeded: what Get reads of it, and its Metadata in
+    ListPipelineExecutionSteps.
+    """
 
     outputs: Document
     metadata: Document
@@ -53,7 +61,10 @@ class Done:
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs steps of one execution. `report(metadata)` publishes what a step has created while it still runs."""
+    """Runs steps of one execution.
+
+    `report(metadata)` publishes what a step has created while it still runs.
+    """
 
     core: Core
     execution_arn: str
@@ -79,17 +90,31 @@ class Runner:
         return self.core.context.clients("sagemaker", self.credentials)
 
     def _call(self, operation: str, **request: Any) -> Document:
-        """One call of the SageMaker API with the pipeline's role; its refusal is the step's failure."""
-        method = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in operation).lstrip("_")
+        """One call of the SageMaker API with the pipeline's role; its refusal is the step's
+        failure.
+        """
+        method = "".join(
+            f"_{letter.lower()}" if letter.isupper() else letter for letter in operation
+        ).lstrip("_")
         try:
             answer = getattr(self._sagemaker, method)(**request)
         except ClientError as refused:
-            error, status = refused.response["Error"], refused.response["ResponseMetadata"].get("HTTPStatusCode", 400)
-            code = f" ({error['Code']})" if error["Code"].startswith("AccessDenied") else ""  # the message alone does not say it
-            reason = f"ClientError: Failed to invoke sagemaker:{operation}. Error Details: {error['Message']}{code}"
+            error, status = (
+                refused.response["Error"],
+                refused.response["ResponseMetadata"].get("HTTPStatusCode", 400),
+            )
+            code = (
+                f" ({error['Code']})" if error["Code"].startswith("AccessDenied") else ""
+            )  # the message alone does not say it
+            reason = (
+                f"ClientError: Failed to invoke sagemaker:{operation}. Error Details:"
+                f" {error['Message']}{code}"
+            )
             raise StepFailedError(reason, _cause(error["Code"], status)) from refused
         except BotoCoreError as refused:
-            raise StepFailedError(f"ClientError: Failed to invoke sagemaker:{operation}. Error Details: {refused}") from refused
+            raise StepFailedError(
+                f"ClientError: Failed to invoke sagemaker:{operation}. Error Details: {refused}"
+            ) from refused
         answer.pop("ResponseMetadata", None)
         return dict(json.loads(json.dumps(answer, default=str)))
 
@@ -100,13 +125,26 @@ class Runner:
         return start[: _LONGEST_JOB_NAME - len(end)].rstrip("-") + end
 
     def _tags(self, arguments: Document, step: Step) -> list[Document]:
-        """The job's own tags and those that the service adds (seen on training jobs: facts/pipelines.md 1.10)."""
-        added = {"sagemaker:pipeline-execution-arn": self.execution_arn, "sagemaker:pipeline-step-name": step.name}
-        return [*arguments.get("Tags", []), *({"Key": key, "Value": value} for key, value in added.items())]
+        """The job's own tags and those that the service adds (seen on training jobs:
+        facts/pipelines.md 1.10).
+        """
+        added = {
+            "sagemaker:pipeline-execution-arn": self.execution_arn,
+            "sagemaker:pipeline-step-name": step.name,
+        }
+        return [
+            *arguments.get("Tags", []),
+            *({"Key": key, "Value": value} for key, value in added.items()),
+        ]
 
-    def _job(self, kind: Kind, step: Step, arguments: Document, report: Callable[[Document], None]) -> Done:
+    def _job(
+        self, kind: Kind, step: Step, arguments: Document, report: Callable[[Document], None]
+    ) -> Done:
         name_key, name = f"{kind.prefix}Name", self._name(step)
-        answer = self._call(f"Create{kind.prefix}", **(arguments | {name_key: name, "Tags": self._tags(arguments, step)}))
+        answer = self._call(
+            f"Create{kind.prefix}",
+            **(arguments | {name_key: name, "Tags": self._tags(arguments, step)}),
+        )
         metadata = {kind.prefix: {"Arn": answer[f"{kind.prefix}Arn"]}}
         report(metadata)
         self._wait_for_job(kind, name_key, name)
@@ -116,14 +154,22 @@ class Runner:
             return Done(job, metadata)
         if status == "Stopped" and self.stop.is_set():
             raise StepStoppedError(metadata)
-        reason = job.get("FailureReason") or f"The job was stopped ({job.get('SecondaryStatus', status)})."
+        reason = (
+            job.get("FailureReason")
+            or f"The job was stopped ({job.get('SecondaryStatus', status)})."
+        )
         raise StepFailedError(reason, _job_cause(reason), metadata)
 
     def _wait_for_job(self, kind: Kind, name_key: str, name: str) -> None:
         stopping = False
         while True:
             try:
-                self.core.store.wait(kind.store, name, lambda job: job is None or job[f"{kind.prefix}Status"] in _ENDED, _CHECK_STOP_S)
+                self.core.store.wait(
+                    kind.store,
+                    name,
+                    lambda job: job is None or job[f"{kind.prefix}Status"] in _ENDED,
+                    _CHECK_STOP_S,
+                )
             except TimeoutError:
                 if self.stop.is_set() and not stopping:
                     stopping = True
@@ -141,21 +187,33 @@ class Runner:
     def _model(self, step: Step, arguments: Document, _report: Callable[[Document], None]) -> Done:
         name = self._name(step)
         answer = self._call("CreateModel", **(arguments | {"ModelName": name}))
-        return Done(self._call("DescribeModel", ModelName=name), {"Model": {"Arn": answer["ModelArn"]}})
+        return Done(
+            self._call("DescribeModel", ModelName=name), {"Model": {"Arn": answer["ModelArn"]}}
+        )
 
-    def _register(self, step: Step, arguments: Document, _report: Callable[[Document], None]) -> Done:
+    def _register(
+        self, step: Step, arguments: Document, _report: Callable[[Document], None]
+    ) -> Done:
         answer = self._call("CreateModelPackage", **arguments)
         package = self._call("DescribeModelPackage", ModelPackageName=answer["ModelPackageArn"])
         return Done(package, {"RegisterModel": {"Arn": answer["ModelPackageArn"]}})
 
-    def _endpoint_config(self, step: Step, arguments: Document, _report: Callable[[Document], None]) -> Done:
-        end = f"-{names.suffix()}"  # "an execution-unique name suffix" (sagemaker-python-sdk pull request 6224)
-        name = str(arguments.get("EndpointConfigName", step.name))[: _LONGEST_CONFIG_NAME - len(end)] + end
+    def _endpoint_config(
+        self, step: Step, arguments: Document, _report: Callable[[Document], None]
+    ) -> Done:
+        # "an execution-unique name suffix" (sagemaker-python-sdk pull request 6224)
+        end = f"-{names.suffix()}"
+        name = (
+            str(arguments.get("EndpointConfigName", step.name))[: _LONGEST_CONFIG_NAME - len(end)]
+            + end
+        )
         answer = self._call("CreateEndpointConfig", **(arguments | {"EndpointConfigName": name}))
         described = self._call("DescribeEndpointConfig", EndpointConfigName=name)
         return Done(described, {"EndpointConfig": {"Arn": answer["EndpointConfigArn"]}})
 
-    def _endpoint(self, step: Step, arguments: Document, report: Callable[[Document], None]) -> Done:
+    def _endpoint(
+        self, step: Step, arguments: Document, report: Callable[[Document], None]
+    ) -> Done:
         """CreateEndpoint, or UpdateEndpoint where the name exists; then wait for InService."""
         name = arguments["EndpointName"]
         exists = self.core.store.get(endpoints.KIND, name) is not None
@@ -166,36 +224,62 @@ class Runner:
         self._wait_for_endpoint(name, metadata)
         described = self._call("DescribeEndpoint", EndpointName=name)
         if described["EndpointStatus"] != "InService" or "FailureReason" in described:
-            raise StepFailedError(described.get("FailureReason", f"The endpoint is {described['EndpointStatus']}."), "", metadata)
+            raise StepFailedError(
+                described.get("FailureReason", f"The endpoint is {described['EndpointStatus']}."),
+                "",
+                metadata,
+            )
         return Done(described, metadata)
 
     def _wait_for_endpoint(self, name: str, metadata: Document) -> None:
         while not self.stop.is_set():
             try:
-                self.core.store.wait(endpoints.KIND, name, lambda each: each is None or each["EndpointStatus"] in _SETTLED, _CHECK_STOP_S)
+                self.core.store.wait(
+                    endpoints.KIND,
+                    name,
+                    lambda each: each is None or each["EndpointStatus"] in _SETTLED,
+                    _CHECK_STOP_S,
+                )
             except TimeoutError:
                 continue
             return
         raise StepStoppedError(metadata)
 
     def _lambda(self, step: Step, arguments: Document, _report: Callable[[Document], None]) -> Done:
-        """Invoke, wait for the answer, take its OutputParameters. A running function is not interrupted by a stop."""
+        """Invoke, wait for the answer, take its OutputParameters.
+
+        A running function is not interrupted by a stop.
+        """
         function = step.document["FunctionArn"]
         payload = self._invoke(function, arguments)
         declared = step.document.get("OutputParameters", [])
-        missing = [each["OutputName"] for each in declared if not isinstance(payload, dict) or each["OutputName"] not in payload]
+        missing = [
+            each["OutputName"]
+            for each in declared
+            if not isinstance(payload, dict) or each["OutputName"] not in payload
+        ]
         if missing:
-            raise StepFailedError(f"ClientError: The function's answer lacks the OutputParameters {missing}: {json.dumps(payload)[:300]}")
+            raise StepFailedError(
+                f"ClientError: The function's answer lacks the OutputParameters {missing}:"
+                f" {json.dumps(payload)[:300]}"
+            )
         values = {each["OutputName"]: payload[each["OutputName"]] for each in declared}
-        listed = [{"Name": name, "Value": value if isinstance(value, str) else json.dumps(value)} for name, value in values.items()]
-        return Done({"OutputParameters": values}, {"Lambda": {"Arn": function, "OutputParameters": listed}})
+        listed = [
+            {"Name": name, "Value": value if isinstance(value, str) else json.dumps(value)}
+            for name, value in values.items()
+        ]
+        return Done(
+            {"OutputParameters": values}, {"Lambda": {"Arn": function, "OutputParameters": listed}}
+        )
 
     def _invoke(self, function: str, arguments: Document) -> Any:
         limit_s = self.core.settings.lambda_step_s
         began_at = time.monotonic()
         metadata = {"Lambda": {"Arn": function, "OutputParameters": []}}
         try:
-            answer = self._lambda_client(limit_s).invoke(FunctionName=function, Payload=json.dumps(arguments).encode())
+            answer = self._lambda_client(limit_s).invoke(
+                FunctionName=function, Payload=json.dumps(arguments).encode()
+            )
             payload = json.loads(answer["Payload"].read() or b"null")
         except (ClientError, BotoCoreError) as refused:
             why = f"Failed to invoke lambda:InvokeFunction. Error Details: {refused}"
@@ -203,8 +287,14 @@ class Runner:
                 why = f"The function did not answer within {limit_s:g} s; it keeps running"
             raise StepFailedError(f"ClientError: {why}", "", metadata) from refused
         if answer.get("FunctionError"):
-            told = f"{payload.get('errorType')}: {payload.get('errorMessage')}" if isinstance(payload, dict) else str(payload)
-            raise StepFailedError(f"ClientError: Lambda function {function} failed. {told}", "", metadata)
+            told = (
+                f"{payload.get('errorType')}: {payload.get('errorMessage')}"
+                if isinstance(payload, dict)
+                else str(payload)
+            )
+            raise StepFailedError(
+                f"ClientError: Lambda function {function} failed. {told}", "", metadata
+            )
         return payload
 
     def _lambda_client(self, limit_s: float) -> Any:

@@ -1,6 +1,8 @@
-"""The JSON structure of a definition: a document in; ValidationException with the path of whatever is not of its kind out.
+"""The JSON structure of a definition: a document in; ValidationException with the path of whatever
+is not of its kind out.
 
-What the values mean is checked elsewhere, which may rely on this: lists are lists, objects are objects, names are text.
+What the values mean is checked elsewhere, which may rely on this: lists are lists, objects are
+objects, names are text.
 """
 
 from __future__ import annotations
@@ -43,7 +45,14 @@ _NEEDED: Mapping[int, tuple[str, ...]] = {
 }
 _PARAMETER: Mapping[str, Any] = {"Name": str, "Type": str, "EnumValues": list}
 _DEFINITION: Mapping[str, Any] = {"Parameters": [_PARAMETER], "Steps": [_STEP]}
-_WORDS = {str: "text", dict: "an object", list: "a list", int: "a whole number", float: "a number", bool: "true or false"}
+_WORDS = {
+    str: "text",
+    dict: "an object",
+    list: "a list",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+}
 
 
 def check_structure(document: Any) -> None:
@@ -64,11 +73,19 @@ def check_depth(document: Any) -> None:
         level = [member for value in level for member in _members(value)]
         if not level:
             return
-    raise invalid(f"Unable to parse pipeline definition. It is nested more than {DEEPEST} levels deep")
+    raise invalid(
+        f"Unable to parse pipeline definition. It is nested more than {DEEPEST} levels deep"
+    )
 
 
 def _members(value: Any) -> list[Any]:
-    return list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    return (
+        list(value.values())
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list)
+        else []
+    )
 
 
 def _check(value: Any, wanted: Any, where: str) -> None:

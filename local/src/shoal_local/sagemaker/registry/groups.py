@@ -1,5 +1,7 @@
-"""CreateModelPackageGroup, DescribeModelPackageGroup, ListModelPackageGroups, DeleteModelPackageGroup; and the policy of a group
-(Put-, Get-, DeleteModelPackageGroupPolicy), which says who in other accounts may use its versions."""
+"""CreateModelPackageGroup, DescribeModelPackageGroup, ListModelPackageGroups,
+DeleteModelPackageGroup; and the policy of a group (Put-, Get-, DeleteModelPackageGroupPolicy),
+which says who in other accounts may use its versions.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from shoal_local.sagemaker.listing import Listing
 from shoal_local.sagemaker.shapes import Document
 
 KIND = "model-package-group"
-_LISTING = Listing("ModelPackageGroupSummaryList", "ModelPackageGroupSummary", "ModelPackageGroupName")
+_LISTING = Listing(
+    "ModelPackageGroupSummaryList", "ModelPackageGroupSummary", "ModelPackageGroupName"
+)
 
 
 class ModelPackageGroups:
@@ -42,7 +46,9 @@ class ModelPackageGroups:
         name = names.last_part(request["ModelPackageGroupName"])
         document = self._core.store.get(KIND, name)
         if document is None:
-            raise invalid(f"ModelPackageGroup {self._core.arn('model-package-group', name)} does not exist.")
+            raise invalid(
+                f"ModelPackageGroup {self._core.arn('model-package-group', name)} does not exist."
+            )
         return document
 
     def list(self, request: Document) -> Document:
@@ -50,9 +56,14 @@ class ModelPackageGroups:
 
     def delete(self, request: Document) -> Document:
         name = self.describe(request)["ModelPackageGroupName"]
-        if self._core.store.some("model-package", lambda package: bool(package.get("ModelPackageGroupName") == name)):
+        if self._core.store.some(
+            "model-package", lambda package: bool(package.get("ModelPackageGroupName") == name)
+        ):
             arn = self._core.arn("model-package-group", name)
-            raise conflict(f"Model Package Group {arn} cannot be deleted because it still contains Model Packages.")
+            raise conflict(
+                f"Model Package Group {arn} cannot be deleted because it still contains Model"
+                " Packages."
+            )
         self._core.store.delete(KIND, name)
         return {}
 
@@ -61,7 +72,9 @@ class ModelPackageGroups:
         group = self.describe(request)
         policy = request["ResourcePolicy"]
         _check_policy(policy)
-        self._core.store.change(KIND, group["_name"], lambda document: document.update(_policy=policy))
+        self._core.store.change(
+            KIND, group["_name"], lambda document: document.update(_policy=policy)
+        )
         return {"ModelPackageGroupArn": group["ModelPackageGroupArn"]}
 
     def get_policy(self, request: Document) -> Document:
@@ -82,8 +95,12 @@ def _check_policy(policy: str) -> None:
     except (ValueError, KeyError, TypeError, RecursionError) as broken:
         raise invalid(f"Invalid resource policy: {broken}") from broken
     for statement in statements if isinstance(statements, list) else [statements]:
-        if not isinstance(statement, dict) or not {"Effect", "Principal", "Action"} <= set(statement):
-            raise invalid("Invalid resource policy: each statement needs Effect, Principal and Action")
+        if not isinstance(statement, dict) or not {"Effect", "Principal", "Action"} <= set(
+            statement
+        ):
+            raise invalid(
+                "Invalid resource policy: each statement needs Effect, Principal and Action"
+            )
 
 
 def _taken(existing: Document) -> AwsError:

@@ -1,4 +1,6 @@
-"""CreateModelPackage, DescribeModelPackage, ListModelPackages, UpdateModelPackage, DeleteModelPackage: versions of a group."""
+"""CreateModelPackage, DescribeModelPackage, ListModelPackages, UpdateModelPackage,
+DeleteModelPackage: versions of a group.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,20 @@ _LISTING = Listing(
     "ModelPackageStatus",
     also=frozenset({"ModelPackageGroupName", "ModelApprovalStatus", "ModelPackageType"}),
 )
-_UPDATABLE = ("ModelApprovalStatus", "ApprovalDescription", "CustomerMetadataProperties", "ModelLifeCycle", "SourceUri")
+_UPDATABLE = (
+    "ModelApprovalStatus",
+    "ApprovalDescription",
+    "CustomerMetadataProperties",
+    "ModelLifeCycle",
+    "SourceUri",
+)
 
 
 class ModelPackages:
-    """The model package versions of the account. Nothing is validated by running it; SkipModelValidation is kept as given."""
+    """The model package versions of the account.
+
+    Nothing is validated by running it; SkipModelValidation is kept as given.
+    """
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -47,7 +58,11 @@ class ModelPackages:
         return int(self._core.store.change(groups.KIND, group, edit)["_versions"])
 
     def _document(self, request: Document, group: str, version: int) -> Document:
-        kept = {key: value for key, value in request.items() if key not in {"Tags", "ClientToken", "ModelPackageName"}}
+        kept = {
+            key: value
+            for key, value in request.items()
+            if key not in {"Tags", "ClientToken", "ModelPackageName"}
+        }
         return kept | {
             "_name": f"{group}/{version}",
             "_tags": request.get("Tags", []),
@@ -64,7 +79,9 @@ class ModelPackages:
         }
 
     def _find(self, name_or_arn: str) -> Document:
-        for package in self._core.store.some(KIND, lambda each: name_or_arn in {each["ModelPackageArn"], each["_name"]}):
+        for package in self._core.store.some(
+            KIND, lambda each: name_or_arn in {each["ModelPackageArn"], each["_name"]}
+        ):
             return package
         raise invalid(f"ModelPackage {name_or_arn} does not exist.")
 
@@ -77,7 +94,8 @@ class ModelPackages:
         packages = [
             package
             for package in self._core.store.all(KIND)
-            if (not group or package["ModelPackageGroupName"] == group) and (not approval or package["ModelApprovalStatus"] == approval)
+            if (not group or package["ModelPackageGroupName"] == group)
+            and (not approval or package["ModelApprovalStatus"] == approval)
         ]
         return _LISTING.page(packages, request)
 
@@ -99,7 +117,11 @@ class ModelPackages:
         return {}
 
     def _tell(self, document: Document) -> None:
-        self._core.emit("SageMaker Model Package State Change", event_detail(document), document["ModelPackageArn"])
+        self._core.emit(
+            "SageMaker Model Package State Change",
+            event_detail(document),
+            document["ModelPackageArn"],
+        )
 
 
 def _taken(existing: Document) -> AwsError:

@@ -1,4 +1,5 @@
-"""A CPU stand-in for the part of Horovod that data parallel scripts call: same imports, same names, MPI underneath.
+"""A CPU stand-in for the part of Horovod that data parallel scripts call: same imports, same names,
+MPI underneath.
 
 Importing it raises HorovodConflictError where the real Horovod is installed.
 """
@@ -16,8 +17,8 @@ IS_LOCAL = True
 def _refuse_to_shadow_horovod() -> None:
     if any(metadata.distributions(name="horovod")):
         raise HorovodConflictError(
-            "horovod-local is installed next to the real horovod and has overwritten some of its files: "
-            "run `pip uninstall horovod-local`, then reinstall horovod"
+            "horovod-local is installed next to the real horovod and has overwritten some of its"
+            " files: run `pip uninstall horovod-local`, then reinstall horovod"
         )
 
 

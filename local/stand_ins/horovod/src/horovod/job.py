@@ -1,7 +1,8 @@
-"""This process's place in the job: init() joins it, and ranks, sizes and mpi4py's communicator come out.
+"""This process's place in the job: init() joins it, and ranks, sizes and mpi4py's communicator come
+out.
 
-The job is what mpirun started, as in SageMaker, where the training toolkit runs `mpirun ... python -m mpi4py train.py`.
-A process that mpirun did not start is a world of one.
+The job is what mpirun started, as in SageMaker, where the training toolkit runs `mpirun ... python
+-m mpi4py train.py`. A process that mpirun did not start is a world of one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ class Job:
     local_rank: int
     local_size: int
     communicator: Any | None
-    """mpi4py's communicator, kept apart from the script's own MPI calls; None in a world of one process."""
+    """mpi4py's communicator, kept apart from the script's own MPI calls; None in a world of one
+    process.
+    """
 
 
 _joined: Job | None = None
@@ -99,7 +102,9 @@ def _join(environ: Mapping[str, str]) -> Job:
 
     # TensorFlow runs a collective on whichever of its threads is free.
     if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
-        raise HorovodLocalError("MPI was initialised without threads: leave mpi4py's default thread level alone")
+        raise HorovodLocalError(
+            "MPI was initialised without threads: leave mpi4py's default thread level alone"
+        )
     communicator = MPI.COMM_WORLD.Dup()
     return Job(
         rank=communicator.Get_rank(),

@@ -1,4 +1,6 @@
-"""Python objects between ranks, pickled by mpi4py: for metrics, names and checkpoints' positions."""
+"""Python objects between ranks, pickled by mpi4py: for metrics, names and checkpoints'
+positions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Lists of numpy arrays come in, MPI combines them over all ranks in as few messages as there are types, and lists go out."""
+"""Lists of numpy arrays come in, MPI combines them over all ranks in as few messages as there are
+types, and lists go out.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,21 @@ from .reduction import ReduceOp
 
 
 def allreduce(communicator: Any, op: ReduceOp, arrays: Sequence[Any]) -> list[Any]:
-    """Reduce the arrays element by element; all ranks get the same bits. Integers average downwards."""
+    """Reduce the arrays element by element; all ranks get the same bits.
+
+    Integers average downwards.
+    """
     arrays = [np.asarray(array) for array in arrays]
     answers: list[Any] = [None] * len(arrays)
-    for wire in sorted({_wire_type(array.dtype) for array in arrays}, key=str):  # the same order on every rank
+    for wire in sorted(
+        {_wire_type(array.dtype) for array in arrays}, key=str
+    ):  # the same order on every rank
         members = [index for index, array in enumerate(arrays) if _wire_type(array.dtype) == wire]
-        for index, answer in zip(members, _reduce_fused(communicator, op, [arrays[index] for index in members], wire), strict=True):
+        for index, answer in zip(
+            members,
+            _reduce_fused(communicator, op, [arrays[index] for index in members], wire),
+            strict=True,
+        ):
             answers[index] = answer
     return answers
 
@@ -28,7 +39,10 @@ def broadcast(communicator: Any, root: int, arrays: Sequence[Any]) -> list[Any]:
     fused = np.concatenate(parts)
     communicator.Bcast(fused, root=root)
     pieces = np.split(fused, np.cumsum([part.size for part in parts])[:-1])
-    return [piece.copy().view(array.dtype).reshape(array.shape) for piece, array in zip(pieces, arrays, strict=True)]
+    return [
+        piece.copy().view(array.dtype).reshape(array.shape)
+        for piece, array in zip(pieces, arrays, strict=True)
+    ]
 
 
 def _reduce_fused(communicator: Any, op: ReduceOp, arrays: list[Any], wire: Any) -> list[Any]:
@@ -41,9 +55,14 @@ def _reduce_fused(communicator: Any, op: ReduceOp, arrays: list[Any], wire: Any)
         divide = np.true_divide if fused.dtype.kind in "fc" else np.floor_divide
         divide(fused, communicator.Get_size(), out=fused)
     pieces = np.split(fused, np.cumsum([array.size for array in arrays])[:-1])
-    return [piece.astype(array.dtype).reshape(array.shape) for piece, array in zip(pieces, arrays, strict=True)]
+    return [
+        piece.astype(array.dtype).reshape(array.shape)
+        for piece, array in zip(pieces, arrays, strict=True)
+    ]
 
 
 def _wire_type(dtype: Any) -> Any:
-    """MPI has no 16 bit floating point types (bfloat16 is numpy's kind V): they travel and are summed as float32."""
+    """MPI has no 16 bit floating point types (bfloat16 is numpy's kind V): they travel and are
+    summed as float32.
+    """
     return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind in "fV" else dtype

@@ -1,4 +1,6 @@
-"""Amazon EC2, the network: what is made is a resource of an unknown id (`subnet/*`), and what it is made in is a resource too."""
+"""Amazon EC2, the network: what is made is a resource of an unknown id (`subnet/*`), and what it is
+made in is a resource too.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,10 @@ from shoal_local.control.authorization.rule_input import Asked, Rule, pass_role,
 
 FLOW_LOGS = "vpc-flow-logs.amazonaws.com"
 DESCRIBE = (
-    "AvailabilityZones DhcpOptions FlowLogs InstanceTypes InstanceTypeOfferings InternetGateways ManagedPrefixLists NatGateways "
-    "NetworkAcls NetworkInterfaces PrefixLists RouteTables SecurityGroupRules SecurityGroups Subnets Tags VpcAttribute VpcEndpoints "
-    "VpcEndpointServices Vpcs Addresses AccountAttributes"
+    "AvailabilityZones DhcpOptions FlowLogs InstanceTypes InstanceTypeOfferings InternetGateways"
+    " ManagedPrefixLists NatGateways NetworkAcls NetworkInterfaces PrefixLists RouteTables"
+    " SecurityGroupRules SecurityGroups Subnets Tags VpcAttribute VpcEndpoints VpcEndpointServices"
+    " Vpcs Addresses AccountAttributes"
 )
 KINDS = {
     "acl": "network-acl",
@@ -44,7 +47,9 @@ def of_id(asked: Asked, id_: str, action: str) -> Question:
 
 
 def _makes(new: str, *given: str) -> Rule:
-    """Makes a `new` resource out of those that the parameters `given` name; its tags are a question of their own."""
+    """Makes a `new` resource out of those that the parameters `given` name; its tags are a question
+    of their own.
+    """
 
     def rule(asked: Asked) -> Iterator[Question]:
         action = f"ec2:{asked.call.operation}"
@@ -53,7 +58,11 @@ def _makes(new: str, *given: str) -> Rule:
         for id_ in _ids(asked, given):
             yield of_id(asked, id_, action)
         if asked.tagging():
-            yield Question("ec2:CreateTags", made, {**asked.tagging(), "ec2:CreateAction": asked.call.operation})
+            yield Question(
+                "ec2:CreateTags",
+                made,
+                {**asked.tagging(), "ec2:CreateAction": asked.call.operation},
+            )
 
     return rule
 
@@ -64,7 +73,9 @@ def _changes(*given: str) -> Rule:
     def rule(asked: Asked) -> Iterator[Question]:
         for id_ in _ids(asked, given):
             question = of_id(asked, id_, f"ec2:{asked.call.operation}")
-            yield Question(question.action, question.resource, {**question.context, **asked.tagging()})
+            yield Question(
+                question.action, question.resource, {**question.context, **asked.tagging()}
+            )
 
     return rule
 
@@ -97,7 +108,9 @@ RULES: Mapping[str, Rule] = table(
         "CreateInternetGateway": _makes("internet-gateway"),
         "CreateNatGateway": _makes("natgateway", "SubnetId", "AllocationId"),
         "AllocateAddress": _makes("elastic-ip"),
-        "CreateVpcEndpoint": _makes("vpc-endpoint", "VpcId", "RouteTableIds", "SubnetIds", "SecurityGroupIds"),
+        "CreateVpcEndpoint": _makes(
+            "vpc-endpoint", "VpcId", "RouteTableIds", "SubnetIds", "SecurityGroupIds"
+        ),
         "CreateNetworkInterface": _makes("network-interface", "SubnetId", "Groups"),
         "CreateFlowLogs": _flow_logs,
         "DisassociateRouteTable": _disassociate,
@@ -107,7 +120,9 @@ RULES: Mapping[str, Rule] = table(
         **same("CreateRoute DeleteRoute ReplaceRoute DeleteRouteTable", _changes("RouteTableId")),
         **same("ModifyVpcAttribute DeleteVpc", _changes("VpcId")),
         **same("ModifySubnetAttribute DeleteSubnet", _changes("SubnetId")),
-        **same("AttachInternetGateway DetachInternetGateway", _changes("InternetGatewayId", "VpcId")),
+        **same(
+            "AttachInternetGateway DetachInternetGateway", _changes("InternetGatewayId", "VpcId")
+        ),
         "DeleteInternetGateway": _changes("InternetGatewayId"),
         "DeleteNatGateway": _changes("NatGatewayId"),
         "ReleaseAddress": _changes("AllocationId"),
@@ -116,9 +131,9 @@ RULES: Mapping[str, Rule] = table(
         "DeleteVpcEndpoints": _changes("VpcEndpointIds"),
         "DeleteNetworkInterface": _changes("NetworkInterfaceId"),
         **same(
-            "AuthorizeSecurityGroupEgress AuthorizeSecurityGroupIngress DeleteSecurityGroup RevokeSecurityGroupEgress "
-            "RevokeSecurityGroupIngress UpdateSecurityGroupRuleDescriptionsEgress "
-            "UpdateSecurityGroupRuleDescriptionsIngress",
+            "AuthorizeSecurityGroupEgress AuthorizeSecurityGroupIngress DeleteSecurityGroup"
+            " RevokeSecurityGroupEgress RevokeSecurityGroupIngress"
+            " UpdateSecurityGroupRuleDescriptionsEgress UpdateSecurityGroupRuleDescriptionsIngress",
             _changes("GroupId"),
         ),
     },

@@ -1,4 +1,6 @@
-"""Amazon FSx, AWS CodeBuild, AWS Budgets and Application Auto Scaling, as far as stacks make them."""
+"""Amazon FSx, AWS CodeBuild, AWS Budgets and Application Auto Scaling, as far as stacks make
+them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ def _new_association(asked: Asked) -> Iterator[Question]:
     """It asks for the association, and for the file system."""
     file_system = str(asked.get("FileSystemId", "*"))
     yield from _tagged(asked, asked.arn("fsx", f"association/{file_system}/*"))
-    yield Question("fsx:CreateDataRepositoryAssociation", asked.arn("fsx", f"file-system/{file_system}"), asked.tagging())
+    yield Question(
+        "fsx:CreateDataRepositoryAssociation",
+        asked.arn("fsx", f"file-system/{file_system}"),
+        asked.tagging(),
+    )
 
 
 def _tagged(asked: Asked, arn: str) -> Iterator[Question]:
@@ -27,7 +33,11 @@ def _tagged(asked: Asked, arn: str) -> Iterator[Question]:
 
 def _project(asked: Asked) -> Iterator[Question]:
     for name in asked.get("names") or [asked.get("name") or asked.get("projectName") or "*"]:
-        yield Question(f"codebuild:{asked.call.operation}", asked.arn("codebuild", f"project/{name}"), asked.tagging())
+        yield Question(
+            f"codebuild:{asked.call.operation}",
+            asked.arn("codebuild", f"project/{name}"),
+            asked.tagging(),
+        )
     yield from pass_role(asked.get("serviceRole"), "codebuild.amazonaws.com")
 
 
@@ -37,18 +47,25 @@ def _budget(asked: Asked) -> Iterator[Question]:
     yield Question(f"budgets:{action}", f"arn:aws:budgets::{asked.account}:budget/{name}")
 
 
-SCALING_ROLE = "aws-service-role/sagemaker.application-autoscaling.amazonaws.com/AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
+SCALING_ROLE = "aws-service-role/sagemaker.application-autoscaling.amazonaws.com/AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"  # noqa: E501
 SCALING = "SageMaker developer guide, Autoscaling prerequisites"
 
 
 def _scalable_target(asked: Asked) -> Iterator[Question]:
-    """A target has no name: its ARN ends in an id that AWS gives it. The first of an account brings the service-linked role."""
+    """A target has no name: its ARN ends in an id that AWS gives it.
+
+    The first of an account brings the service-linked role.
+    """
     keys = {"service-namespace": "ServiceNamespace", "scalable-dimension": "ScalableDimension"}
     given: dict[str, ContextValue] = {
-        f"application-autoscaling:{key}": str(asked.get(name)) for key, name in keys.items() if asked.get(name)
+        f"application-autoscaling:{key}": str(asked.get(name))
+        for key, name in keys.items()
+        if asked.get(name)
     }
     target = asked.arn("application-autoscaling", "scalable-target/*")
-    yield Question(f"application-autoscaling:{asked.call.operation}", target, {**asked.tagging(), **given})
+    yield Question(
+        f"application-autoscaling:{asked.call.operation}", target, {**asked.tagging(), **given}
+    )
     if asked.call.operation == "RegisterScalableTarget":
         if asked.tagging():
             yield Question("application-autoscaling:TagResource", target, asked.tagging())
@@ -60,7 +77,10 @@ def _scalable_target(asked: Asked) -> Iterator[Question]:
 AUTOSCALING: Mapping[str, Rule] = table(
     "application-autoscaling",
     {
-        **same("RegisterScalableTarget DeregisterScalableTarget PutScalingPolicy DeleteScalingPolicy", _scalable_target),
+        **same(
+            "RegisterScalableTarget DeregisterScalableTarget PutScalingPolicy DeleteScalingPolicy",
+            _scalable_target,
+        ),
         **same("DescribeScalableTargets DescribeScalingPolicies DescribeScalingActivities", "*"),
         **same("TagResource UntagResource ListTagsForResource", "{ResourceARN}"),
     },
@@ -71,19 +91,27 @@ FSX: Mapping[str, Rule] = table(
         "CreateFileSystem": _new_file_system,
         "CreateDataRepositoryAssociation": _new_association,
         **same("DeleteFileSystem UpdateFileSystem", "file-system/{FileSystemId}"),
-        **same("DeleteDataRepositoryAssociation UpdateDataRepositoryAssociation", "association/*/{AssociationId}"),
+        **same(
+            "DeleteDataRepositoryAssociation UpdateDataRepositoryAssociation",
+            "association/*/{AssociationId}",
+        ),
         **same("DescribeFileSystems DescribeDataRepositoryAssociations", "*"),
         **same("TagResource UntagResource ListTagsForResource", "{ResourceARN}"),
     },
 )
 CODEBUILD: Mapping[str, Rule] = table(
-    "codebuild", {**same("BatchGetProjects CreateProject DeleteProject StartBuild UpdateProject", _project), "ListProjects": "*"}
+    "codebuild",
+    {
+        **same("BatchGetProjects CreateProject DeleteProject StartBuild UpdateProject", _project),
+        "ListProjects": "*",
+    },
 )
 BUDGETS: Mapping[str, Rule] = table(
     "budgets",
     same(
-        "CreateBudget CreateNotification CreateSubscriber DeleteBudget DeleteNotification DescribeBudget DescribeBudgets "
-        "DescribeNotificationsForBudget DescribeSubscribersForNotification UpdateBudget UpdateNotification UpdateSubscriber",
+        "CreateBudget CreateNotification CreateSubscriber DeleteBudget DeleteNotification"
+        " DescribeBudget DescribeBudgets DescribeNotificationsForBudget"
+        " DescribeSubscribersForNotification UpdateBudget UpdateNotification UpdateSubscriber",
         _budget,
     ),
 )

@@ -1,4 +1,6 @@
-"""Amazon S3: operations that are named unlike their actions, objects with their encryption, and listings with their prefix."""
+"""Amazon S3: operations that are named unlike their actions, objects with their encryption, and
+listings with their prefix.
+"""
 
 from __future__ import annotations
 
@@ -22,31 +24,53 @@ def _conditions(asked: Asked) -> dict[str, ContextValue]:
         "s3:x-amz-server-side-encryption-aws-kms-key-id": "SSEKMSKeyId",
         "s3:x-amz-storage-class": "StorageClass",
     }
-    names = upload if asked.call.operation in {"PutObject", "CreateMultipartUpload", "CopyObject"} else keys
+    names = (
+        upload
+        if asked.call.operation in {"PutObject", "CreateMultipartUpload", "CopyObject"}
+        else keys
+    )
     return {key: str(asked.get(name)) for key, name in names.items() if asked.get(name) is not None}
 
 
 def _list(asked: Asked) -> Iterator[Question]:
-    action = {"ListObjectVersions": "s3:ListBucketVersions", "ListMultipartUploads": "s3:ListBucketMultipartUploads"}
+    action = {
+        "ListObjectVersions": "s3:ListBucketVersions",
+        "ListMultipartUploads": "s3:ListBucketMultipartUploads",
+    }
     told = asked.call.operation not in {"HeadBucket", "ListMultipartUploads"}
     context: Mapping[str, ContextValue] = {"s3:prefix": "", **_conditions(asked)} if told else {}
-    yield Question(action.get(asked.call.operation, "s3:ListBucket"), asked.filled("s3", BUCKET), context)
+    yield Question(
+        action.get(asked.call.operation, "s3:ListBucket"), asked.filled("s3", BUCKET), context
+    )
 
 
 def _read(asked: Asked) -> Iterator[Question]:
     version = {"s3:VersionId": str(asked.get("VersionId"))} if asked.get("VersionId") else {}
-    yield Question("s3:GetObjectVersion" if version else "s3:GetObject", asked.filled("s3", OBJECT), version)
+    yield Question(
+        "s3:GetObjectVersion" if version else "s3:GetObject", asked.filled("s3", OBJECT), version
+    )
     if asked.call.operation == "GetObject":  # its metadata can be read without the key
         yield from _decrypt(asked, asked.get("Bucket"), asked.get("Key"))
 
 
 def _decrypt(asked: Asked, bucket: str, key: str) -> Iterator[Question]:
-    yield from use_of_key(asked, "kms:Decrypt", asked.known.key_of_object(bucket, key), "s3", ENCRYPTED, _encrypted_as(asked, bucket, key))
+    yield from use_of_key(
+        asked,
+        "kms:Decrypt",
+        asked.known.key_of_object(bucket, key),
+        "s3",
+        ENCRYPTED,
+        _encrypted_as(asked, bucket, key),
+    )
 
 
 def _encrypted_as(asked: Asked, bucket: str, key: str) -> str:
     """S3's encryption context: the object's ARN, or the bucket's where S3 Bucket Keys are on."""
-    return f"arn:aws:s3:::{bucket}" if asked.known.has_bucket_key(bucket) else f"arn:aws:s3:::{bucket}/{key}"
+    return (
+        f"arn:aws:s3:::{bucket}"
+        if asked.known.has_bucket_key(bucket)
+        else f"arn:aws:s3:::{bucket}/{key}"
+    )
 
 
 def _write(asked: Asked) -> Iterator[Question]:
@@ -59,7 +83,13 @@ def _write(asked: Asked) -> Iterator[Question]:
         yield Question("s3:PutObjectAcl", target, {"s3:x-amz-acl": str(asked.get("ACL"))})
     wanted = asked.get("SSEKMSKeyId")
     own = asked.get("ServerSideEncryption") == "AES256"
-    key = asked.known.key_arn(wanted) if wanted else None if own else asked.known.key_of_bucket(asked.get("Bucket"))
+    key = (
+        asked.known.key_arn(wanted)
+        if wanted
+        else None
+        if own
+        else asked.known.key_of_bucket(asked.get("Bucket"))
+    )
     place = _encrypted_as(asked, asked.get("Bucket"), asked.get("Key"))
     if asked.call.operation not in {"UploadPart", "CompleteMultipartUpload"}:
         yield from use_of_key(asked, "kms:GenerateDataKey", key, "s3", ENCRYPTED, place)
@@ -69,7 +99,11 @@ def _write(asked: Asked) -> Iterator[Question]:
 
 def _copy(asked: Asked) -> Iterator[Question]:
     source = asked.get("CopySource", "")
-    path = f"{source['Bucket']}/{source['Key']}" if isinstance(source, Mapping) else str(source).lstrip("/").partition("?versionId=")[0]
+    path = (
+        f"{source['Bucket']}/{source['Key']}"
+        if isinstance(source, Mapping)
+        else str(source).lstrip("/").partition("?versionId=")[0]
+    )
     bucket, _, key = path.partition("/")
     yield Question("s3:GetObject", f"arn:aws:s3:::{bucket}/{key}")
     yield from _decrypt(asked, bucket, key)
@@ -87,11 +121,17 @@ def _delete_many(asked: Asked) -> Iterator[Question]:
 
 def _deletion(asked: Asked, key: str, version: str | None) -> Question:
     action = "s3:DeleteObjectVersion" if version else "s3:DeleteObject"
-    return Question(action, f"arn:aws:s3:::{asked.get('Bucket')}/{key}", {"s3:VersionId": version} if version else {})
+    return Question(
+        action,
+        f"arn:aws:s3:::{asked.get('Bucket')}/{key}",
+        {"s3:VersionId": version} if version else {},
+    )
 
 
 def _settings(verbs: str, actions: Mapping[str, str]) -> dict[str, str]:
-    """Settings of a bucket whose actions are not called like their operations; whoever may put one may delete it."""
+    """Settings of a bucket whose actions are not called like their operations; whoever may put one
+    may delete it.
+    """
     return {
         f"{verb}{operation}": f"{'Get' if verb == 'Get' else 'Put'}{action} {BUCKET}"
         for operation, action in actions.items()
@@ -115,19 +155,30 @@ RULES: Mapping[str, Rule] = table(
             },
         ),
         **_settings(
-            "Put Get", {"BucketLifecycleConfiguration": "LifecycleConfiguration", "BucketNotificationConfiguration": "BucketNotification"}
+            "Put Get",
+            {
+                "BucketLifecycleConfiguration": "LifecycleConfiguration",
+                "BucketNotificationConfiguration": "BucketNotification",
+            },
         ),
         "DeleteBucketLifecycle": f"PutLifecycleConfiguration {BUCKET}",
         **same(
-            "CreateBucket DeleteBucket GetBucketLocation GetBucketPolicy PutBucketPolicy DeleteBucketPolicy GetBucketVersioning "
-            "PutBucketVersioning GetBucketLogging PutBucketLogging GetBucketAcl PutBucketAcl GetBucketOwnershipControls "
-            "PutBucketOwnershipControls GetBucketPolicyStatus",
+            "CreateBucket DeleteBucket GetBucketLocation GetBucketPolicy PutBucketPolicy"
+            " DeleteBucketPolicy GetBucketVersioning PutBucketVersioning GetBucketLogging"
+            " PutBucketLogging GetBucketAcl PutBucketAcl GetBucketOwnershipControls"
+            " PutBucketOwnershipControls GetBucketPolicyStatus",
             BUCKET,
         ),
-        **same("ListObjects ListObjectsV2 HeadBucket ListObjectVersions ListMultipartUploads", _list),
+        **same(
+            "ListObjects ListObjectsV2 HeadBucket ListObjectVersions ListMultipartUploads", _list
+        ),
         **same("GetObject HeadObject", _read),
         **same("PutObject CreateMultipartUpload UploadPart CompleteMultipartUpload", _write),
-        **same("AbortMultipartUpload GetObjectAttributes GetObjectTagging PutObjectTagging DeleteObjectTagging GetObjectAcl", OBJECT),
+        **same(
+            "AbortMultipartUpload GetObjectAttributes GetObjectTagging PutObjectTagging"
+            " DeleteObjectTagging GetObjectAcl",
+            OBJECT,
+        ),
         "ListBuckets": "ListAllMyBuckets *",
         "ListParts": f"ListMultipartUploadParts {OBJECT}",
         "CopyObject": _copy,

@@ -1,4 +1,6 @@
-"""Amazon SageMaker: what a request asks for (instances, network, keys, roles) as the condition keys that guard rails are made of."""
+"""Amazon SageMaker: what a request asks for (instances, network, keys, roles) as the condition keys
+that guard rails are made of.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ Facts = Callable[[Asked], Context]
 
 
 def named(asked: Asked, kind: str, parameter: str) -> str:
-    """The ARN of a resource by its name, which SageMaker lower-cases, or the ARN that the request gives."""
+    """The ARN of a resource by its name, which SageMaker lower-cases, or the ARN that the request
+    gives.
+    """
     name = str(asked.get(parameter, "*"))
     return name if name.startswith("arn:") else asked.arn("sagemaker", f"{kind}/{name.lower()}")
 
@@ -26,7 +30,9 @@ def _creates(kind: str, parameter: str, facts: Facts, role: str = "") -> Rule:
 
     def rule(asked: Asked) -> Iterator[Question]:
         arn = named(asked, kind, parameter)
-        yield Question(f"sagemaker:{asked.call.operation}", arn, {**asked.tagging(), **facts(asked)})
+        yield Question(
+            f"sagemaker:{asked.call.operation}", arn, {**asked.tagging(), **facts(asked)}
+        )
         yield from _tagged(asked, arn)
         yield from pass_role(asked.get(role), SERVICE, arn)
 
@@ -35,12 +41,20 @@ def _creates(kind: str, parameter: str, facts: Facts, role: str = "") -> Rule:
 
 def _tagged(asked: Asked, arn: str) -> Iterator[Question]:
     if asked.tagging():
-        yield Question("sagemaker:AddTags", arn, {**asked.tagging(), "sagemaker:TaggingAction": asked.call.operation})
+        yield Question(
+            "sagemaker:AddTags",
+            arn,
+            {**asked.tagging(), "sagemaker:TaggingAction": asked.call.operation},
+        )
 
 
 def _present(**values: Any) -> Context:
     """Condition keys of the values that the request has, as strings or lists of strings."""
-    return {f"sagemaker:{key}": _written(value) for key, value in values.items() if value is not None and value != []}
+    return {
+        f"sagemaker:{key}": _written(value)
+        for key, value in values.items()
+        if value is not None and value != []
+    }
 
 
 def _written(value: Any) -> ContextValue:
@@ -55,7 +69,10 @@ def _key(asked: Asked, holder: Mapping[str, Any], name: str) -> str | None:
 
 
 def _network(vpc: Mapping[str, Any] | None) -> Context:
-    return _present(VpcSubnets=(vpc or {}).get("Subnets"), VpcSecurityGroupIds=(vpc or {}).get("SecurityGroupIds"))
+    return _present(
+        VpcSubnets=(vpc or {}).get("Subnets"),
+        VpcSecurityGroupIds=(vpc or {}).get("SecurityGroupIds"),
+    )
 
 
 def _training(asked: Asked) -> Context:
@@ -79,12 +96,18 @@ def _training(asked: Asked) -> Context:
 
 
 def _file_system(asked: Asked) -> Context:
-    """Each key has one value: of several channels that of one that may write, so that none hides behind another.
+    """Each key has one value: of several channels that of one that may write, so that none hides
+    behind another.
 
     What SageMaker sends for channels that differ is documented nowhere.
     """
-    sources = [channel.get("DataSource", {}).get("FileSystemDataSource") for channel in asked.get("InputDataConfig", [])]
-    for source in sorted(filter(None, sources), key=lambda each: each.get("FileSystemAccessMode") != "rw"):
+    sources = [
+        channel.get("DataSource", {}).get("FileSystemDataSource")
+        for channel in asked.get("InputDataConfig", [])
+    ]
+    for source in sorted(
+        filter(None, sources), key=lambda each: each.get("FileSystemAccessMode") != "rw"
+    ):
         return _present(
             FileSystemId=source.get("FileSystemId"),
             FileSystemType=source.get("FileSystemType"),
@@ -111,17 +134,28 @@ def _processing(asked: Asked) -> Context:
 
 
 def _model(asked: Asked) -> Context:
-    return {**_network(asked.get("VpcConfig")), **_present(NetworkIsolation=asked.get("EnableNetworkIsolation"))}
+    return {
+        **_network(asked.get("VpcConfig")),
+        **_present(NetworkIsolation=asked.get("EnableNetworkIsolation")),
+    }
 
 
 def _endpoint_config(asked: Asked) -> Context:
     variants = asked.get("ProductionVariants", [])
-    serverless = [variant["ServerlessConfig"] for variant in variants if variant.get("ServerlessConfig")]
-    models = [asked.arn("sagemaker", f"model/{variant['ModelName'].lower()}") for variant in variants if variant.get("ModelName")]
+    serverless = [
+        variant["ServerlessConfig"] for variant in variants if variant.get("ServerlessConfig")
+    ]
+    models = [
+        asked.arn("sagemaker", f"model/{variant['ModelName'].lower()}")
+        for variant in variants
+        if variant.get("ModelName")
+    ]
     return {
         **_network(asked.get("VpcConfig")),
         **_present(
-            InstanceTypes=[variant["InstanceType"] for variant in variants if variant.get("InstanceType")],
+            InstanceTypes=[
+                variant["InstanceType"] for variant in variants if variant.get("InstanceType")
+            ],
             ModelArn=models[0] if models else None,
             VolumeKmsKeyArn=_key(asked, asked.call.parameters, "KmsKeyId"),
             ServerlessMaxConcurrency=serverless[0].get("MaxConcurrency") if serverless else None,
@@ -137,19 +171,31 @@ def _plain(_asked: Asked) -> Context:
 def _approval(asked: Asked) -> Context:
     life = asked.get("ModelLifeCycle", {})
     facts = _present(ModelApprovalStatus=asked.get("ModelApprovalStatus"))
-    return facts | _present(**{f"ModelLifeCycle:{key}": life.get(key) for key in ("Stage", "StageStatus")})
+    return facts | _present(
+        **{f"ModelLifeCycle:{key}": life.get(key) for key in ("Stage", "StageStatus")}
+    )
 
 
 def _versions(asked: Asked, group: str) -> str:
     """The ARN of every version of a group, which is named or given by its ARN."""
-    arn = group if group.startswith("arn:") else asked.arn("sagemaker", f"model-package-group/{group.lower()}")
+    arn = (
+        group
+        if group.startswith("arn:")
+        else asked.arn("sagemaker", f"model-package-group/{group.lower()}")
+    )
     return f"{arn.replace(':model-package-group/', ':model-package/')}/*"
 
 
 def _create_package(asked: Asked) -> Iterator[Question]:
     """A version gets its number only when it is made."""
     group = str(asked.get("ModelPackageGroupName", ""))
-    arn = _versions(asked, group) if group else asked.arn("sagemaker", f"model-package/{str(asked.get('ModelPackageName', '*')).lower()}")
+    arn = (
+        _versions(asked, group)
+        if group
+        else asked.arn(
+            "sagemaker", f"model-package/{str(asked.get('ModelPackageName', '*')).lower()}"
+        )
+    )
     yield Question("sagemaker:CreateModelPackage", arn, {**asked.tagging(), **_approval(asked)})
     yield from _tagged(asked, arn)
 
@@ -165,10 +211,14 @@ def _list_packages(asked: Asked) -> Iterator[Question]:
 
 
 def _deploy(asked: Asked) -> Iterator[Question]:
-    """CreateEndpoint and UpdateEndpoint ask for the endpoint and for its configuration, and lend the key of the volumes."""
+    """CreateEndpoint and UpdateEndpoint ask for the endpoint and for its configuration, and lend
+    the key of the volumes.
+    """
     endpoint = named(asked, "endpoint", "EndpointName")
     for arn in (endpoint, named(asked, "endpoint-config", "EndpointConfigName")):
-        yield Question(f"sagemaker:{asked.call.operation}", arn, {**asked.tags_of(arn), **asked.tagging()})
+        yield Question(
+            f"sagemaker:{asked.call.operation}", arn, {**asked.tags_of(arn), **asked.tagging()}
+        )
     yield from _tagged(asked, endpoint)
     key = asked.known.key_of_endpoint_config(str(asked.get("EndpointConfigName")))
     if key:
@@ -200,7 +250,9 @@ def _existing(kind: str, parameter: str) -> Rule:
 def _start_pipeline(asked: Asked) -> Iterator[Question]:
     arn = named(asked, "pipeline", "PipelineName")
     yield Question(
-        "sagemaker:StartPipelineExecution", arn, {**asked.tags_of(arn), **_present(PipelineVersionId=asked.get("PipelineVersionId"))}
+        "sagemaker:StartPipelineExecution",
+        arn,
+        {**asked.tags_of(arn), **_present(PipelineVersionId=asked.get("PipelineVersionId"))},
     )
 
 
@@ -214,7 +266,11 @@ def _on_arn(asked: Asked) -> Iterator[Question]:
     """AddTags, DeleteTags and ListTags, on whatever has the ARN."""
     arn = asked.get("ResourceArn")
     action = {"sagemaker:TaggingAction": "AddTags"} if asked.call.operation == "AddTags" else {}
-    yield Question(f"sagemaker:{asked.call.operation}", arn, {**asked.tags_of(arn), **asked.tagging(), **action})
+    yield Question(
+        f"sagemaker:{asked.call.operation}",
+        arn,
+        {**asked.tags_of(arn), **asked.tagging(), **action},
+    )
 
 
 def _all(verbs: str, kind: str, parameter: str, noun: str) -> dict[str, Rule]:
@@ -225,9 +281,13 @@ RULES: Mapping[str, Rule] = table(
     "sagemaker",
     {
         "CreateTrainingJob": _creates("training-job", "TrainingJobName", _training, "RoleArn"),
-        "CreateProcessingJob": _creates("processing-job", "ProcessingJobName", _processing, "RoleArn"),
+        "CreateProcessingJob": _creates(
+            "processing-job", "ProcessingJobName", _processing, "RoleArn"
+        ),
         "CreateModel": _creates("model", "ModelName", _model, "ExecutionRoleArn"),
-        "CreateEndpointConfig": _creates("endpoint-config", "EndpointConfigName", _endpoint_config, "ExecutionRoleArn"),
+        "CreateEndpointConfig": _creates(
+            "endpoint-config", "EndpointConfigName", _endpoint_config, "ExecutionRoleArn"
+        ),
         "CreateModelPackageGroup": _creates("model-package-group", "ModelPackageGroupName", _plain),
         "CreatePipeline": _creates("pipeline", "PipelineName", _plain, "RoleArn"),
         "CreateEndpoint": _deploy,
@@ -245,8 +305,15 @@ RULES: Mapping[str, Rule] = table(
         **_all("Describe Invoke", "endpoint", "EndpointName", "Endpoint"),
         "DeleteEndpoint": _delete_endpoint,
         **_all("Describe Delete", "model-package", "ModelPackageName", "ModelPackage"),
-        **_all("Describe Delete", "model-package-group", "ModelPackageGroupName", "ModelPackageGroup"),
-        **_all("Put Get Delete", "model-package-group", "ModelPackageGroupName", "ModelPackageGroupPolicy"),
+        **_all(
+            "Describe Delete", "model-package-group", "ModelPackageGroupName", "ModelPackageGroup"
+        ),
+        **_all(
+            "Put Get Delete",
+            "model-package-group",
+            "ModelPackageGroupName",
+            "ModelPackageGroupPolicy",
+        ),
         **_all("Describe Delete", "pipeline", "PipelineName", "Pipeline"),
         **_all("Describe Stop", "pipeline", "PipelineExecutionArn", "PipelineExecution"),
         "ListPipelineExecutions": _existing("pipeline", "PipelineName"),
@@ -255,7 +322,9 @@ RULES: Mapping[str, Rule] = table(
         "DescribePipelineDefinitionForExecution": _existing("pipeline", "PipelineExecutionArn"),
         **same("AddTags DeleteTags ListTags", _on_arn),
         **same(
-            "ListTrainingJobs ListProcessingJobs ListModels ListEndpointConfigs ListEndpoints ListModelPackageGroups ListPipelines", "*"
+            "ListTrainingJobs ListProcessingJobs ListModels ListEndpointConfigs ListEndpoints"
+            " ListModelPackageGroups ListPipelines",
+            "*",
         ),
     },
 )

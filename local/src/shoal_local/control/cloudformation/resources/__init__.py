@@ -36,4 +36,6 @@ MODULES = (
     hosting,
     autoscaling,
 )
-TYPES: dict[str, ResourceType] = {kind.type_name: kind for module in MODULES for kind in module.TYPES}
+TYPES: dict[str, ResourceType] = {
+    kind.type_name: kind for module in MODULES for kind in module.TYPES
+}

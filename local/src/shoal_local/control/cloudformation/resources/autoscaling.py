@@ -1,10 +1,19 @@
-"""AWS::ApplicationAutoScaling: scalable targets and scaling policies of endpoints' variants. What a change replaces: the types' schemas."""
+"""AWS::ApplicationAutoScaling: scalable targets and scaling policies of endpoints' variants.
+
+What a change replaces: the types' schemas.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from shoal_local.control.cloudformation.resources.base import Created, Request, ResourceType, gone_is_fine, names
+from shoal_local.control.cloudformation.resources.base import (
+    Created,
+    Request,
+    ResourceType,
+    gone_is_fine,
+    names,
+)
 from shoal_local.control.cloudformation.resources.hosting import typed_for
 
 SCOPE = ("ServiceNamespace", "ResourceId", "ScalableDimension")
@@ -18,7 +27,9 @@ class ScalableTarget(ResourceType):
 
     def create(self, request: Request) -> Created:
         """`Ref` is the id that a policy's ScalingTargetId takes."""
-        id_ = "|".join(str(request[name]) for name in ("ResourceId", "ScalableDimension", "ServiceNamespace"))
+        id_ = "|".join(
+            str(request[name]) for name in ("ResourceId", "ScalableDimension", "ServiceNamespace")
+        )
         return Created(id_, {"Id": id_, "Arn": self._put(request)})
 
     def update(self, request: Request) -> Created:
@@ -30,9 +41,13 @@ class ScalableTarget(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def _put(self, request: Request) -> str:
-        given = typed_for(SERVICE, "RegisterScalableTarget", request.only(*self.properties - {"Tags"}))
+        given = typed_for(
+            SERVICE, "RegisterScalableTarget", request.only(*self.properties - {"Tags"})
+        )
         tags = {"Tags": request.tag_map()} if request.tag_map() and not request.physical_id else {}
-        return str(request.client(SERVICE).register_scalable_target(**given, **tags)["ScalableTargetARN"])
+        return str(
+            request.client(SERVICE).register_scalable_target(**given, **tags)["ScalableTargetARN"]
+        )
 
     def delete(self, request: Request) -> None:
         client = request.client(SERVICE)
@@ -42,7 +57,9 @@ class ScalableTarget(ResourceType):
 class ScalingPolicy(ResourceType):
     type_name = "AWS::ApplicationAutoScaling::ScalingPolicy"
     replaced_by = frozenset({"PolicyName", "ScalingTargetId", *SCOPE})
-    properties = replaced_by | names("PolicyType TargetTrackingScalingPolicyConfiguration StepScalingPolicyConfiguration")
+    properties = replaced_by | names(
+        "PolicyType TargetTrackingScalingPolicyConfiguration StepScalingPolicyConfiguration"
+    )
 
     def create(self, request: Request) -> Created:
         arn = self._put(request)
@@ -53,20 +70,33 @@ class ScalingPolicy(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def _put(self, request: Request) -> str:
-        kinds = ("PolicyName", "PolicyType", "TargetTrackingScalingPolicyConfiguration", "StepScalingPolicyConfiguration")
+        kinds = (
+            "PolicyName",
+            "PolicyType",
+            "TargetTrackingScalingPolicyConfiguration",
+            "StepScalingPolicyConfiguration",
+        )
         given = typed_for(SERVICE, "PutScalingPolicy", request.only(*kinds))
-        return str(request.client(SERVICE).put_scaling_policy(**given, **_scope(request))["PolicyARN"])
+        return str(
+            request.client(SERVICE).put_scaling_policy(**given, **_scope(request))["PolicyARN"]
+        )
 
     def delete(self, request: Request) -> None:
         client = request.client(SERVICE)
-        gone_is_fine(lambda: client.delete_scaling_policy(PolicyName=request["PolicyName"], **_scope(request)))
+        gone_is_fine(
+            lambda: client.delete_scaling_policy(
+                PolicyName=request["PolicyName"], **_scope(request)
+            )
+        )
 
 
 def _scope(request: Request) -> dict[str, Any]:
     """The target, by its id (`ResourceId|ScalableDimension|ServiceNamespace`) or by its parts."""
     if request.get("ScalingTargetId"):
         parts = str(request["ScalingTargetId"]).split("|")
-        return dict(zip(("ResourceId", "ScalableDimension", "ServiceNamespace"), parts, strict=True))
+        return dict(
+            zip(("ResourceId", "ScalableDimension", "ServiceNamespace"), parts, strict=True)
+        )
     return {name: request[name] for name in SCOPE}
 
 

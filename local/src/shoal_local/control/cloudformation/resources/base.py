@@ -1,4 +1,6 @@
-"""What a resource type is to the engine: create, update, delete through the API, and which property changes need a new resource."""
+"""What a resource type is to the engine: create, update, delete through the API, and which property
+changes need a new resource.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,15 @@ from typing import Any, ClassVar
 from botocore.exceptions import ClientError
 
 SUFFIX_LENGTH = 12
-GONE = re.compile(r"NotFound|NoSuch|NonExistent|DoesNotExist|does not exist|Could not find", re.IGNORECASE)
+GONE = re.compile(
+    r"NotFound|NoSuch|NonExistent|DoesNotExist|does not exist|Could not find", re.IGNORECASE
+)
 
 
 class ResourceError(Exception):
-    """The resource cannot be made, changed or removed; `str()` is the reason that the stack event shows."""
+    """The resource cannot be made, changed or removed; `str()` is the reason that the stack event
+    shows.
+    """
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,10 @@ class Created:
 
 @dataclass(frozen=True)
 class Request:
-    """One step on one resource. `client(service)` signs with the stack's role; `old` are the properties it had before."""
+    """One step on one resource.
+
+    `client(service)` signs with the stack's role; `old` are the properties it had before.
+    """
 
     stack_name: str
     stack_id: str
@@ -52,7 +61,10 @@ class Request:
         try:
             return self.properties[name]
         except KeyError:
-            raise ResourceError(f"Properties validation failed for resource {self.logical_id}: required key [{name}] not found") from None
+            raise ResourceError(
+                f"Properties validation failed for resource {self.logical_id}: required key"
+                f" [{name}] not found"
+            ) from None
 
     def get(self, name: str, default: Any = None) -> Any:
         return self.properties.get(name, default)
@@ -62,7 +74,9 @@ class Request:
         return {name: self.properties[name] for name in names if name in self.properties}
 
     def name(self, property_name: str, longest: int = 64, lower: bool = False) -> str:
-        """The name the template gives, else `<stack>-<logical id>-<random>`, cut to what the service takes."""
+        """The name the template gives, else `<stack>-<logical id>-<random>`, cut to what the
+        service takes.
+        """
         given = self.properties.get(property_name)
         return str(given) if given else self.generated_name(longest, lower)
 
@@ -82,7 +96,11 @@ class Request:
 
     def dropped_tags(self, name: str = "Tags") -> list[str]:
         """Keys of tags that the resource had and has no more."""
-        return [key for key in _tag_map(self.old_stack_tags, self.old.get(name)) if key not in self.tag_map(name)]
+        return [
+            key
+            for key in _tag_map(self.old_stack_tags, self.old.get(name))
+            if key not in self.tag_map(name)
+        ]
 
     def retag(self, add: Callable[[], object], remove: Callable[[list[str]], object]) -> None:
         """On an update: take dropped tags away and set the others, where there are any."""
@@ -97,13 +115,22 @@ class Request:
 
 
 def _tag_map(stack_tags: Mapping[str, str], own: Any) -> dict[str, str]:
-    """Tags of a resource over those of its stack; types write them as a list of Key and Value, or as a map."""
-    pairs = dict(own or {}) if isinstance(own, Mapping) else {tag["Key"]: tag["Value"] for tag in own or []}
+    """Tags of a resource over those of its stack; types write them as a list of Key and Value, or
+    as a map.
+    """
+    pairs = (
+        dict(own or {})
+        if isinstance(own, Mapping)
+        else {tag["Key"]: tag["Value"] for tag in own or []}
+    )
     return {key: str(value) for key, value in {**stack_tags, **pairs}.items()}
 
 
 class ResourceType:
-    """A type of resource. `properties` are those that are emulated; a change of one in `replaced_by` needs a new resource."""
+    """A type of resource.
+
+    `properties` are those that are emulated; a change of one in `replaced_by` needs a new resource.
+    """
 
     type_name: ClassVar[str]
     properties: ClassVar[frozenset[str]]
@@ -124,7 +151,10 @@ class ResourceType:
         """ResourceError names a property that is not emulated."""
         unknown = sorted(set(request.properties) - self.properties)
         if unknown:
-            raise ResourceError(f"Shoal's emulator does not emulate the property {unknown[0]} of {request.type_name}")
+            raise ResourceError(
+                f"Shoal's emulator does not emulate the property {unknown[0]} of"
+                f" {request.type_name}"
+            )
 
     def needs_replacement(self, request: Request) -> bool:
         return request.changed(*self.replaced_by)
@@ -136,7 +166,9 @@ def names(text: str) -> frozenset[str]:
 
 
 def gone_is_fine(delete: Callable[[], object]) -> None:
-    """Call `delete`; that the thing is gone already, which every service says in its own words, is as good."""
+    """Call `delete`; that the thing is gone already, which every service says in its own words, is
+    as good.
+    """
     try:
         delete()
     except ClientError as error:

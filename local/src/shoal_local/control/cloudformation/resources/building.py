@@ -1,36 +1,54 @@
-"""AWS::CodeBuild: projects. They are kept and described; a build is refused (`shoal_local.control.codebuild`)."""
+"""AWS::CodeBuild: projects.
+
+They are kept and described; a build is refused (`shoal_local.control.codebuild`).
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from shoal_local.control.cloudformation.resources.base import Created, Request, ResourceType, gone_is_fine, names
+from shoal_local.control.cloudformation.resources.base import (
+    Created,
+    Request,
+    ResourceType,
+    gone_is_fine,
+    names,
+)
 from shoal_local.control.cloudformation.resources.ec2 import truth
 
 
 class Project(ResourceType):
     type_name = "AWS::CodeBuild::Project"
     properties = names(
-        "Name Description ServiceRole Artifacts Environment Source EncryptionKey LogsConfig ConcurrentBuildLimit TimeoutInMinutes"
-        " QueuedTimeoutInMinutes Cache Tags"
+        "Name Description ServiceRole Artifacts Environment Source EncryptionKey LogsConfig"
+        " ConcurrentBuildLimit TimeoutInMinutes QueuedTimeoutInMinutes Cache Tags"
     )
     replaced_by = names("Name")
 
     def create(self, request: Request) -> Created:
         name = request.name("Name", 255)
-        made = request.client("codebuild").create_project(name=name, **self._wanted(request))["project"]
+        made = request.client("codebuild").create_project(name=name, **self._wanted(request))[
+            "project"
+        ]
         return Created(name, {"Arn": made["arn"]})
 
     def update(self, request: Request) -> Created:
-        request.client("codebuild").update_project(name=request.physical_id, **self._wanted(request))
+        request.client("codebuild").update_project(
+            name=request.physical_id, **self._wanted(request)
+        )
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
         gone_is_fine(lambda: request.client("codebuild").delete_project(name=request.physical_id))
 
     def _wanted(self, request: Request) -> dict[str, Any]:
-        own = {key: value for key, value in request.properties.items() if key not in ("Name", "Tags")}
-        return {**as_the_api_writes(own), "tags": [{"key": key, "value": value} for key, value in request.tag_map().items()]}
+        own = {
+            key: value for key, value in request.properties.items() if key not in ("Name", "Tags")
+        }
+        return {
+            **as_the_api_writes(own),
+            "tags": [{"key": key, "value": value} for key, value in request.tag_map().items()],
+        }
 
 
 NUMBERS = ("concurrentBuildLimit", "timeoutInMinutes", "queuedTimeoutInMinutes")
@@ -39,12 +57,17 @@ RENAMED = {"BuildSpec": "buildspec"}
 
 
 def as_the_api_writes(value: Any) -> Any:
-    """Property names in the API's spelling, at every depth; numbers and truth values as such, which a template may write as text."""
+    """Property names in the API's spelling, at every depth; numbers and truth values as such, which
+    a template may write as text.
+    """
     if isinstance(value, list):
         return [as_the_api_writes(item) for item in value]
     if not isinstance(value, dict):
         return value
-    renamed = {RENAMED.get(key, f"{key[0].lower()}{key[1:]}"): as_the_api_writes(inner) for key, inner in value.items()}
+    renamed = {
+        RENAMED.get(key, f"{key[0].lower()}{key[1:]}"): as_the_api_writes(inner)
+        for key, inner in value.items()
+    }
     return {key: _typed(key, inner) for key, inner in renamed.items()}
 
 

@@ -1,4 +1,6 @@
-"""AWS::Lambda and AWS::SageMaker: functions and what invokes them, pipelines and model package groups."""
+"""AWS::Lambda and AWS::SageMaker: functions and what invokes them, pipelines and model package
+groups.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,13 @@ import zipfile
 from collections.abc import Mapping
 from typing import Any
 
-from shoal_local.control.cloudformation.resources.base import Created, Request, ResourceType, gone_is_fine, names
+from shoal_local.control.cloudformation.resources.base import (
+    Created,
+    Request,
+    ResourceType,
+    gone_is_fine,
+    names,
+)
 
 FUNCTION = (
     "Role",
@@ -22,13 +30,23 @@ FUNCTION = (
     "TracingConfig",
     "LoggingConfig",
 )
-MAPPING = ("BatchSize", "MaximumBatchingWindowInSeconds", "FunctionResponseTypes", "ScalingConfig", "Enabled")
+MAPPING = (
+    "BatchSize",
+    "MaximumBatchingWindowInSeconds",
+    "FunctionResponseTypes",
+    "ScalingConfig",
+    "Enabled",
+)
 
 
 def function_code(code: Mapping[str, Any]) -> dict[str, Any]:
     """The Code property as the API takes it; inline source becomes a zip with `index.py`."""
     if "ZipFile" not in code:
-        return {key: code[key] for key in ("S3Bucket", "S3Key", "S3ObjectVersion", "ImageUri") if key in code}
+        return {
+            key: code[key]
+            for key in ("S3Bucket", "S3Key", "S3ObjectVersion", "ImageUri")
+            if key in code
+        }
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr(zipfile.ZipInfo("index.py"), code["ZipFile"])
@@ -38,7 +56,10 @@ def function_code(code: Mapping[str, Any]) -> dict[str, Any]:
 def settings(request: Request) -> dict[str, Any]:
     """Function settings with the numbers as numbers."""
     wanted = request.only(*FUNCTION)
-    return {name: int(value) if name in {"Timeout", "MemorySize"} else value for name, value in wanted.items()}
+    return {
+        name: int(value) if name in {"Timeout", "MemorySize"} else value
+        for name, value in wanted.items()
+    }
 
 
 def _retag(request: Request, arn: str) -> None:
@@ -59,7 +80,9 @@ def retag_sagemaker(request: Request, arn: str) -> None:
 
 class Function(ResourceType):
     type_name = "AWS::Lambda::Function"
-    properties = frozenset({"FunctionName", "Code", "Tags", "Architectures", "PackageType", *FUNCTION})
+    properties = frozenset(
+        {"FunctionName", "Code", "Tags", "Architectures", "PackageType", *FUNCTION}
+    )
     replaced_by = names("FunctionName PackageType")
 
     def create(self, request: Request) -> Created:
@@ -78,14 +101,25 @@ class Function(ResourceType):
         if request.changed("Code"):
             client.update_function_code(FunctionName=name, **function_code(request["Code"]))
         if request.changed(*FUNCTION):
-            defaults = {"Description": "", "Timeout": 3, "MemorySize": 128, "Environment": {"Variables": {}}}
-            dropped = {key: value for key, value in defaults.items() if key in request.old and key not in request.properties}
+            defaults = {
+                "Description": "",
+                "Timeout": 3,
+                "MemorySize": 128,
+                "Environment": {"Variables": {}},
+            }
+            dropped = {
+                key: value
+                for key, value in defaults.items()
+                if key in request.old and key not in request.properties
+            }
             client.update_function_configuration(FunctionName=name, **dropped, **settings(request))
         _retag(request, request.attributes["Arn"])
         return Created(name, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("lambda").delete_function(FunctionName=request.physical_id))
+        gone_is_fine(
+            lambda: request.client("lambda").delete_function(FunctionName=request.physical_id)
+        )
 
 
 class Permission(ResourceType):
@@ -100,7 +134,11 @@ class Permission(ResourceType):
 
     def delete(self, request: Request) -> None:
         client = request.client("lambda")
-        gone_is_fine(lambda: client.remove_permission(FunctionName=request["FunctionName"], StatementId=request.physical_id))
+        gone_is_fine(
+            lambda: client.remove_permission(
+                FunctionName=request["FunctionName"], StatementId=request.physical_id
+            )
+        )
 
 
 class EventSourceMapping(ResourceType):
@@ -110,70 +148,114 @@ class EventSourceMapping(ResourceType):
 
     def create(self, request: Request) -> Created:
         wanted = request.only("EventSourceArn", "FunctionName", *MAPPING)
-        made = request.client("lambda").create_event_source_mapping(**wanted, Tags=request.tag_map())
-        return Created(made["UUID"], {"Id": made["UUID"], "EventSourceMappingArn": made["EventSourceMappingArn"]})
+        made = request.client("lambda").create_event_source_mapping(
+            **wanted, Tags=request.tag_map()
+        )
+        return Created(
+            made["UUID"],
+            {"Id": made["UUID"], "EventSourceMappingArn": made["EventSourceMappingArn"]},
+        )
 
     def update(self, request: Request) -> Created:
-        defaults: dict[str, Any] = {"BatchSize": 10, "MaximumBatchingWindowInSeconds": 0, "FunctionResponseTypes": [], "Enabled": True}
-        dropped = {key: value for key, value in defaults.items() if key in request.old and key not in request.properties}
+        defaults: dict[str, Any] = {
+            "BatchSize": 10,
+            "MaximumBatchingWindowInSeconds": 0,
+            "FunctionResponseTypes": [],
+            "Enabled": True,
+        }
+        dropped = {
+            key: value
+            for key, value in defaults.items()
+            if key in request.old and key not in request.properties
+        }
         wanted = request.only("FunctionName", *MAPPING)
         _retag(request, request.attributes["EventSourceMappingArn"])
-        request.client("lambda").update_event_source_mapping(UUID=request.physical_id, **dropped, **wanted)
+        request.client("lambda").update_event_source_mapping(
+            UUID=request.physical_id, **dropped, **wanted
+        )
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("lambda").delete_event_source_mapping(UUID=request.physical_id))
+        gone_is_fine(
+            lambda: request.client("lambda").delete_event_source_mapping(UUID=request.physical_id)
+        )
 
 
 class Pipeline(ResourceType):
     type_name = "AWS::SageMaker::Pipeline"
-    properties = names("PipelineName PipelineDefinition RoleArn PipelineDisplayName PipelineDescription ParallelismConfiguration Tags")
+    properties = names(
+        "PipelineName PipelineDefinition RoleArn PipelineDisplayName PipelineDescription"
+        " ParallelismConfiguration Tags"
+    )
     replaced_by = names("PipelineName")
 
     def create(self, request: Request) -> Created:
         name = request["PipelineName"]
         token = request.generated_name(64)
         request.client("sagemaker").create_pipeline(
-            PipelineName=name, ClientRequestToken=token, RoleArn=request["RoleArn"], Tags=request.tags(), **self._wanted(request)
+            PipelineName=name,
+            ClientRequestToken=token,
+            RoleArn=request["RoleArn"],
+            Tags=request.tags(),
+            **self._wanted(request),
         )
         return Created(name, {"PipelineName": name})
 
     def update(self, request: Request) -> Created:
         client = request.client("sagemaker")
-        updated = client.update_pipeline(PipelineName=request.physical_id, RoleArn=request["RoleArn"], **self._wanted(request))
+        updated = client.update_pipeline(
+            PipelineName=request.physical_id, RoleArn=request["RoleArn"], **self._wanted(request)
+        )
         retag_sagemaker(request, updated["PipelineArn"])
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
         token = request.generated_name(64)
         client = request.client("sagemaker")
-        gone_is_fine(lambda: client.delete_pipeline(PipelineName=request.physical_id, ClientRequestToken=token))
+        gone_is_fine(
+            lambda: client.delete_pipeline(
+                PipelineName=request.physical_id, ClientRequestToken=token
+            )
+        )
 
     def _wanted(self, request: Request) -> dict[str, Any]:
         definition = request["PipelineDefinition"]
         body = definition.get("PipelineDefinitionBody")
         location = definition.get("PipelineDefinitionS3Location")
-        where: dict[str, Any] = {"PipelineDefinitionS3Location": lowered_location(location)} if location else {}
+        where: dict[str, Any] = (
+            {"PipelineDefinitionS3Location": lowered_location(location)} if location else {}
+        )
         if body is not None:
             where["PipelineDefinition"] = body if isinstance(body, str) else json.dumps(body)
-        return {**where, **request.only("PipelineDisplayName", "PipelineDescription", "ParallelismConfiguration")}
+        return {
+            **where,
+            **request.only(
+                "PipelineDisplayName", "PipelineDescription", "ParallelismConfiguration"
+            ),
+        }
 
 
 def lowered_location(location: Mapping[str, Any]) -> dict[str, str]:
-    """CloudFormation says Bucket, Key and Version where the API says ObjectKey and VersionId too."""
+    """CloudFormation says Bucket, Key and Version where the API says ObjectKey and VersionId
+    too.
+    """
     renamed = {"Key": "ObjectKey", "Version": "VersionId"}
     return {renamed.get(key, key): str(value) for key, value in location.items() if key != "ETag"}
 
 
 class ModelPackageGroup(ResourceType):
     type_name = "AWS::SageMaker::ModelPackageGroup"
-    properties = names("ModelPackageGroupName ModelPackageGroupDescription ModelPackageGroupPolicy Tags")
+    properties = names(
+        "ModelPackageGroupName ModelPackageGroupDescription ModelPackageGroupPolicy Tags"
+    )
     replaced_by = names("ModelPackageGroupName ModelPackageGroupDescription")
 
     def create(self, request: Request) -> Created:
         client = request.client("sagemaker")
         wanted = request.only("ModelPackageGroupName", "ModelPackageGroupDescription")
-        arn = client.create_model_package_group(**wanted, Tags=request.tags())["ModelPackageGroupArn"]
+        arn = client.create_model_package_group(**wanted, Tags=request.tags())[
+            "ModelPackageGroupArn"
+        ]
         self._put_policy(request)
         return Created(arn, {"ModelPackageGroupArn": arn, "ModelPackageGroupStatus": "Completed"})
 
@@ -186,7 +268,10 @@ class ModelPackageGroup(ResourceType):
     def _put_policy(request: Request) -> None:
         """The policy as it is wanted now; a group has none where the template has none."""
         client, name = request.client("sagemaker"), request["ModelPackageGroupName"]
-        policy, before = request.get("ModelPackageGroupPolicy"), (request.old or {}).get("ModelPackageGroupPolicy")
+        policy, before = (
+            request.get("ModelPackageGroupPolicy"),
+            (request.old or {}).get("ModelPackageGroupPolicy"),
+        )
         if policy:
             text = policy if isinstance(policy, str) else json.dumps(policy)
             client.put_model_package_group_policy(ModelPackageGroupName=name, ResourcePolicy=text)
@@ -199,4 +284,10 @@ class ModelPackageGroup(ResourceType):
         gone_is_fine(lambda: client.delete_model_package_group(ModelPackageGroupName=name))
 
 
-TYPES: tuple[ResourceType, ...] = (Function(), Permission(), EventSourceMapping(), Pipeline(), ModelPackageGroup())
+TYPES: tuple[ResourceType, ...] = (
+    Function(),
+    Permission(),
+    EventSourceMapping(),
+    Pipeline(),
+    ModelPackageGroup(),
+)

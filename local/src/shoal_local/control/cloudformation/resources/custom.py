@@ -1,5 +1,7 @@
-"""Custom resources: the template's Lambda function is invoked with Create, Update or Delete, and its answer, PUT to a URL of
-the emulator, decides the outcome. A function that fails is reported at once; AWS would wait for the timeout first."""
+"""Custom resources: the template's Lambda function is invoked with Create, Update or Delete, and
+its answer, PUT to a URL of the emulator, decides the outcome. A function that fails is reported at
+once; AWS would wait for the timeout first.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ from concurrent import futures
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal_local.control.cloudformation.resources.base import Created, Request, ResourceError, ResourceType
+from shoal_local.control.cloudformation.resources.base import (
+    Created,
+    Request,
+    ResourceError,
+    ResourceType,
+)
 from shoal_local.control.functions.service import Functions
 from shoal_local.control.protocol import Answer, buffer_body
 from shoal_local.errors import AwsError
@@ -33,7 +40,9 @@ class Waiting:
 
 
 class CustomResource(ResourceType):
-    """All types that templates make up (`Custom::*`); the properties are the function's business."""
+    """All types that templates make up (`Custom::*`); the properties are the function's
+    business.
+    """
 
     type_name = "AWS::CloudFormation::CustomResource"
     new_id_means_replaced = True
@@ -45,9 +54,15 @@ class CustomResource(ResourceType):
 
     def check(self, request: Request) -> None:
         if "ServiceToken" not in request.properties:
-            raise ResourceError(f"Properties validation failed for resource {request.logical_id}: required key [ServiceToken] not found")
+            raise ResourceError(
+                f"Properties validation failed for resource {request.logical_id}: required key"
+                " [ServiceToken] not found"
+            )
         if ":lambda:" not in str(request["ServiceToken"]):
-            raise ResourceError(f"Shoal's emulator runs custom resources on Lambda only, not {request['ServiceToken']}")
+            raise ResourceError(
+                "Shoal's emulator runs custom resources on Lambda only, not"
+                f" {request['ServiceToken']}"
+            )
 
     def needs_replacement(self, request: Request) -> bool:
         return False
@@ -56,7 +71,11 @@ class CustomResource(ResourceType):
         return self._run(request, {"RequestType": "Create"})
 
     def update(self, request: Request) -> Created:
-        more = {"RequestType": "Update", "PhysicalResourceId": request.physical_id, "OldResourceProperties": as_text(request.old)}
+        more = {
+            "RequestType": "Update",
+            "PhysicalResourceId": request.physical_id,
+            "OldResourceProperties": as_text(request.old),
+        }
         return self._run(request, more)
 
     def delete(self, request: Request) -> None:
@@ -69,11 +88,16 @@ class CustomResource(ResourceType):
             return None
         waiting = self._waiting.get(path.removeprefix(PATH))
         if waiting is None or environ["REQUEST_METHOD"] != "PUT":
-            return Answer(403, {"Content-Type": "text/plain"}, b"this response URL is not waited for")
+            return Answer(
+                403, {"Content-Type": "text/plain"}, b"this response URL is not waited for"
+            )
         try:
             waiting.response = dict(json.loads(buffer_body(environ)))
         except (ValueError, TypeError, RecursionError) as error:
-            waiting.response = {"Status": "FAILED", "Reason": f"the function's response is not JSON: {error}"}
+            waiting.response = {
+                "Status": "FAILED",
+                "Reason": f"the function's response is not JSON: {error}",
+            }
         waiting.done.set()
         return Answer(200, {}, b"")
 
@@ -96,11 +120,15 @@ class CustomResource(ResourceType):
             del self._waiting[token]
         return self._outcome(request, response)
 
-    def _wait(self, request: Request, event: Mapping[str, Any], waiting: Waiting) -> Mapping[str, Any]:
+    def _wait(
+        self, request: Request, event: Mapping[str, Any], waiting: Waiting
+    ) -> Mapping[str, Any]:
         try:
             invocation = self._functions.invoke_later(str(request["ServiceToken"]), event)
         except AwsError as error:
-            raise ResourceError(f"the custom resource's function cannot be invoked: {error.message}") from error
+            raise ResourceError(
+                f"the custom resource's function cannot be invoked: {error.message}"
+            ) from error
         timeout_s = float(request.get("ServiceTimeout", TIMEOUT_S))
         deadline = time.monotonic() + timeout_s
         while not waiting.done.wait(POLL_S):
@@ -110,20 +138,30 @@ class CustomResource(ResourceType):
                 raise ResourceError("the emulator is stopping")
             if time.monotonic() > deadline:
                 raise ResourceError(
-                    f"CloudFormation did not receive a response from your Custom Resource within {timeout_s:.0f} seconds"
-                    f" (function {request['ServiceToken']}): its log says more"
+                    "CloudFormation did not receive a response from your Custom Resource within"
+                    f" {timeout_s:.0f} seconds (function {request['ServiceToken']}): its log says"
+                    " more"
                 )
-        futures.wait([invocation], LOG_LIMIT_S)  # so that its log is written before anything of it is deleted
+        futures.wait(
+            [invocation], LOG_LIMIT_S
+        )  # so that its log is written before anything of it is deleted
         return waiting.response
 
     @staticmethod
     def _outcome(request: Request, response: Mapping[str, Any]) -> Created:
         if response.get("Status") != "SUCCESS":
-            reason = response.get("Reason") or f"the response has the Status {response.get('Status')}"
-            raise ResourceError(f"Received response status [FAILED] from custom resource. Message returned: {reason}")
+            reason = (
+                response.get("Reason") or f"the response has the Status {response.get('Status')}"
+            )
+            raise ResourceError(
+                "Received response status [FAILED] from custom resource. Message returned:"
+                f" {reason}"
+            )
         physical_id = response.get("PhysicalResourceId") or request.physical_id
         if not physical_id:
-            raise ResourceError("Invalid PhysicalResourceId: the custom resource's response has none")
+            raise ResourceError(
+                "Invalid PhysicalResourceId: the custom resource's response has none"
+            )
         return Created(str(physical_id), dict(response.get("Data") or {}))
 
 

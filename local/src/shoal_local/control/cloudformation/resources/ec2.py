@@ -1,4 +1,7 @@
-"""AWS::EC2: networks. Everything is kept and described by moto; no packet flows anywhere, and flow logs stay empty."""
+"""AWS::EC2: networks.
+
+Everything is kept and described by moto; no packet flows anywhere, and flow logs stay empty.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,14 @@ from typing import Any, ClassVar
 
 from moto.backends import get_backend
 
-from shoal_local.control.cloudformation.resources.base import Created, Request, ResourceError, ResourceType, gone_is_fine, names
+from shoal_local.control.cloudformation.resources.base import (
+    Created,
+    Request,
+    ResourceError,
+    ResourceType,
+    gone_is_fine,
+    names,
+)
 
 
 def tag(request: Request, resource_id: str) -> None:
@@ -39,7 +49,9 @@ class Vpc(ResourceType):
     replaced_by = names("CidrBlock InstanceTenancy")
 
     def create(self, request: Request) -> Created:
-        vpc = request.client("ec2").create_vpc(**request.only("CidrBlock", "InstanceTenancy"))["Vpc"]
+        vpc = request.client("ec2").create_vpc(**request.only("CidrBlock", "InstanceTenancy"))[
+            "Vpc"
+        ]
         self._configure(request, vpc["VpcId"])
         return Created(vpc["VpcId"], self._attributes(request, vpc["VpcId"]))
 
@@ -53,14 +65,20 @@ class Vpc(ResourceType):
     def _configure(self, request: Request, vpc_id: str) -> None:
         for name in ("EnableDnsSupport", "EnableDnsHostnames"):
             if request.changed(name) and name in request.properties:
-                request.client("ec2").modify_vpc_attribute(VpcId=vpc_id, **{name: {"Value": truth(request[name])}})
+                request.client("ec2").modify_vpc_attribute(
+                    VpcId=vpc_id, **{name: {"Value": truth(request[name])}}
+                )
         tag(request, vpc_id)
 
     def _attributes(self, request: Request, vpc_id: str) -> dict[str, Any]:
         ec2 = request.client("ec2")
         of_vpc = [{"Name": "vpc-id", "Values": [vpc_id]}]
-        groups = ec2.describe_security_groups(Filters=[*of_vpc, {"Name": "group-name", "Values": ["default"]}])["SecurityGroups"]
-        acls = ec2.describe_network_acls(Filters=[*of_vpc, {"Name": "default", "Values": ["true"]}])["NetworkAcls"]
+        groups = ec2.describe_security_groups(
+            Filters=[*of_vpc, {"Name": "group-name", "Values": ["default"]}]
+        )["SecurityGroups"]
+        acls = ec2.describe_network_acls(
+            Filters=[*of_vpc, {"Name": "default", "Values": ["true"]}]
+        )["NetworkAcls"]
         return {
             "VpcId": vpc_id,
             "CidrBlock": request["CidrBlock"],
@@ -73,7 +91,9 @@ class Vpc(ResourceType):
 
 class Subnet(ResourceType):
     type_name = "AWS::EC2::Subnet"
-    properties = names("VpcId CidrBlock AvailabilityZone AvailabilityZoneId MapPublicIpOnLaunch Tags")
+    properties = names(
+        "VpcId CidrBlock AvailabilityZone AvailabilityZoneId MapPublicIpOnLaunch Tags"
+    )
     replaced_by = names("VpcId CidrBlock AvailabilityZone AvailabilityZoneId")
 
     def create(self, request: Request) -> Created:
@@ -81,13 +101,26 @@ class Subnet(ResourceType):
         wanted = request.only("VpcId", "CidrBlock", "AvailabilityZone", "AvailabilityZoneId")
         subnet = ec2.create_subnet(**wanted)["Subnet"]
         self._configure(request, subnet["SubnetId"])
-        shown = {name: subnet.get(name) for name in ("SubnetId", "AvailabilityZone", "AvailabilityZoneId", "CidrBlock", "VpcId")}
-        acls = ec2.describe_network_acls(Filters=[{"Name": "vpc-id", "Values": [subnet["VpcId"]]}])["NetworkAcls"]
+        shown = {
+            name: subnet.get(name)
+            for name in ("SubnetId", "AvailabilityZone", "AvailabilityZoneId", "CidrBlock", "VpcId")
+        }
+        acls = ec2.describe_network_acls(Filters=[{"Name": "vpc-id", "Values": [subnet["VpcId"]]}])[
+            "NetworkAcls"
+        ]
         association = next(
-            (item["NetworkAclAssociationId"] for acl in acls for item in acl["Associations"] if item["SubnetId"] == subnet["SubnetId"]),
+            (
+                item["NetworkAclAssociationId"]
+                for acl in acls
+                for item in acl["Associations"]
+                if item["SubnetId"] == subnet["SubnetId"]
+            ),
             "",
         )
-        return Created(subnet["SubnetId"], {**shown, "NetworkAclAssociationId": association, "Ipv6CidrBlocks": []})
+        return Created(
+            subnet["SubnetId"],
+            {**shown, "NetworkAclAssociationId": association, "Ipv6CidrBlocks": []},
+        )
 
     def update(self, request: Request) -> Created:
         self._configure(request, request.physical_id)
@@ -99,12 +132,16 @@ class Subnet(ResourceType):
     def _configure(self, request: Request, subnet_id: str) -> None:
         if "MapPublicIpOnLaunch" in request.properties:
             value = {"Value": truth(request["MapPublicIpOnLaunch"])}
-            request.client("ec2").modify_subnet_attribute(SubnetId=subnet_id, MapPublicIpOnLaunch=value)
+            request.client("ec2").modify_subnet_attribute(
+                SubnetId=subnet_id, MapPublicIpOnLaunch=value
+            )
         tag(request, subnet_id)
 
 
 class Simple(Tagged):
-    """A type whose create call takes the properties as they are and answers with the id; other changes replace it."""
+    """A type whose create call takes the properties as they are and answers with the id; other
+    changes replace it.
+    """
 
     def __init__(
         self,
@@ -157,26 +194,44 @@ def _attachment(request: Request) -> tuple[str, dict[str, Any]]:
 
 def _route(request: Request) -> tuple[str, dict[str, Any]]:
     request.client("ec2").create_route(**request.properties)
-    return f"{request['RouteTableId']}|{request['DestinationCidrBlock']}", {"CidrBlock": request["DestinationCidrBlock"]}
+    return f"{request['RouteTableId']}|{request['DestinationCidrBlock']}", {
+        "CidrBlock": request["DestinationCidrBlock"]
+    }
 
 
 def _address(request: Request) -> tuple[str, dict[str, Any]]:
     address = request.client("ec2").allocate_address(Domain=request.get("Domain", "vpc"))
-    return address["PublicIp"], {"AllocationId": address["AllocationId"], "PublicIp": address["PublicIp"]}
+    return address["PublicIp"], {
+        "AllocationId": address["AllocationId"],
+        "PublicIp": address["PublicIp"],
+    }
 
 
 def _nat_gateway(request: Request) -> tuple[str, dict[str, Any]]:
-    gateway = request.client("ec2").create_nat_gateway(**request.only("SubnetId", "AllocationId", "ConnectivityType"))["NatGateway"]
+    gateway = request.client("ec2").create_nat_gateway(
+        **request.only("SubnetId", "AllocationId", "ConnectivityType")
+    )["NatGateway"]
     return gateway["NatGatewayId"], {"NatGatewayId": gateway["NatGatewayId"]}
 
 
 def _flow_log(request: Request) -> tuple[str, dict[str, Any]]:
-    wanted = request.only("ResourceType", "TrafficType", "LogDestinationType", "LogDestination", "LogGroupName", "LogFormat")
+    wanted = request.only(
+        "ResourceType",
+        "TrafficType",
+        "LogDestinationType",
+        "LogDestination",
+        "LogGroupName",
+        "LogFormat",
+    )
     made = request.client("ec2").create_flow_logs(
         ResourceIds=[request["ResourceId"]],
         **wanted,
         **request.only("DeliverLogsPermissionArn"),
-        **({"MaxAggregationInterval": int(request["MaxAggregationInterval"])} if "MaxAggregationInterval" in request.properties else {}),
+        **(
+            {"MaxAggregationInterval": int(request["MaxAggregationInterval"])}
+            if "MaxAggregationInterval" in request.properties
+            else {}
+        ),
     )
     if made.get("Unsuccessful"):
         raise ResourceError(made["Unsuccessful"][0]["Error"]["Message"])
@@ -185,19 +240,45 @@ def _flow_log(request: Request) -> tuple[str, dict[str, Any]]:
 
 class VpcEndpoint(ResourceType):
     type_name = "AWS::EC2::VPCEndpoint"
-    properties = names("ServiceName VpcId VpcEndpointType RouteTableIds SubnetIds SecurityGroupIds PolicyDocument PrivateDnsEnabled Tags")
+    properties = names(
+        "ServiceName VpcId VpcEndpointType RouteTableIds SubnetIds SecurityGroupIds PolicyDocument"
+        " PrivateDnsEnabled Tags"
+    )
     replaced_by = names("ServiceName VpcId VpcEndpointType")
 
     def create(self, request: Request) -> Created:
-        wanted = request.only("ServiceName", "VpcId", "VpcEndpointType", "RouteTableIds", "SubnetIds", "SecurityGroupIds")
-        private = {"PrivateDnsEnabled": truth(request["PrivateDnsEnabled"])} if "PrivateDnsEnabled" in request.properties else {}
-        made = request.client("ec2").create_vpc_endpoint(**wanted, **private, **_policy(request))["VpcEndpoint"]
+        wanted = request.only(
+            "ServiceName",
+            "VpcId",
+            "VpcEndpointType",
+            "RouteTableIds",
+            "SubnetIds",
+            "SecurityGroupIds",
+        )
+        private = (
+            {"PrivateDnsEnabled": truth(request["PrivateDnsEnabled"])}
+            if "PrivateDnsEnabled" in request.properties
+            else {}
+        )
+        made = request.client("ec2").create_vpc_endpoint(**wanted, **private, **_policy(request))[
+            "VpcEndpoint"
+        ]
         tag(request, made["VpcEndpointId"])
-        return Created(made["VpcEndpointId"], {"Id": made["VpcEndpointId"], "CreationTimestamp": str(made.get("CreationTimestamp", ""))})
+        return Created(
+            made["VpcEndpointId"],
+            {
+                "Id": made["VpcEndpointId"],
+                "CreationTimestamp": str(made.get("CreationTimestamp", "")),
+            },
+        )
 
     def update(self, request: Request) -> Created:
         changes: dict[str, Any] = _policy(request) if request.changed("PolicyDocument") else {}
-        for name, singular in (("RouteTableIds", "RouteTableIds"), ("SubnetIds", "SubnetIds"), ("SecurityGroupIds", "SecurityGroupIds")):
+        for name, singular in (
+            ("RouteTableIds", "RouteTableIds"),
+            ("SubnetIds", "SubnetIds"),
+            ("SecurityGroupIds", "SecurityGroupIds"),
+        ):
             now, before = set(request.get(name, [])), set(request.old.get(name, []))
             if now - before:
                 changes[f"Add{singular}"] = sorted(now - before)
@@ -209,14 +290,23 @@ class VpcEndpoint(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("ec2").delete_vpc_endpoints(VpcEndpointIds=[request.physical_id]))
-        # moto lists a deleted endpoint for ever, with the state "deleted"; AWS drops it after a while.
-        get_backend("ec2")[request.account][request.region].vpc_end_points.pop(request.physical_id, None)
+        gone_is_fine(
+            lambda: request.client("ec2").delete_vpc_endpoints(VpcEndpointIds=[request.physical_id])
+        )
+        # moto lists a deleted endpoint for ever, with the state "deleted"; AWS drops it after a
+        # while.
+        get_backend("ec2")[request.account][request.region].vpc_end_points.pop(
+            request.physical_id, None
+        )
 
 
 def _policy(request: Request) -> dict[str, str]:
     document = request.get("PolicyDocument")
-    return {"PolicyDocument": document if isinstance(document, str) else json.dumps(document)} if document else {}
+    return (
+        {"PolicyDocument": document if isinstance(document, str) else json.dumps(document)}
+        if document
+        else {}
+    )
 
 
 def truth(value: Any) -> bool:
@@ -238,31 +328,41 @@ TYPES: tuple[ResourceType, ...] = (
         "AWS::EC2::SubnetRouteTableAssociation",
         "RouteTableId SubnetId",
         _association,
-        lambda request: request.client("ec2").disassociate_route_table(AssociationId=request.physical_id),
+        lambda request: request.client("ec2").disassociate_route_table(
+            AssociationId=request.physical_id
+        ),
     ),
     Simple(
         "AWS::EC2::InternetGateway",
         "Tags",
         _internet_gateway,
-        lambda request: request.client("ec2").delete_internet_gateway(InternetGatewayId=request.physical_id),
+        lambda request: request.client("ec2").delete_internet_gateway(
+            InternetGatewayId=request.physical_id
+        ),
     ),
     Simple(
         "AWS::EC2::VPCGatewayAttachment",
         "InternetGatewayId VpcId",
         _attachment,
-        lambda request: request.client("ec2").detach_internet_gateway(**request.only("InternetGatewayId", "VpcId")),
+        lambda request: request.client("ec2").detach_internet_gateway(
+            **request.only("InternetGatewayId", "VpcId")
+        ),
     ),
     Simple(
         "AWS::EC2::Route",
         "RouteTableId DestinationCidrBlock GatewayId NatGatewayId",
         _route,
-        lambda request: request.client("ec2").delete_route(**request.only("RouteTableId", "DestinationCidrBlock")),
+        lambda request: request.client("ec2").delete_route(
+            **request.only("RouteTableId", "DestinationCidrBlock")
+        ),
     ),
     Simple(
         "AWS::EC2::EIP",
         "Domain Tags",
         _address,
-        lambda request: request.client("ec2").release_address(AllocationId=request.attributes["AllocationId"]),
+        lambda request: request.client("ec2").release_address(
+            AllocationId=request.attributes["AllocationId"]
+        ),
     ),
     Simple(
         "AWS::EC2::NatGateway",
@@ -272,8 +372,8 @@ TYPES: tuple[ResourceType, ...] = (
     ),
     Simple(
         "AWS::EC2::FlowLog",
-        "ResourceId ResourceType TrafficType LogDestinationType LogDestination LogGroupName LogFormat DeliverLogsPermissionArn"
-        " MaxAggregationInterval Tags",
+        "ResourceId ResourceType TrafficType LogDestinationType LogDestination LogGroupName"
+        " LogFormat DeliverLogsPermissionArn MaxAggregationInterval Tags",
         _flow_log,
         lambda request: request.client("ec2").delete_flow_logs(FlowLogIds=[request.physical_id]),
     ),

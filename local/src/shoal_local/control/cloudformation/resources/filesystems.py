@@ -1,4 +1,6 @@
-"""AWS::FSx: file systems for Lustre and their data repository associations, made through the FSx API (`shoal_local.control.fsx`)."""
+"""AWS::FSx: file systems for Lustre and their data repository associations, made through the FSx
+API (`shoal_local.control.fsx`).
+"""
 
 from __future__ import annotations
 
@@ -16,25 +18,43 @@ from shoal_local.control.cloudformation.resources.base import (
 )
 from shoal_local.control.cloudformation.resources.ec2 import truth
 
-LUSTRE_MEMBERS = names("DeploymentType PerUnitStorageThroughput DataCompressionType WeeklyMaintenanceStartTime")
+LUSTRE_MEMBERS = names(
+    "DeploymentType PerUnitStorageThroughput DataCompressionType WeeklyMaintenanceStartTime"
+)
 _S3_MEMBERS = names("AutoImportPolicy AutoExportPolicy")
 
 
 class FileSystem(ResourceType):
     type_name = "AWS::FSx::FileSystem"
     properties = names(
-        "FileSystemType FileSystemTypeVersion StorageCapacity StorageType SubnetIds SecurityGroupIds KmsKeyId LustreConfiguration Tags"
+        "FileSystemType FileSystemTypeVersion StorageCapacity StorageType SubnetIds"
+        " SecurityGroupIds KmsKeyId LustreConfiguration Tags"
     )
-    replaced_by = names("FileSystemType FileSystemTypeVersion StorageType SubnetIds SecurityGroupIds KmsKeyId")
+    replaced_by = names(
+        "FileSystemType FileSystemTypeVersion StorageType SubnetIds SecurityGroupIds KmsKeyId"
+    )
 
     def check(self, request: Request) -> None:
         super().check(request)
         _check_members(request, "LustreConfiguration", LUSTRE_MEMBERS)
 
     def create(self, request: Request) -> Created:
-        plain = request.only("FileSystemType", "FileSystemTypeVersion", "StorageType", "SubnetIds", "SecurityGroupIds", "KmsKeyId")
-        capacity = {"StorageCapacity": int(request["StorageCapacity"])} if "StorageCapacity" in request.properties else {}
-        made = request.client("fsx").create_file_system(**plain, **capacity, LustreConfiguration=_lustre(request), **_tags(request))
+        plain = request.only(
+            "FileSystemType",
+            "FileSystemTypeVersion",
+            "StorageType",
+            "SubnetIds",
+            "SecurityGroupIds",
+            "KmsKeyId",
+        )
+        capacity = (
+            {"StorageCapacity": int(request["StorageCapacity"])}
+            if "StorageCapacity" in request.properties
+            else {}
+        )
+        made = request.client("fsx").create_file_system(
+            **plain, **capacity, LustreConfiguration=_lustre(request), **_tags(request)
+        )
         file_system = made["FileSystem"]
         return Created(
             file_system["FileSystemId"],
@@ -50,37 +70,60 @@ class FileSystem(ResourceType):
         if request.changed("StorageCapacity"):
             changes["StorageCapacity"] = int(request["StorageCapacity"])
         if request.changed("LustreConfiguration"):
-            changes["LustreConfiguration"] = {key: value for key, value in _lustre(request).items() if key != "DeploymentType"}
+            changes["LustreConfiguration"] = {
+                key: value for key, value in _lustre(request).items() if key != "DeploymentType"
+            }
         if changes:
             request.client("fsx").update_file_system(FileSystemId=request.physical_id, **changes)
         _retag(request)
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("fsx").delete_file_system(FileSystemId=request.physical_id))
+        gone_is_fine(
+            lambda: request.client("fsx").delete_file_system(FileSystemId=request.physical_id)
+        )
 
     def needs_replacement(self, request: Request) -> bool:
-        kinds = [(given.get("LustreConfiguration") or {}).get("DeploymentType") for given in (request.old, request.properties)]
+        kinds = [
+            (given.get("LustreConfiguration") or {}).get("DeploymentType")
+            for given in (request.old, request.properties)
+        ]
         return super().needs_replacement(request) or kinds[0] != kinds[1]
 
 
 class DataRepositoryAssociation(ResourceType):
     type_name = "AWS::FSx::DataRepositoryAssociation"
-    properties = names("FileSystemId FileSystemPath DataRepositoryPath BatchImportMetaDataOnCreate ImportedFileChunkSize S3 Tags")
-    replaced_by = names("FileSystemId FileSystemPath DataRepositoryPath BatchImportMetaDataOnCreate")
+    properties = names(
+        "FileSystemId FileSystemPath DataRepositoryPath BatchImportMetaDataOnCreate"
+        " ImportedFileChunkSize S3 Tags"
+    )
+    replaced_by = names(
+        "FileSystemId FileSystemPath DataRepositoryPath BatchImportMetaDataOnCreate"
+    )
 
     def check(self, request: Request) -> None:
         super().check(request)
         _check_members(request, "S3", _S3_MEMBERS)
 
     def create(self, request: Request) -> Created:
-        fsx, plain = request.client("fsx"), request.only("FileSystemId", "FileSystemPath", "DataRepositoryPath", "S3")
-        begin = {"BatchImportMetaDataOnCreate": truth(request.get("BatchImportMetaDataOnCreate", False))}
-        made = fsx.create_data_repository_association(**plain, **begin, **_chunk_size(request), **_tags(request))["Association"]
+        fsx, plain = (
+            request.client("fsx"),
+            request.only("FileSystemId", "FileSystemPath", "DataRepositoryPath", "S3"),
+        )
+        begin = {
+            "BatchImportMetaDataOnCreate": truth(request.get("BatchImportMetaDataOnCreate", False))
+        }
+        made = fsx.create_data_repository_association(
+            **plain, **begin, **_chunk_size(request), **_tags(request)
+        )["Association"]
         association_id = made["AssociationId"]
-        with undone_on_failure(lambda: fsx.delete_data_repository_association(AssociationId=association_id)):
+        with undone_on_failure(
+            lambda: fsx.delete_data_repository_association(AssociationId=association_id)
+        ):
             _require_available(fsx, association_id)
-        return Created(association_id, {"AssociationId": association_id, "ResourceARN": made["ResourceARN"]})
+        return Created(
+            association_id, {"AssociationId": association_id, "ResourceARN": made["ResourceARN"]}
+        )
 
     def update(self, request: Request) -> Created:
         if request.changed("S3", "ImportedFileChunkSize"):
@@ -92,12 +135,20 @@ class DataRepositoryAssociation(ResourceType):
 
     def delete(self, request: Request) -> None:
         fsx = request.client("fsx")
-        gone_is_fine(lambda: fsx.delete_data_repository_association(AssociationId=request.physical_id, DeleteDataInFileSystem=False))
+        gone_is_fine(
+            lambda: fsx.delete_data_repository_association(
+                AssociationId=request.physical_id, DeleteDataInFileSystem=False
+            )
+        )
 
 
 def _require_available(fsx: Any, association_id: str) -> None:
-    """ResourceError with the reason that FSx gives for an association that cannot reach its bucket."""
-    (found,) = fsx.describe_data_repository_associations(AssociationIds=[association_id])["Associations"]
+    """ResourceError with the reason that FSx gives for an association that cannot reach its
+    bucket.
+    """
+    (found,) = fsx.describe_data_repository_associations(AssociationIds=[association_id])[
+        "Associations"
+    ]
     if found["Lifecycle"] != "AVAILABLE":
         reason = found.get("FailureDetails", {}).get("Message", "no reason given")
         raise ResourceError(f"the data repository association is {found['Lifecycle']}: {reason}")
@@ -106,7 +157,10 @@ def _require_available(fsx: Any, association_id: str) -> None:
 def _check_members(request: Request, name: str, emulated: frozenset[str]) -> None:
     unknown = sorted(set(request.get(name) or {}) - emulated)
     if unknown:
-        raise ResourceError(f"Shoal's emulator does not emulate the property {name}.{unknown[0]} of {request.type_name}")
+        raise ResourceError(
+            f"Shoal's emulator does not emulate the property {name}.{unknown[0]} of"
+            f" {request.type_name}"
+        )
 
 
 def _lustre(request: Request) -> Mapping[str, Any]:

@@ -1,8 +1,10 @@
-"""AWS::SageMaker::Model, EndpointConfig and Endpoint: properties in, requests of the SageMaker API out.
+"""AWS::SageMaker::Model, EndpointConfig and Endpoint: properties in, requests of the SageMaker API
+out.
 
-What a change replaces is what the types' published schemas say (createOnlyProperties); `Ref` gives an ARN, as their primaryIdentifier.
-An endpoint is done when it is InService with the configuration that the template names. Where an update is rolled back, the endpoint
-is InService too, with its old configuration: the resource then fails with the endpoint's FailureReason.
+What a change replaces is what the types' published schemas say (createOnlyProperties); `Ref` gives
+an ARN, as their primaryIdentifier. An endpoint is done when it is InService with the configuration
+that the template names. Where an update is rolled back, the endpoint is InService too, with its old
+configuration: the resource then fails with the endpoint's FailureReason.
 """
 
 from __future__ import annotations
@@ -46,9 +48,14 @@ def input_shape(service: str, operation: str) -> StructureShape:
 
 
 def typed(shape: Shape, value: Any) -> Any:
-    """`value` with the types of `shape`: templates may write numbers and booleans as text, the API takes them as such."""
+    """`value` with the types of `shape`: templates may write numbers and booleans as text, the API
+    takes them as such.
+    """
     if isinstance(shape, StructureShape) and isinstance(value, Mapping):
-        return {key: typed(shape.members[key], each) if key in shape.members else each for key, each in value.items()}
+        return {
+            key: typed(shape.members[key], each) if key in shape.members else each
+            for key, each in value.items()
+        }
     if isinstance(shape, MapShape) and isinstance(value, Mapping):
         return {key: typed(shape.value, each) for key, each in value.items()}
     if isinstance(shape, ListShape) and isinstance(value, list):
@@ -85,8 +92,12 @@ class _Immutable(ResourceType):
     def create(self, request: Request) -> Created:
         name, client = request.name(f"{self.noun}Name", LONGEST_NAME), request.client("sagemaker")
         make = getattr(client, f"create_{self._words()}")
-        arguments = wanted(f"Create{self.noun}", request, *(self.properties - {f"{self.noun}Name", "Tags"}))
-        arn = make(**{f"{self.noun}Name": name}, **arguments, Tags=request.tags())[f"{self.noun}Arn"]
+        arguments = wanted(
+            f"Create{self.noun}", request, *(self.properties - {f"{self.noun}Name", "Tags"})
+        )
+        arn = make(**{f"{self.noun}Name": name}, **arguments, Tags=request.tags())[
+            f"{self.noun}Arn"
+        ]
         return Created(arn, {f"{self.noun}Name": name, f"{self.noun}Arn": arn})
 
     def update(self, request: Request) -> Created:
@@ -104,7 +115,10 @@ class _Immutable(ResourceType):
 class Model(_Immutable):
     type_name = "AWS::SageMaker::Model"
     noun = "Model"
-    replaced_by = names("ModelName Containers EnableNetworkIsolation ExecutionRoleArn InferenceExecutionConfig PrimaryContainer VpcConfig")
+    replaced_by = names(
+        "ModelName Containers EnableNetworkIsolation ExecutionRoleArn InferenceExecutionConfig"
+        " PrimaryContainer VpcConfig"
+    )
     properties = replaced_by | {"Tags"}
 
 
@@ -112,8 +126,9 @@ class EndpointConfig(_Immutable):
     type_name = "AWS::SageMaker::EndpointConfig"
     noun = "EndpointConfig"
     replaced_by = names(
-        "EndpointConfigName AsyncInferenceConfig DataCaptureConfig EnableNetworkIsolation ExecutionRoleArn ExplainerConfig KmsKeyId"
-        " MetricsConfig ProductionVariants ShadowProductionVariants VpcConfig"
+        "EndpointConfigName AsyncInferenceConfig DataCaptureConfig EnableNetworkIsolation"
+        " ExecutionRoleArn ExplainerConfig KmsKeyId MetricsConfig ProductionVariants"
+        " ShadowProductionVariants VpcConfig"
     )
     properties = replaced_by | {"Tags"}
 
@@ -124,17 +139,23 @@ class Endpoint(ResourceType):
     properties = frozenset({"EndpointName", "Tags", *UPDATED})
 
     def create(self, request: Request) -> Created:
-        """The Retain properties are of updates (CloudFormation reference: "use only when updating")."""
+        """The Retain properties are of updates (CloudFormation reference:
+
+        "use only when updating").
+        """
         name, client = request.name("EndpointName", LONGEST_NAME), request.client("sagemaker")
         arguments = wanted("CreateEndpoint", request, "EndpointConfigName", "DeploymentConfig")
-        arn = client.create_endpoint(EndpointName=name, **arguments, Tags=request.tags())["EndpointArn"]
+        arn = client.create_endpoint(EndpointName=name, **arguments, Tags=request.tags())[
+            "EndpointArn"
+        ]
         with undone_on_failure(lambda: client.delete_endpoint(EndpointName=name)):
             self._settle(request, name, str(request["EndpointConfigName"]))
         return Created(arn, {"EndpointName": name, "EndpointArn": arn})
 
     def update(self, request: Request) -> Created:
-        """Nothing is deployed where the endpoint has the configuration already: a stack that takes back an update that SageMaker rolled
-        back finds it so."""
+        """Nothing is deployed where the endpoint has the configuration already: a stack that takes
+        back an update that SageMaker rolled back finds it so.
+        """
         name, client = request.attributes["EndpointName"], request.client("sagemaker")
         config = str(request["EndpointConfigName"])
         if _settled(request, name)["EndpointConfigName"] != config:
@@ -144,10 +165,15 @@ class Endpoint(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def _settle(self, request: Request, name: str, config: str) -> None:
-        """ResourceError with the FailureReason of an endpoint that is not InService with `config`."""
+        """ResourceError with the FailureReason of an endpoint that is not InService with
+        `config`.
+        """
         found = _settled(request, name)
         if found["EndpointStatus"] != "InService" or found["EndpointConfigName"] != config:
-            is_now = f"the endpoint is {found['EndpointStatus']} with the configuration {found['EndpointConfigName']}"
+            is_now = (
+                f"the endpoint is {found['EndpointStatus']} with the configuration"
+                f" {found['EndpointConfigName']}"
+            )
             raise ResourceError(found.get("FailureReason") or is_now)
 
     def delete(self, request: Request) -> None:

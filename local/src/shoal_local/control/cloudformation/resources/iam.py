@@ -1,4 +1,7 @@
-"""AWS::IAM: roles, inline policies, managed policies, identity providers. Tokens of a provider are taken from nobody here."""
+"""AWS::IAM: roles, inline policies, managed policies, identity providers.
+
+Tokens of a provider are taken from nobody here.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from shoal_local.control.cloudformation.resources.base import Created, Request, ResourceType, gone_is_fine, names, undone_on_failure
+from shoal_local.control.cloudformation.resources.base import (
+    Created,
+    Request,
+    ResourceType,
+    gone_is_fine,
+    names,
+    undone_on_failure,
+)
 
 
 class Role(ResourceType):
     type_name = "AWS::IAM::Role"
     properties = names(
-        "RoleName Path AssumeRolePolicyDocument Description ManagedPolicyArns Policies MaxSessionDuration PermissionsBoundary Tags"
+        "RoleName Path AssumeRolePolicyDocument Description ManagedPolicyArns Policies"
+        " MaxSessionDuration PermissionsBoundary Tags"
     )
     replaced_by = names("RoleName Path")
 
@@ -33,17 +44,30 @@ class Role(ResourceType):
 
     def update(self, request: Request) -> Created:
         iam, name = request.client("iam"), request.physical_id
-        iam.update_assume_role_policy(RoleName=name, PolicyDocument=json.dumps(request["AssumeRolePolicyDocument"]))
+        iam.update_assume_role_policy(
+            RoleName=name, PolicyDocument=json.dumps(request["AssumeRolePolicyDocument"])
+        )
         if request.changed("Description", "MaxSessionDuration"):
             iam.update_role(
-                RoleName=name, Description=request.get("Description", ""), MaxSessionDuration=int(request.get("MaxSessionDuration", 3600))
+                RoleName=name,
+                Description=request.get("Description", ""),
+                MaxSessionDuration=int(request.get("MaxSessionDuration", 3600)),
             )
-        _attach(iam, name, set(request.get("ManagedPolicyArns", [])) - set(request.old.get("ManagedPolicyArns", [])))
-        for arn in set(request.old.get("ManagedPolicyArns", [])) - set(request.get("ManagedPolicyArns", [])):
+        _attach(
+            iam,
+            name,
+            set(request.get("ManagedPolicyArns", []))
+            - set(request.old.get("ManagedPolicyArns", [])),
+        )
+        for arn in set(request.old.get("ManagedPolicyArns", [])) - set(
+            request.get("ManagedPolicyArns", [])
+        ):
             gone_is_fine(lambda arn=arn: iam.detach_role_policy(RoleName=name, PolicyArn=arn))  # type: ignore[misc]
         _put(iam, name, request.get("Policies", []))
         kept = {policy["PolicyName"] for policy in request.get("Policies", [])}
-        _remove(iam, name, {policy["PolicyName"] for policy in request.old.get("Policies", [])} - kept)
+        _remove(
+            iam, name, {policy["PolicyName"] for policy in request.old.get("Policies", [])} - kept
+        )
         _boundary(iam, request)
         _retag(iam, request)
         return Created(name, request.attributes)
@@ -98,7 +122,11 @@ class ManagedPolicy(ResourceType):
     def update(self, request: Request) -> Created:
         iam, arn = request.client("iam"), request.physical_id
         if request.changed("PolicyDocument"):
-            iam.create_policy_version(PolicyArn=arn, PolicyDocument=json.dumps(request["PolicyDocument"]), SetAsDefault=True)
+            iam.create_policy_version(
+                PolicyArn=arn,
+                PolicyDocument=json.dumps(request["PolicyDocument"]),
+                SetAsDefault=True,
+            )
             _delete_old_versions(iam, arn)
         roles, before = set(request.get("Roles", [])), set(request.old.get("Roles", []))
         for role in roles - before:
@@ -122,7 +150,11 @@ def _attach(iam: Any, role: str, arns: Iterable[str]) -> None:
 
 def _put(iam: Any, role: str, policies: Iterable[Any]) -> None:
     for policy in policies:
-        iam.put_role_policy(RoleName=role, PolicyName=policy["PolicyName"], PolicyDocument=json.dumps(policy["PolicyDocument"]))
+        iam.put_role_policy(
+            RoleName=role,
+            PolicyName=policy["PolicyName"],
+            PolicyDocument=json.dumps(policy["PolicyDocument"]),
+        )
 
 
 def _remove(iam: Any, role: str, policy_names: Iterable[str]) -> None:
@@ -134,7 +166,9 @@ def _boundary(iam: Any, request: Request) -> None:
     if request.changed("PermissionsBoundary"):
         boundary = request.get("PermissionsBoundary")
         if boundary:
-            iam.put_role_permissions_boundary(RoleName=request.physical_id, PermissionsBoundary=boundary)
+            iam.put_role_permissions_boundary(
+                RoleName=request.physical_id, PermissionsBoundary=boundary
+            )
         else:
             iam.delete_role_permissions_boundary(RoleName=request.physical_id)
 
@@ -169,16 +203,27 @@ class IdentityProvider(ResourceType):
 
     def update(self, request: Request) -> Created:
         iam, arn = request.client("iam"), request.physical_id
-        wanted, before = set(request.get("ClientIdList", [])), set(request.old.get("ClientIdList", []))
+        wanted, before = (
+            set(request.get("ClientIdList", [])),
+            set(request.old.get("ClientIdList", [])),
+        )
         for client in wanted - before:
-            iam.add_client_id_to_open_id_connect_provider(OpenIDConnectProviderArn=arn, ClientID=client)
+            iam.add_client_id_to_open_id_connect_provider(
+                OpenIDConnectProviderArn=arn, ClientID=client
+            )
         for client in before - wanted:
-            iam.remove_client_id_from_open_id_connect_provider(OpenIDConnectProviderArn=arn, ClientID=client)
+            iam.remove_client_id_from_open_id_connect_provider(
+                OpenIDConnectProviderArn=arn, ClientID=client
+            )
         return Created(arn, request.attributes)
 
     def delete(self, request: Request) -> None:
         arn = request.physical_id
-        gone_is_fine(lambda: request.client("iam").delete_open_id_connect_provider(OpenIDConnectProviderArn=arn))
+        gone_is_fine(
+            lambda: request.client("iam").delete_open_id_connect_provider(
+                OpenIDConnectProviderArn=arn
+            )
+        )
 
 
 TYPES: tuple[ResourceType, ...] = (Role(), Policy(), ManagedPolicy(), IdentityProvider())

@@ -1,31 +1,50 @@
-"""AWS::KMS: keys and aliases. moto encrypts nothing at rest with them; a deleted key waits for its deletion, as on AWS."""
+"""AWS::KMS: keys and aliases. moto encrypts nothing at rest with them; a deleted key waits for its
+deletion, as on AWS.
+"""
 
 from __future__ import annotations
 
 import json
 
-from shoal_local.control.cloudformation.resources.base import Created, Request, ResourceType, gone_is_fine, names
+from shoal_local.control.cloudformation.resources.base import (
+    Created,
+    Request,
+    ResourceType,
+    gone_is_fine,
+    names,
+)
 from shoal_local.control.cloudformation.resources.ec2 import truth
 
 
 class Key(ResourceType):
     type_name = "AWS::KMS::Key"
-    properties = names("KeyPolicy Description Enabled EnableKeyRotation PendingWindowInDays KeySpec KeyUsage MultiRegion Tags")
+    properties = names(
+        "KeyPolicy Description Enabled EnableKeyRotation PendingWindowInDays KeySpec KeyUsage"
+        " MultiRegion Tags"
+    )
     replaced_by = names("KeySpec KeyUsage MultiRegion")
 
     def create(self, request: Request) -> Created:
         kms = request.client("kms")
-        policy = {"Policy": json.dumps(request["KeyPolicy"])} if "KeyPolicy" in request.properties else {}
-        key = kms.create_key(**request.only("Description", "KeySpec", "KeyUsage", "MultiRegion"), **policy, Tags=key_tags(request))[
-            "KeyMetadata"
-        ]
+        policy = (
+            {"Policy": json.dumps(request["KeyPolicy"])}
+            if "KeyPolicy" in request.properties
+            else {}
+        )
+        key = kms.create_key(
+            **request.only("Description", "KeySpec", "KeyUsage", "MultiRegion"),
+            **policy,
+            Tags=key_tags(request),
+        )["KeyMetadata"]
         self._configure(request, key["KeyId"])
         return Created(key["KeyId"], {"Arn": key["Arn"], "KeyId": key["KeyId"]})
 
     def update(self, request: Request) -> Created:
         kms, key_id = request.client("kms"), request.physical_id
         if request.changed("KeyPolicy"):
-            kms.put_key_policy(KeyId=key_id, PolicyName="default", Policy=json.dumps(request["KeyPolicy"]))
+            kms.put_key_policy(
+                KeyId=key_id, PolicyName="default", Policy=json.dumps(request["KeyPolicy"])
+            )
         if request.changed("Description"):
             kms.update_key_description(KeyId=key_id, Description=request.get("Description", ""))
         self._configure(request, key_id)
@@ -37,12 +56,20 @@ class Key(ResourceType):
 
     def delete(self, request: Request) -> None:
         window = int(request.get("PendingWindowInDays", 30))
-        gone_is_fine(lambda: request.client("kms").schedule_key_deletion(KeyId=request.physical_id, PendingWindowInDays=window))
+        gone_is_fine(
+            lambda: request.client("kms").schedule_key_deletion(
+                KeyId=request.physical_id, PendingWindowInDays=window
+            )
+        )
 
     def _configure(self, request: Request, key_id: str) -> None:
         kms = request.client("kms")
         if request.changed("EnableKeyRotation"):
-            rotate = kms.enable_key_rotation if truth(request.get("EnableKeyRotation", False)) else kms.disable_key_rotation
+            rotate = (
+                kms.enable_key_rotation
+                if truth(request.get("EnableKeyRotation", False))
+                else kms.disable_key_rotation
+            )
             rotate(KeyId=key_id)
         if request.changed("Enabled"):
             switch = kms.enable_key if truth(request.get("Enabled", True)) else kms.disable_key
@@ -55,11 +82,15 @@ class Alias(ResourceType):
     replaced_by = names("AliasName")
 
     def create(self, request: Request) -> Created:
-        request.client("kms").create_alias(AliasName=request["AliasName"], TargetKeyId=request["TargetKeyId"])
+        request.client("kms").create_alias(
+            AliasName=request["AliasName"], TargetKeyId=request["TargetKeyId"]
+        )
         return Created(request["AliasName"])
 
     def update(self, request: Request) -> Created:
-        request.client("kms").update_alias(AliasName=request["AliasName"], TargetKeyId=request["TargetKeyId"])
+        request.client("kms").update_alias(
+            AliasName=request["AliasName"], TargetKeyId=request["TargetKeyId"]
+        )
         return Created(request.physical_id)
 
     def delete(self, request: Request) -> None:

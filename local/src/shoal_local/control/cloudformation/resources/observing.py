@@ -1,15 +1,25 @@
-"""AWS::Logs, AWS::CloudWatch, AWS::SSM, AWS::ECR and AWS::CDK::Metadata. Alarms are kept; `control.alarms` evaluates some."""
+"""AWS::Logs, AWS::CloudWatch, AWS::SSM, AWS::ECR and AWS::CDK::Metadata.
+
+Alarms are kept; `control.alarms` evaluates some.
+"""
 
 from __future__ import annotations
 
 import json
 
-from shoal_local.control.cloudformation.resources.base import Created, Request, ResourceType, gone_is_fine, names
+from shoal_local.control.cloudformation.resources.base import (
+    Created,
+    Request,
+    ResourceType,
+    gone_is_fine,
+    names,
+)
 
 ALARM = (
-    "ActionsEnabled AlarmActions AlarmDescription ComparisonOperator DatapointsToAlarm Dimensions EvaluateLowSampleCountPercentile"
-    " EvaluationPeriods ExtendedStatistic InsufficientDataActions MetricName Metrics Namespace OKActions Period Statistic Threshold"
-    " ThresholdMetricId TreatMissingData Unit"
+    "ActionsEnabled AlarmActions AlarmDescription ComparisonOperator DatapointsToAlarm Dimensions"
+    " EvaluateLowSampleCountPercentile EvaluationPeriods ExtendedStatistic InsufficientDataActions"
+    " MetricName Metrics Namespace OKActions Period Statistic Threshold ThresholdMetricId"
+    " TreatMissingData Unit"
 )
 PARAMETER = "Type Value Description AllowedPattern Tier DataType"
 
@@ -24,7 +34,9 @@ class LogGroup(ResourceType):
         wanted = {"kmsKeyId": request["KmsKeyId"]} if request.get("KmsKeyId") else {}
         request.client("logs").create_log_group(logGroupName=name, tags=request.tag_map(), **wanted)
         self._retain(request, name)
-        return Created(name, {"Arn": f"arn:aws:logs:{request.region}:{request.account}:log-group:{name}:*"})
+        return Created(
+            name, {"Arn": f"arn:aws:logs:{request.region}:{request.account}:log-group:{name}:*"}
+        )
 
     def update(self, request: Request) -> Created:
         logs, name = request.client("logs"), request.physical_id
@@ -36,11 +48,15 @@ class LogGroup(ResourceType):
         return Created(name, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("logs").delete_log_group(logGroupName=request.physical_id))
+        gone_is_fine(
+            lambda: request.client("logs").delete_log_group(logGroupName=request.physical_id)
+        )
 
     def _retain(self, request: Request, name: str) -> None:
         if request.get("RetentionInDays"):
-            request.client("logs").put_retention_policy(logGroupName=name, retentionInDays=int(request["RetentionInDays"]))
+            request.client("logs").put_retention_policy(
+                logGroupName=name, retentionInDays=int(request["RetentionInDays"])
+            )
         elif request.changed("RetentionInDays"):
             request.client("logs").delete_retention_policy(logGroupName=name)
 
@@ -53,7 +69,9 @@ class Alarm(ResourceType):
     def create(self, request: Request) -> Created:
         name = request.name("AlarmName", 255)
         self._put(request, name)
-        return Created(name, {"Arn": f"arn:aws:cloudwatch:{request.region}:{request.account}:alarm:{name}"})
+        return Created(
+            name, {"Arn": f"arn:aws:cloudwatch:{request.region}:{request.account}:alarm:{name}"}
+        )
 
     def update(self, request: Request) -> Created:
         self._put(request, request.physical_id)
@@ -65,10 +83,14 @@ class Alarm(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("cloudwatch").delete_alarms(AlarmNames=[request.physical_id]))
+        gone_is_fine(
+            lambda: request.client("cloudwatch").delete_alarms(AlarmNames=[request.physical_id])
+        )
 
     def _put(self, request: Request, name: str) -> None:
-        request.client("cloudwatch").put_metric_alarm(AlarmName=name, **request.only(*ALARM.split()), Tags=request.tags())
+        request.client("cloudwatch").put_metric_alarm(
+            AlarmName=name, **request.only(*ALARM.split()), Tags=request.tags()
+        )
 
 
 class Dashboard(ResourceType):
@@ -85,10 +107,16 @@ class Dashboard(ResourceType):
         return self._put(request, request.physical_id)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("cloudwatch").delete_dashboards(DashboardNames=[request.physical_id]))
+        gone_is_fine(
+            lambda: request.client("cloudwatch").delete_dashboards(
+                DashboardNames=[request.physical_id]
+            )
+        )
 
     def _put(self, request: Request, name: str) -> Created:
-        request.client("cloudwatch").put_dashboard(DashboardName=name, DashboardBody=request["DashboardBody"])
+        request.client("cloudwatch").put_dashboard(
+            DashboardName=name, DashboardBody=request["DashboardBody"]
+        )
         return Created(name)
 
 
@@ -107,8 +135,12 @@ class Parameter(ResourceType):
         ssm, name = request.client("ssm"), request.physical_id
         ssm.put_parameter(Name=name, **request.only(*PARAMETER.split()), Overwrite=True)
         request.retag(
-            lambda: ssm.add_tags_to_resource(ResourceType="Parameter", ResourceId=name, Tags=request.tags()),
-            lambda keys: ssm.remove_tags_from_resource(ResourceType="Parameter", ResourceId=name, TagKeys=keys),
+            lambda: ssm.add_tags_to_resource(
+                ResourceType="Parameter", ResourceId=name, Tags=request.tags()
+            ),
+            lambda keys: ssm.remove_tags_from_resource(
+                ResourceType="Parameter", ResourceId=name, TagKeys=keys
+            ),
         )
         return Created(request.physical_id, request.only("Type", "Value"))
 
@@ -119,8 +151,8 @@ class Parameter(ResourceType):
 class Repository(ResourceType):
     type_name = "AWS::ECR::Repository"
     properties = names(
-        "RepositoryName ImageScanningConfiguration ImageTagMutability LifecyclePolicy RepositoryPolicyText EncryptionConfiguration"
-        " EmptyOnDelete Tags"
+        "RepositoryName ImageScanningConfiguration ImageTagMutability LifecyclePolicy"
+        " RepositoryPolicyText EncryptionConfiguration EmptyOnDelete Tags"
     )
     replaced_by = names("RepositoryName EncryptionConfiguration")
 
@@ -129,20 +161,35 @@ class Repository(ResourceType):
         wanted = request.only("ImageScanningConfiguration", "ImageTagMutability")
         encryption = {
             f"{key[0].lower()}{key[1:]}": value
-            for key, value in request.get("EncryptionConfiguration", {"EncryptionType": "AES256"}).items()
+            for key, value in request.get(
+                "EncryptionConfiguration", {"EncryptionType": "AES256"}
+            ).items()
         }
         repository = request.client("ecr").create_repository(
-            repositoryName=name, encryptionConfiguration=encryption, tags=request.tags(), **lowered(wanted)
+            repositoryName=name,
+            encryptionConfiguration=encryption,
+            tags=request.tags(),
+            **lowered(wanted),
         )["repository"]
         self._policies(request, name)
-        return Created(name, {"Arn": repository["repositoryArn"], "RepositoryUri": repository["repositoryUri"]})
+        return Created(
+            name, {"Arn": repository["repositoryArn"], "RepositoryUri": repository["repositoryUri"]}
+        )
 
     def update(self, request: Request) -> Created:
         ecr, name = request.client("ecr"), request.physical_id
         if request.changed("ImageTagMutability"):
-            ecr.put_image_tag_mutability(repositoryName=name, imageTagMutability=request.get("ImageTagMutability", "MUTABLE"))
+            ecr.put_image_tag_mutability(
+                repositoryName=name, imageTagMutability=request.get("ImageTagMutability", "MUTABLE")
+            )
         if request.changed("ImageScanningConfiguration"):
-            scanning = lowered({"ImageScanningConfiguration": request.get("ImageScanningConfiguration", {"ScanOnPush": False})})
+            scanning = lowered(
+                {
+                    "ImageScanningConfiguration": request.get(
+                        "ImageScanningConfiguration", {"ScanOnPush": False}
+                    )
+                }
+            )
             ecr.put_image_scanning_configuration(repositoryName=name, **scanning)
         self._policies(request, name)
         arn = request.attributes["Arn"]
@@ -154,7 +201,11 @@ class Repository(ResourceType):
 
     def delete(self, request: Request) -> None:
         force = str(request.get("EmptyOnDelete", "")).lower() == "true"
-        gone_is_fine(lambda: request.client("ecr").delete_repository(repositoryName=request.physical_id, force=force))
+        gone_is_fine(
+            lambda: request.client("ecr").delete_repository(
+                repositoryName=request.physical_id, force=force
+            )
+        )
 
     def _policies(self, request: Request, name: str) -> None:
         ecr = request.client("ecr")
@@ -162,7 +213,9 @@ class Repository(ResourceType):
         if lifecycle and request.changed("LifecyclePolicy"):
             ecr.put_lifecycle_policy(repositoryName=name, lifecyclePolicyText=lifecycle)
         if request.get("RepositoryPolicyText") and request.changed("RepositoryPolicyText"):
-            ecr.set_repository_policy(repositoryName=name, policyText=json.dumps(request["RepositoryPolicyText"]))
+            ecr.set_repository_policy(
+                repositoryName=name, policyText=json.dumps(request["RepositoryPolicyText"])
+            )
 
 
 class CdkMetadata(ResourceType):
@@ -183,7 +236,17 @@ class CdkMetadata(ResourceType):
 
 def lowered(properties: dict[str, object]) -> dict[str, object]:
     """Property names as the ECR API writes them, at every depth: scanOnPush."""
-    return {f"{key[0].lower()}{key[1:]}": lowered(value) if isinstance(value, dict) else value for key, value in properties.items()}
+    return {
+        f"{key[0].lower()}{key[1:]}": lowered(value) if isinstance(value, dict) else value
+        for key, value in properties.items()
+    }
 
 
-TYPES: tuple[ResourceType, ...] = (LogGroup(), Alarm(), Dashboard(), Parameter(), Repository(), CdkMetadata())
+TYPES: tuple[ResourceType, ...] = (
+    LogGroup(),
+    Alarm(),
+    Dashboard(),
+    Parameter(),
+    Repository(),
+    CdkMetadata(),
+)

@@ -1,4 +1,7 @@
-"""AWS::S3: buckets and their policies. Logging and lifecycle are kept and described; nothing here delivers logs or expires objects."""
+"""AWS::S3: buckets and their policies.
+
+Logging and lifecycle are kept and described; nothing here delivers logs or expires objects.
+"""
 
 from __future__ import annotations
 
@@ -20,22 +23,28 @@ from shoal_local.control.cloudformation.resources.base import (
 )
 
 RULE_MEMBERS = names(
-    "Id Status Prefix ExpirationInDays NoncurrentVersionExpirationInDays NoncurrentVersionExpiration AbortIncompleteMultipartUpload"
-    " ExpiredObjectDeleteMarker Transitions"
+    "Id Status Prefix ExpirationInDays NoncurrentVersionExpirationInDays"
+    " NoncurrentVersionExpiration AbortIncompleteMultipartUpload ExpiredObjectDeleteMarker"
+    " Transitions"
 )
 
 
 class Bucket(ResourceType):
     type_name = "AWS::S3::Bucket"
     properties = names(
-        "BucketName BucketEncryption VersioningConfiguration PublicAccessBlockConfiguration LoggingConfiguration LifecycleConfiguration"
-        " OwnershipControls AccessControl CorsConfiguration NotificationConfiguration Tags"
+        "BucketName BucketEncryption VersioningConfiguration PublicAccessBlockConfiguration"
+        " LoggingConfiguration LifecycleConfiguration OwnershipControls AccessControl"
+        " CorsConfiguration NotificationConfiguration Tags"
     )
     replaced_by = names("BucketName")
 
     def create(self, request: Request) -> Created:
         s3, name = request.client("s3"), request.name("BucketName", 63, lower=True)
-        location = {} if request.region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": request.region}}
+        location = (
+            {}
+            if request.region == "us-east-1"
+            else {"CreateBucketConfiguration": {"LocationConstraint": request.region}}
+        )
         ownership = request.get("OwnershipControls")
         owner = {"ObjectOwnership": ownership["Rules"][0]["ObjectOwnership"]} if ownership else {}
         s3.create_bucket(Bucket=name, **location, **owner)
@@ -67,7 +76,10 @@ class Bucket(ResourceType):
             _notifications(s3, name, request.get("NotificationConfiguration") or {})
         if request.changed("CorsConfiguration"):
             _cors(s3, name, request.get("CorsConfiguration"))
-        if request.changed("AccessControl") and request.get("AccessControl", "Private") != "Private":
+        if (
+            request.changed("AccessControl")
+            and request.get("AccessControl", "Private") != "Private"
+        ):
             s3.put_bucket_acl(Bucket=name, ACL=_canned(request["AccessControl"]))
         if request.tags():
             s3.put_bucket_tagging(Bucket=name, Tagging={"TagSet": request.tags()})
@@ -79,7 +91,9 @@ class BucketPolicy(ResourceType):
     replaced_by = names("Bucket")
 
     def create(self, request: Request) -> Created:
-        request.client("s3").put_bucket_policy(Bucket=request["Bucket"], Policy=json.dumps(request["PolicyDocument"]))
+        request.client("s3").put_bucket_policy(
+            Bucket=request["Bucket"], Policy=json.dumps(request["PolicyDocument"])
+        )
         return Created(request["Bucket"])
 
     def update(self, request: Request) -> Created:
@@ -106,7 +120,9 @@ def _encryption(s3: Any, name: str, wanted: Mapping[str, Any] | None) -> None:
     rules = []
     for rule in wanted["ServerSideEncryptionConfiguration"]:
         renamed = {key: value for key, value in rule.items() if key == "BucketKeyEnabled"}
-        rules.append({"ApplyServerSideEncryptionByDefault": rule["ServerSideEncryptionByDefault"], **renamed})
+        rules.append(
+            {"ApplyServerSideEncryptionByDefault": rule["ServerSideEncryptionByDefault"], **renamed}
+        )
     s3.put_bucket_encryption(Bucket=name, ServerSideEncryptionConfiguration={"Rules": rules})
 
 
@@ -129,22 +145,36 @@ def lifecycle_rule(rule: Mapping[str, Any], number: int) -> dict[str, Any]:
     """A rule in CloudFormation's words as one in S3's."""
     unknown = sorted(set(rule) - RULE_MEMBERS)
     if unknown:
-        raise ResourceError(f"Shoal's emulator does not emulate {unknown[0]} in lifecycle rules of buckets")
-    made: dict[str, Any] = {"ID": rule.get("Id", f"rule-{number}"), "Status": rule["Status"], "Filter": {"Prefix": rule.get("Prefix", "")}}
+        raise ResourceError(
+            f"Shoal's emulator does not emulate {unknown[0]} in lifecycle rules of buckets"
+        )
+    made: dict[str, Any] = {
+        "ID": rule.get("Id", f"rule-{number}"),
+        "Status": rule["Status"],
+        "Filter": {"Prefix": rule.get("Prefix", "")},
+    }
     if "ExpirationInDays" in rule:
         made["Expiration"] = {"Days": int(rule["ExpirationInDays"])}
     if "ExpiredObjectDeleteMarker" in rule:
         made["Expiration"] = {"ExpiredObjectDeleteMarker": rule["ExpiredObjectDeleteMarker"]}
     if "NoncurrentVersionExpirationInDays" in rule:
-        made["NoncurrentVersionExpiration"] = {"NoncurrentDays": int(rule["NoncurrentVersionExpirationInDays"])}
+        made["NoncurrentVersionExpiration"] = {
+            "NoncurrentDays": int(rule["NoncurrentVersionExpirationInDays"])
+        }
     if "NoncurrentVersionExpiration" in rule:
-        made["NoncurrentVersionExpiration"] = {key: int(value) for key, value in rule["NoncurrentVersionExpiration"].items()}
+        made["NoncurrentVersionExpiration"] = {
+            key: int(value) for key, value in rule["NoncurrentVersionExpiration"].items()
+        }
     if "AbortIncompleteMultipartUpload" in rule:
         days = rule["AbortIncompleteMultipartUpload"]["DaysAfterInitiation"]
         made["AbortIncompleteMultipartUpload"] = {"DaysAfterInitiation": int(days)}
     if "Transitions" in rule:
         made["Transitions"] = [
-            {"StorageClass": transition["StorageClass"], "Days": int(transition["TransitionInDays"])} for transition in rule["Transitions"]
+            {
+                "StorageClass": transition["StorageClass"],
+                "Days": int(transition["TransitionInDays"]),
+            }
+            for transition in rule["Transitions"]
         ]
     return made
 
@@ -154,13 +184,17 @@ def _logging(s3: Any, name: str, request: Request) -> None:
     if not wanted:
         s3.put_bucket_logging(Bucket=name, BucketLoggingStatus={})
         return
-    target = {"TargetBucket": wanted.get("DestinationBucketName", name), "TargetPrefix": wanted.get("LogFilePrefix", "")}
+    target = {
+        "TargetBucket": wanted.get("DestinationBucketName", name),
+        "TargetPrefix": wanted.get("LogFilePrefix", ""),
+    }
     try:
         s3.put_bucket_logging(Bucket=name, BucketLoggingStatus={"LoggingEnabled": target})
     except ClientError as error:
         if error.response["Error"]["Code"] != "InvalidTargetBucketForLogging":
             raise
-        # AWS takes the setting before the target's policy grants the log service; moto asks for the policy first.
+        # AWS takes the setting before the target's policy grants the log service; moto asks for the
+        # policy first.
         backend = s3_backends[request.account]["aws"]
         if target["TargetBucket"] not in backend.buckets:
             raise
@@ -168,17 +202,32 @@ def _logging(s3: Any, name: str, request: Request) -> None:
 
 
 def _notifications(s3: Any, name: str, wanted: Mapping[str, Any]) -> None:
-    """EventBridge, or nobody; queues, topics and functions are refused, because nothing would be delivered to them."""
+    """EventBridge, or nobody; queues, topics and functions are refused, because nothing would be
+    delivered to them.
+    """
     unknown = sorted(set(wanted) - {"EventBridgeConfiguration"})
     if unknown:
-        raise ResourceError(f"Shoal's emulator does not emulate {unknown[0]} of buckets; EventBridgeConfiguration it does")
-    told = str(wanted.get("EventBridgeConfiguration", {}).get("EventBridgeEnabled", True)).lower() == "true" if wanted else False
-    s3.put_bucket_notification_configuration(Bucket=name, NotificationConfiguration={"EventBridgeConfiguration": {}} if told else {})
+        raise ResourceError(
+            f"Shoal's emulator does not emulate {unknown[0]} of buckets; EventBridgeConfiguration"
+            " it does"
+        )
+    told = (
+        str(wanted.get("EventBridgeConfiguration", {}).get("EventBridgeEnabled", True)).lower()
+        == "true"
+        if wanted
+        else False
+    )
+    s3.put_bucket_notification_configuration(
+        Bucket=name, NotificationConfiguration={"EventBridgeConfiguration": {}} if told else {}
+    )
 
 
 def _cors(s3: Any, name: str, wanted: Mapping[str, Any] | None) -> None:
     if wanted:
-        rules = [{key if key != "MaxAge" else "MaxAgeSeconds": value for key, value in rule.items()} for rule in wanted["CorsRules"]]
+        rules = [
+            {key if key != "MaxAge" else "MaxAgeSeconds": value for key, value in rule.items()}
+            for rule in wanted["CorsRules"]
+        ]
         s3.put_bucket_cors(Bucket=name, CORSConfiguration={"CORSRules": rules})
     else:
         s3.delete_bucket_cors(Bucket=name)
@@ -186,7 +235,9 @@ def _cors(s3: Any, name: str, wanted: Mapping[str, Any] | None) -> None:
 
 def _canned(access_control: str) -> str:
     """`LogDeliveryWrite` as `log-delivery-write`."""
-    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in access_control).lstrip("-")
+    return "".join(
+        f"-{letter.lower()}" if letter.isupper() else letter for letter in access_control
+    ).lstrip("-")
 
 
 TYPES: tuple[ResourceType, ...] = (Bucket(), BucketPolicy())

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from shoal_local.control.cloudformation.resources.base import Created, Request, ResourceType, gone_is_fine, names
+from shoal_local.control.cloudformation.resources.base import (
+    Created,
+    Request,
+    ResourceType,
+    gone_is_fine,
+    names,
+)
 
 SETTINGS = (
     "Description",
@@ -25,7 +31,9 @@ class ScheduleGroup(ResourceType):
 
     def create(self, request: Request) -> Created:
         name = request.name("Name", 64)
-        arn = request.client("scheduler").create_schedule_group(Name=name, Tags=request.tags())["ScheduleGroupArn"]
+        arn = request.client("scheduler").create_schedule_group(Name=name, Tags=request.tags())[
+            "ScheduleGroupArn"
+        ]
         return Created(name, {"Arn": arn, "State": "ACTIVE"})
 
     def update(self, request: Request) -> Created:
@@ -37,7 +45,9 @@ class ScheduleGroup(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("scheduler").delete_schedule_group(Name=request.physical_id))
+        gone_is_fine(
+            lambda: request.client("scheduler").delete_schedule_group(Name=request.physical_id)
+        )
 
 
 class Schedule(ResourceType):
@@ -47,16 +57,22 @@ class Schedule(ResourceType):
 
     def create(self, request: Request) -> Created:
         name = request.name("Name", 64)
-        arn = request.client("scheduler").create_schedule(Name=name, **self._wanted(request))["ScheduleArn"]
+        arn = request.client("scheduler").create_schedule(Name=name, **self._wanted(request))[
+            "ScheduleArn"
+        ]
         return Created(name, {"Arn": arn})
 
     def update(self, request: Request) -> Created:
-        request.client("scheduler").update_schedule(Name=request.physical_id, **self._wanted(request))
+        request.client("scheduler").update_schedule(
+            Name=request.physical_id, **self._wanted(request)
+        )
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
         group = request.only("GroupName")
-        gone_is_fine(lambda: request.client("scheduler").delete_schedule(Name=request.physical_id, **group))
+        gone_is_fine(
+            lambda: request.client("scheduler").delete_schedule(Name=request.physical_id, **group)
+        )
 
     @staticmethod
     def _wanted(request: Request) -> dict[str, object]:
@@ -64,10 +80,16 @@ class Schedule(ResourceType):
         wanted = request.only(*SETTINGS)
         window = dict(wanted.get("FlexibleTimeWindow", {}))
         if "MaximumWindowInMinutes" in window:
-            wanted["FlexibleTimeWindow"] = {**window, "MaximumWindowInMinutes": int(window["MaximumWindowInMinutes"])}
+            wanted["FlexibleTimeWindow"] = {
+                **window,
+                "MaximumWindowInMinutes": int(window["MaximumWindowInMinutes"]),
+            }
         target = dict(wanted.get("Target", {}))
         if "RetryPolicy" in target:
-            wanted["Target"] = {**target, "RetryPolicy": {name: int(value) for name, value in target["RetryPolicy"].items()}}
+            wanted["Target"] = {
+                **target,
+                "RetryPolicy": {name: int(value) for name, value in target["RetryPolicy"].items()},
+            }
         return wanted
 
 

@@ -1,8 +1,11 @@
-"""SSH between the hosts of a job: `serve` and `run HOST COMMAND...`; stands in for OpenSSH's keys, sshd and ssh.
+"""SSH between the hosts of a job:
 
-The training toolkit and mpirun need a server at port 22 and a program `ssh`; this is both, over the real protocol (paramiko,
-which the toolkit brings). Every host of a job has the same key, as hosts of one image have: it is made of the secret that the
-emulator put beside the stand-ins. A command runs with the environment of the server, which the training toolkit started.
+`serve` and `run HOST COMMAND...`; stands in for OpenSSH's keys, sshd and ssh.
+
+The training toolkit and mpirun need a server at port 22 and a program `ssh`; this is both, over the
+real protocol (paramiko, which the toolkit brings). Every host of a job has the same key, as hosts
+of one image have: it is made of the secret that the emulator put beside the stand-ins. A command
+runs with the environment of the server, which the training toolkit started.
 """
 
 from __future__ import annotations
@@ -49,7 +52,11 @@ class Door(paramiko.ServerInterface):  # type: ignore[misc] # published without 
         return int(paramiko.AUTH_SUCCESSFUL if key == self._key else paramiko.AUTH_FAILED)
 
     def check_channel_request(self, kind: str, chanid: int) -> int:
-        return int(paramiko.OPEN_SUCCEEDED if kind == "session" else paramiko.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED)
+        return int(
+            paramiko.OPEN_SUCCEEDED
+            if kind == "session"
+            else paramiko.OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
+        )
 
     def check_channel_exec_request(self, channel: Any, command: bytes) -> bool:
         threading.Thread(target=execute, args=(channel, command.decode()), daemon=True).start()
@@ -59,11 +66,15 @@ class Door(paramiko.ServerInterface):  # type: ignore[misc] # published without 
 def execute(channel: Any, command: str) -> None:
     """Run one command, its streams connected to the channel, and report its exit code."""
     pipe = subprocess.PIPE
-    with subprocess.Popen(["/bin/sh", "-c", command], stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True) as process:
+    with subprocess.Popen(
+        ["/bin/sh", "-c", command], stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+    ) as process:
         threading.Thread(target=_feed, args=(channel, process.stdin), daemon=True).start()
         outputs = [
             threading.Thread(target=_drain, args=(process.stdout, channel.sendall), daemon=True),
-            threading.Thread(target=_drain, args=(process.stderr, channel.sendall_stderr), daemon=True),
+            threading.Thread(
+                target=_drain, args=(process.stderr, channel.sendall_stderr), daemon=True
+            ),
         ]
         for each in outputs:
             each.start()
@@ -113,19 +124,25 @@ def _welcome(connection: socket.socket, key: Any) -> None:
 
 
 def destination(arguments: list[str]) -> tuple[str, str]:
-    """Host and command of an `ssh` command line; what OpenSSH's options would change does not apply here."""
+    """Host and command of an `ssh` command line; what OpenSSH's options would change does not apply
+    here.
+    """
     rest = list(arguments)
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
         if len(option) == 2 and option[1] in _OPTIONS_WITH_VALUE and rest:
             rest.pop(0)
     if len(rest) < 2:
-        raise SystemExit("ssh: a host and a command are needed; this stand-in has no interactive sessions")
+        raise SystemExit(
+            "ssh: a host and a command are needed; this stand-in has no interactive sessions"
+        )
     return rest[0].rpartition("@")[2], " ".join(rest[1:])
 
 
 def run(arguments: list[str]) -> int:
-    """Exit code of a command on another host; 255 when the host cannot be reached, as ssh has it."""
+    """Exit code of a command on another host; 255 when the host cannot be reached, as ssh has
+    it.
+    """
     host, command = destination(arguments)
     key = paramiko.Ed25519Key.from_private_key_file(str(write_key()))
     client = paramiko.SSHClient()

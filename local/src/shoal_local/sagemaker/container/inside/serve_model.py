@@ -1,8 +1,11 @@
-"""What an inference container starts: AWS's own PyTorch inference handler behind a small HTTP server.
+"""What an inference container starts:
 
-The handler (sagemaker-pytorch-inference, sagemaker-inference) does what it does in the image: loads `code/inference.py`, calls
-model_fn, then input_fn, predict_fn and output_fn per request, and turns exceptions into answers. Only TorchServe, a Java
-program, is stood in for: `/ping` answers 200 once the model is loaded, `POST /invocations` is one call of the handler.
+AWS's own PyTorch inference handler behind a small HTTP server.
+
+The handler (sagemaker-pytorch-inference, sagemaker-inference) does what it does in the image: loads
+`code/inference.py`, calls model_fn, then input_fn, predict_fn and output_fn per request, and turns
+exceptions into answers. Only TorchServe, a Java program, is stood in for: `/ping` answers 200 once
+the model is loaded, `POST /invocations` is one call of the handler.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ from pathlib import Path
 from typing import Any
 
 MODEL_FAILED = 3
-"""Exit code when the model could not be loaded; TorchServe would start its worker over and over until SageMaker gives up."""
+"""Exit code when the model could not be loaded; TorchServe would start its worker over and over
+until SageMaker gives up.
+"""
 
 
 class Context:
@@ -40,11 +45,14 @@ class Context:
 def load(model_dir: str) -> Any:
     """The initialised handler service; raises what the user's model_fn raises.
 
-    Looking for garbage while PyTorch is imported would find next to none, and take a sixth of the time.
+    Looking for garbage while PyTorch is imported would find next to none, and take a sixth of the
+    time.
     """
     sys.path.insert(0, str(Path(model_dir) / "code"))
     gc.disable()
-    service = importlib.import_module("sagemaker_pytorch_serving_container.handler_service").HandlerService()
+    service = importlib.import_module(
+        "sagemaker_pytorch_serving_container.handler_service"
+    ).HandlerService()
     gc.freeze()
     gc.enable()
     service.initialize(Context(model_dir, {}))
@@ -57,7 +65,8 @@ def handler_class(service: Any, model_dir: str) -> type[BaseHTTPRequestHandler]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True  # headers and body go out one after the other: the body must not wait for an acknowledgement
+        # headers and body go out one after the other: the body must not wait for an acknowledgement
+        disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
             self._answer(200 if self.path == "/ping" else 404, "application/json", b"")

@@ -1,10 +1,12 @@
-"""What a TensorFlow inference container starts: both of its servers, stood in for, around the user's own code.
+"""What a TensorFlow inference container starts: both of its servers, stood in for, around the
+user's own code.
 
-In AWS's image TensorFlow Serving, a C++ program, loads each SavedModel below /opt/ml/model and answers its REST API, and a Python
-service lets `code/inference.py` work on requests before and after (aws/sagemaker-tensorflow-serving-container). Both are ours
-here: the REST API of `:predict` over TensorFlow itself, and `/ping` and `/invocations` with the documented contract of
-`input_handler` and `output_handler`, or `handler`. Not here: gRPC, `:classify` and `:regress`, batching, several models of one
-endpoint by request, requirements.txt, CSV without an inference.py.
+In AWS's image TensorFlow Serving, a C++ program, loads each SavedModel below /opt/ml/model and
+answers its REST API, and a Python service lets `code/inference.py` work on requests before and
+after (aws/sagemaker-tensorflow-serving-container). Both are ours here: the REST API of `:predict`
+over TensorFlow itself, and `/ping` and `/invocations` with the documented contract of
+`input_handler` and `output_handler`, or `handler`. Not here: gRPC, `:classify` and `:regress`,
+batching, several models of one endpoint by request, requirements.txt, CSV without an inference.py.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ Answer = tuple[int, str, bytes]
 
 
 class Context(NamedTuple):
-    """What AWS's service gives the user's functions, field by field (tfs_utils.py); gRPC's are empty."""
+    """What AWS's service gives the user's functions, field by field (tfs_utils.py); gRPC's are
+    empty.
+    """
 
     model_name: str | None
     model_version: str | None
@@ -60,31 +64,51 @@ class RefusedError(Exception):
 
 
 class Models:
-    """Every version of every SavedModel below a folder, by name: the name of the folder that the numbered versions lie in."""
+    """Every version of every SavedModel below a folder, by name: the name of the folder that the
+    numbered versions lie in.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._loaded: dict[str, dict[int, Any]] = {}
         for found in sorted(folder.rglob("saved_model.pb")):
             version = found.parent
             if version.name.isdecimal():
-                self._loaded.setdefault(version.parent.name, {})[int(version.name)] = tf.saved_model.load(str(version))
+                self._loaded.setdefault(version.parent.name, {})[int(version.name)] = (
+                    tf.saved_model.load(str(version))
+                )
         if not self._loaded:
-            raise FileNotFoundError(f"no SavedModel in a numbered folder below {folder}, such as {folder}/1/saved_model.pb")
-        self.default = os.environ.get("SAGEMAKER_TFS_DEFAULT_MODEL_NAME") or next(iter(self._loaded))
+            raise FileNotFoundError(
+                f"no SavedModel in a numbered folder below {folder}, such as"
+                f" {folder}/1/saved_model.pb"
+            )
+        self.default = os.environ.get("SAGEMAKER_TFS_DEFAULT_MODEL_NAME") or next(
+            iter(self._loaded)
+        )
 
     def status(self, name: str) -> dict[str, Any]:
-        versions = [{"version": str(number), "state": "AVAILABLE"} for number in sorted(self._versions(name), reverse=True)]
+        versions = [
+            {"version": str(number), "state": "AVAILABLE"}
+            for number in sorted(self._versions(name), reverse=True)
+        ]
         return {"model_version_status": versions}
 
     def predict(self, name: str, version: str | None, request: Any) -> dict[str, Any]:
-        """TensorFlow Serving's predict: `instances` in gives `predictions`, one for each; `inputs` in gives `outputs`."""
+        """TensorFlow Serving's predict:
+
+        `instances` in gives `predictions`, one for each; `inputs` in gives `outputs`.
+        """
         versions = self._versions(name)
         number = int(version) if version else max(versions)
         if number not in versions:
             raise RefusedError(f"Servable not found for request: Specific({name}, {number})", 404)
         if not isinstance(request, dict) or ("instances" in request) == ("inputs" in request):
-            raise RefusedError("Failed to process element: a request is an object with either 'instances' or 'inputs'")
-        signature = self._signature(versions[number], request.get("signature_name", "serving_default"))
+            raise RefusedError(
+                "Failed to process element: a request is an object with either 'instances' or"
+                " 'inputs'"
+            )
+        signature = self._signature(
+            versions[number], request.get("signature_name", "serving_default")
+        )
         by_row = "instances" in request
         outputs = call(signature, in_columns(request["instances"]) if by_row else request["inputs"])
         return {"predictions": in_rows(outputs)} if by_row else {"outputs": in_one(outputs)}
@@ -118,16 +142,25 @@ def in_columns(instances: Any) -> Any:
 
 
 def call(signature: Any, values: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """The signature's outputs for `values`: one per input by name, or a bare one for the only input."""
+    """The signature's outputs for `values`: one per input by name, or a bare one for the only
+    input.
+    """
     wanted = inputs_of(signature)
     if not isinstance(values, dict) or set(values) == {"b64"}:
         if len(wanted) != 1:
-            raise RefusedError(f"the model has several inputs, by these names: {', '.join(sorted(wanted))}")
+            raise RefusedError(
+                f"the model has several inputs, by these names: {', '.join(sorted(wanted))}"
+            )
         values = {next(iter(wanted)): values}
     if set(values) != set(wanted):
-        raise RefusedError(f"the model's inputs are {', '.join(sorted(wanted))}; the request has {', '.join(sorted(values))}")
+        raise RefusedError(
+            f"the model's inputs are {', '.join(sorted(wanted))}; the request has"
+            f" {', '.join(sorted(values))}"
+        )
     try:
-        tensors = {name: tf.constant(decoded(values[name]), dtype=wanted[name].dtype) for name in wanted}
+        tensors = {
+            name: tf.constant(decoded(values[name]), dtype=wanted[name].dtype) for name in wanted
+        }
         return {name: tensor.numpy() for name, tensor in signature(**tensors).items()}
     except (TypeError, ValueError, tf.errors.OpError) as wrong:
         raise RefusedError(str(wrong)) from wrong
@@ -141,7 +174,9 @@ def decoded(value: Any) -> Any:
 
 
 def encoded(value: Any) -> Any:
-    """Arrays as lists; bytes as text where they are text, which is how TensorFlow Serving writes outputs not named `..._bytes`."""
+    """Arrays as lists; bytes as text where they are text, which is how TensorFlow Serving writes
+    outputs not named `..._bytes`.
+    """
     if isinstance(value, np.ndarray):
         return encoded(value.tolist())
     if isinstance(value, bytes):
@@ -178,11 +213,17 @@ def _serving_document(models: Models, method: str, path: str, body: bytes) -> di
         return models.status(found["name"])
     if method == "POST" and (found := _PREDICT.fullmatch(path)) and found["method"] == "predict":
         return models.predict(found["name"], found["version"], json.loads(body))
-    raise RefusedError(f"Malformed request: {method} {path} (this stand-in answers :predict and the models' status)", 404)
+    raise RefusedError(
+        f"Malformed request: {method} {path} (this stand-in answers :predict and the models'"
+        " status)",
+        404,
+    )
 
 
 class PythonService:
-    """`/invocations`: the user's handlers around TensorFlow Serving, or TensorFlow Serving's own answer without them."""
+    """`/invocations`: the user's handlers around TensorFlow Serving, or TensorFlow Serving's own
+    answer without them.
+    """
 
     def __init__(self, script: Path, default_model: str, rest_port: int) -> None:
         self._default_model, self._rest_port = default_model, rest_port
@@ -199,16 +240,22 @@ class PythonService:
         if hasattr(module, "handler"):
             return module.handler  # type: ignore[no-any-return]
         if not (hasattr(module, "input_handler") and hasattr(module, "output_handler")):
-            raise AttributeError(f"{script} has neither `handler` nor both of `input_handler` and `output_handler`")
+            raise AttributeError(
+                f"{script} has neither `handler` nor both of `input_handler` and `output_handler`"
+            )
 
         def between(data: Any, context: Context) -> tuple[Any, str]:
-            answer = requests.post(context.rest_uri, data=module.input_handler(data, context), timeout=60)
+            answer = requests.post(
+                context.rest_uri, data=module.input_handler(data, context), timeout=60
+            )
             return module.output_handler(answer, context)  # type: ignore[no-any-return]
 
         return between
 
     def answer(self, headers: Any, body: bytes) -> Answer:
-        """Status, content type and body; whatever the user's code raises is a 500 with its message, as in AWS's service."""
+        """Status, content type and body; whatever the user's code raises is a 500 with its message,
+        as in AWS's service.
+        """
         context = self._context(headers, len(body))
         if self._handler is None:
             answer = requests.post(context.rest_uri, data=body, timeout=60)
@@ -222,9 +269,11 @@ class PythonService:
 
     def _context(self, headers: Any, length: int) -> Context:
         attributes = headers.get(_ATTRIBUTES)
-        tfs = dict(each.split("=", 1) for each in re.findall(r"tfs-[a-z\-]+=[^,]+", attributes or ""))
+        tfs = dict(
+            each.split("=", 1) for each in re.findall(r"tfs-[a-z\-]+=[^,]+", attributes or "")
+        )
         version = f"/versions/{tfs['tfs-model-version']}" if "tfs-model-version" in tfs else ""
-        path = f"{tfs.get('tfs-model-name', self._default_model)}{version}:{tfs.get('tfs-method', 'predict')}"
+        path = f"{tfs.get('tfs-model-name', self._default_model)}{version}:{tfs.get('tfs-method', 'predict')}"  # noqa: E501
         return Context(
             tfs.get("tfs-model-name"),
             tfs.get("tfs-model-version"),
@@ -244,7 +293,8 @@ def server(port: int, answer: Callable[[str, str, Any, bytes], Answer]) -> Threa
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True  # headers and body go out one after the other: the body must not wait for an acknowledgement
+        # headers and body go out one after the other: the body must not wait for an acknowledgement
+        disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
             self._respond("GET")
@@ -254,7 +304,10 @@ def server(port: int, answer: Callable[[str, str, Any, bytes], Answer]) -> Threa
 
         def _respond(self, method: str) -> None:
             status, content_type, body = answer(
-                method, self.path, self.headers, self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                method,
+                self.path,
+                self.headers,
+                self.rfile.read(int(self.headers.get("Content-Length", 0))),
             )
             self.send_response(status)
             self.send_header("Content-Type", content_type)
@@ -270,7 +323,9 @@ def server(port: int, answer: Callable[[str, str, Any, bytes], Answer]) -> Threa
     return ThreadingHTTPServer(("127.0.0.1", port), Handler)
 
 
-def front_answer(service: PythonService, method: str, path: str, headers: Any, body: bytes) -> Answer:
+def front_answer(
+    service: PythonService, method: str, path: str, headers: Any, body: bytes
+) -> Answer:
     if (method, path) == ("GET", "/ping"):
         return 200, _JSON, b""
     if (method, path) != ("POST", "/invocations"):
@@ -281,17 +336,26 @@ def front_answer(service: PythonService, method: str, path: str, headers: Any, b
 def main() -> int:
     folder = Path(os.environ.get("SAGEMAKER_BASE_DIR", "/opt/ml")) / "model"
     if (folder / "code" / "requirements.txt").exists():
-        sys.stderr.write("code/requirements.txt is not installed by the emulator: what it names must be in the runtime\n")
+        sys.stderr.write(
+            "code/requirements.txt is not installed by the emulator: what it names must be in the"
+            " runtime\n"
+        )
     try:
         models = Models(folder)
-        serving = server(0, lambda method, path, _headers, body: serving_answer(models, method, path, body))
-        service = PythonService(folder / "code" / "inference.py", models.default, serving.server_port)
+        serving = server(
+            0, lambda method, path, _headers, body: serving_answer(models, method, path, body)
+        )
+        service = PythonService(
+            folder / "code" / "inference.py", models.default, serving.server_port
+        )
     except Exception:  # noqa: BLE001 (whatever is wrong with the model or the user's code goes to the log, and the container ends)
         traceback.print_exc()
         return MODEL_FAILED
     threading.Thread(target=serving.serve_forever, daemon=True).start()
     port = int(os.environ.get("SAGEMAKER_BIND_TO_PORT", "8080"))
-    with server(port, lambda method, path, headers, body: front_answer(service, method, path, headers, body)) as front:
+    with server(
+        port, lambda method, path, headers, body: front_answer(service, method, path, headers, body)
+    ) as front:
         sys.stderr.write(f"Model loaded from {folder}; serving on port {port}\n")
         front.serve_forever()
     return 0

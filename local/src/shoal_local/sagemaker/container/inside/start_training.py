@@ -1,19 +1,31 @@
-"""What a training container starts: AWS's own `train` program, with what a laptop lacks stood in for.
+"""What a training container starts:
+
+AWS's own `train` program, with what a laptop lacks stood in for.
 
 Each stand-in and its reason (docs/verification.md lists them):
-- sshd and ssh: rarely installed, and never with a key for these hosts; with several hosts `remote_shell` is both, with one nothing
+- sshd and ssh: rarely installed, and never with a key for these hosts; with several hosts
+  `remote_shell` is both, with one nothing
   connects to sshd and none is started.
-- pauses: the toolkit polls every second and sleeps 30 s after mpirun so that other hosts see its end; here 0.5 s at most, and none where
+- pauses: the toolkit polls every second and sleeps 30 s after mpirun so that other hosts see its
+  end; here 0.5 s at most, and none where
   there is no other host.
-- PyTorch's version: the toolkit imports all of PyTorch to tell the script which it is (SM_DLC_TORCH_VERSION), 0.9 s of a job that may take
+- PyTorch's version: the toolkit imports all of PyTorch to tell the script which it is
+  (SM_DLC_TORCH_VERSION), 0.9 s of a job that may take
   five; here it is read from the file that PyTorch itself has it from.
-- /etc/environment: the toolkit adds the environment to it for commands that come by ssh; ours have the environment anyway.
-- mpirun's options: the MPI runner writes `-bind-to` and `-map-by`, which Open MPI 4 takes; Open MPI 5 wants two dashes. The smddp
-  runner's `--oversubscribe` lets Open MPI 5 put every rank on the first host; with `--map-by slot` it fills each host's slots first.
-- orted: a host that is not the first waits for mpirun's daemon to come and to end, by the name it has in Open MPI 4; in 5 it is prted.
-- SIGTERM: the toolkit has no handler for it. As the first process of AWS's container it therefore does not get it (pid_namespaces(7)),
-  and waits for what it started; here it is not the first process, and would die before a rank has written its checkpoint.
-- gethostname.so: the toolkit preloads it into ranks so that they see SageMaker's host name. It reads /opt/ml and crashes without
+- /etc/environment: the toolkit adds the environment to it for commands that come by ssh; ours have
+  the environment anyway.
+- mpirun's options: the MPI runner writes `-bind-to` and `-map-by`, which Open MPI 4 takes; Open MPI
+  5 wants two dashes. The smddp
+  runner's `--oversubscribe` lets Open MPI 5 put every rank on the first host; with `--map-by slot`
+  it fills each host's slots first.
+- orted: a host that is not the first waits for mpirun's daemon to come and to end, by the name it
+  has in Open MPI 4; in 5 it is prted.
+- SIGTERM: the toolkit has no handler for it. As the first process of AWS's container it therefore
+  does not get it (pid_namespaces(7)),
+  and waits for what it started; here it is not the first process, and would die before a rank has
+  written its checkpoint.
+- gethostname.so: the toolkit preloads it into ranks so that they see SageMaker's host name. It
+  reads /opt/ml and crashes without
   it, so it is left out only where the container has no /opt/ml of its own (SAGEMAKER_BASE_DIR set).
 Everything else, mpirun, smddprun, torchrun, the user's script, is the real thing.
 """
@@ -63,7 +75,9 @@ def stand_in(module: Any) -> None:
     module._start_sshd_daemon = start_sshd
     module._write_env_vars_to_file = lambda: None
     longest_s = _LONGEST_PAUSE_S if len(hosts()) > 1 else 0.0
-    module.time = types.SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, longest_s)), time=time.time)
+    module.time = types.SimpleNamespace(
+        sleep=lambda seconds: time.sleep(min(seconds, longest_s)), time=time.time
+    )
 
 
 def hosts() -> list[str]:
@@ -76,20 +90,28 @@ def hosts() -> list[str]:
 
 
 def tell_version_of_pytorch() -> None:
-    """In place of the PyTorch toolkit's `_set_torch_version_environment`: where that fails a job goes on, with a line in its log."""
+    """In place of the PyTorch toolkit's `_set_torch_version_environment`: where that fails a job
+    goes on, with a line in its log.
+    """
     try:
         folder = Path(importlib.util.find_spec("torch").origin).parent  # type: ignore[union-attr, arg-type]
-        os.environ["SM_DLC_TORCH_VERSION"] = runpy.run_path(str(folder / "version.py"))["__version__"]
+        os.environ["SM_DLC_TORCH_VERSION"] = runpy.run_path(str(folder / "version.py"))[
+            "__version__"
+        ]
     except Exception as error:  # noqa: BLE001 (as there: no job fails for its version's sake)
         sys.stderr.write(f"PyTorch's version cannot be read: {error!r}\n")
 
 
 def daemon_of_mpirun() -> list[Any]:
-    """In place of the toolkit's `_orted_process`, with the same patience; none when mpirun has ended before we looked."""
+    """In place of the toolkit's `_orted_process`, with the same patience; none when mpirun has
+    ended before we looked.
+    """
     psutil = importlib.import_module("psutil")
     deadline = time.monotonic() + _WAIT_FOR_MPIRUN_S
     while time.monotonic() < deadline and not list(Path("/tmp").glob("done.*")):  # noqa: S108 (the container's own)
-        if found := [each for each in psutil.process_iter(attrs=["name"]) if each.info["name"] in _DAEMONS]:
+        if found := [
+            each for each in psutil.process_iter(attrs=["name"]) if each.info["name"] in _DAEMONS
+        ]:
             return found
         time.sleep(_LONGEST_PAUSE_S / 5)
     return []
@@ -106,7 +128,9 @@ def with_two_dashes(module: Any) -> None:
 
 
 def with_slots_filled(module: Any) -> None:
-    """Let mpirun put as many ranks on each host as the smddp runner's `--host` says, unless the user's own options map them."""
+    """Let mpirun put as many ranks on each host as the smddp runner's `--host` says, unless the
+    user's own options map them.
+    """
     original = module.SMDataParallelRunner._get_mpirun_command
 
     def command(self: Any, *arguments: Any, **options: Any) -> list[str]:
@@ -132,7 +156,9 @@ def without_preload(runner: Any, method: str) -> None:
 
 
 def wait_for_what_runs(number: int, _frame: FrameType | None) -> None:
-    """On SIGTERM: go on while the toolkit has children, which have got the signal too; end where nothing was started yet."""
+    """On SIGTERM: go on while the toolkit has children, which have got the signal too; end where
+    nothing was started yet.
+    """
     if not importlib.import_module("psutil").Process().children():
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
@@ -140,7 +166,8 @@ def wait_for_what_runs(number: int, _frame: FrameType | None) -> None:
 
 def main() -> None:
     signal.signal(signal.SIGTERM, wait_for_what_runs)
-    gc.disable()  # while the toolkit is imported, a third of which would go into looking for garbage
+    # while the toolkit is imported, a third of which would go into looking for garbage
+    gc.disable()
     smdataparallel: Any = importlib.import_module("sagemaker_training.smdataparallel")
     mpi: Any = importlib.import_module("sagemaker_training.mpi")
     stand_in(smdataparallel)

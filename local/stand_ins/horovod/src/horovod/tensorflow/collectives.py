@@ -1,4 +1,6 @@
-"""Functions over tensors: each is one stateful operation, so tf.function keeps them in the script's order on every rank."""
+"""Functions over tensors: each is one stateful operation, so tf.function keeps them in the script's
+order on every rank.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,16 @@ from .compression import Compression
 
 
 def allreduce(
-    tensor: Any, average: bool | None = None, compression: Any = Compression.none, op: ReduceOp | None = None, name: str | None = None
+    tensor: Any,
+    average: bool | None = None,
+    compression: Any = Compression.none,
+    op: ReduceOp | None = None,
+    name: str | None = None,
 ) -> Any:
-    """The reduction over all ranks, the average by default; same shape and type. `name` is Horovod's and changes nothing."""
+    """The reduction over all ranks, the average by default; same shape and type.
+
+    `name` is Horovod's and changes nothing.
+    """
     del name
     return reduce_all([tensor], choose(op, average), compression)[0]
 
@@ -34,7 +43,9 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int) -> Any:
     """Give every rank the values that rank `root_rank` has in these variables."""
     variables = list(variables)
     values = _broadcast_all([tf.convert_to_tensor(variable) for variable in variables], root_rank)
-    return tf.group(*[variable.assign(value) for variable, value in zip(variables, values, strict=True)])
+    return tf.group(
+        *[variable.assign(value) for variable, value in zip(variables, values, strict=True)]
+    )
 
 
 @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator, unused-ignore]
@@ -45,8 +56,13 @@ def reduce_all(tensors: Sequence[Any], op: ReduceOp, compression: Any) -> list[A
     if communicator is None or not tensors:
         return tensors
     sent = [compression.compress(tensor) for tensor in tensors]
-    received = _as_one_operation(functools.partial(_allreduce_arrays, communicator, op), [tensor for tensor, _ in sent])
-    return [compression.decompress(tensor, context) for tensor, (_, context) in zip(received, sent, strict=True)]
+    received = _as_one_operation(
+        functools.partial(_allreduce_arrays, communicator, op), [tensor for tensor, _ in sent]
+    )
+    return [
+        compression.decompress(tensor, context)
+        for tensor, (_, context) in zip(received, sent, strict=True)
+    ]
 
 
 def _broadcast_all(tensors: list[Any], root_rank: int) -> list[Any]:
@@ -55,11 +71,15 @@ def _broadcast_all(tensors: list[Any], root_rank: int) -> list[Any]:
         raise HorovodLocalError(f"root_rank={root_rank} is no rank of a job of {job.size}")
     if job.communicator is None or not tensors:
         return tensors
-    return _as_one_operation(functools.partial(_broadcast_arrays, job.communicator, root_rank), tensors)
+    return _as_one_operation(
+        functools.partial(_broadcast_arrays, job.communicator, root_rank), tensors
+    )
 
 
 def _as_one_operation(function: Callable[..., Any], tensors: list[Any]) -> list[Any]:
-    answers = tf.numpy_function(function, tensors, [tensor.dtype for tensor in tensors], stateful=True)
+    answers = tf.numpy_function(
+        function, tensors, [tensor.dtype for tensor in tensors], stateful=True
+    )
     answers = list(answers) if isinstance(answers, list | tuple) else [answers]
     for answer, tensor in zip(answers, tensors, strict=True):
         answer.set_shape(tensor.shape)  # numpy_function forgets it

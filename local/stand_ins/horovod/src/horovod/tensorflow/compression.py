@@ -27,7 +27,11 @@ class FP16Compressor:
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
         """The tensor to send, and its own type if it is floating point."""
-        return (tf.cast(tensor, tf.float16), tensor.dtype) if tensor.dtype.is_floating else (tensor, None)
+        return (
+            (tf.cast(tensor, tf.float16), tensor.dtype)
+            if tensor.dtype.is_floating
+            else (tensor, None)
+        )
 
     @staticmethod
     def decompress(tensor: Any, context: Any) -> Any:

@@ -1,4 +1,7 @@
-"""What a training script wraps: its gradient tape, or its Keras optimizer. Gradients of one rank come in, all ranks' go out."""
+"""What a training script wraps: its gradient tape, or its Keras optimizer.
+
+Gradients of one rank come in, all ranks' go out.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +16,45 @@ from .compression import Compression
 
 
 class DistributedGradientTape:
-    """A tf.GradientTape whose gradient() reduces over all ranks. Sparse gradients are reduced as dense ones."""
+    """A tf.GradientTape whose gradient() reduces over all ranks.
 
-    def __init__(self, gradtape: Any, compression: Any = Compression.none, sparse_as_dense: bool = True, op: ReduceOp = Average) -> None:
+    Sparse gradients are reduced as dense ones.
+    """
+
+    def __init__(
+        self,
+        gradtape: Any,
+        compression: Any = Compression.none,
+        sparse_as_dense: bool = True,
+        op: ReduceOp = Average,
+    ) -> None:
         del sparse_as_dense
         self._tape = gradtape
         self._compression = compression
         self._op = choose(op)
 
-    def gradient(self, target: Any, sources: Any, output_gradients: Any = None, **options: Any) -> Any:
-        """The wrapped tape's gradient of `target`, reduced over all ranks; same structure as `sources`."""
-        return _reduce(self._tape.gradient(target, sources, output_gradients, **options), self._compression, self._op)
+    def gradient(
+        self, target: Any, sources: Any, output_gradients: Any = None, **options: Any
+    ) -> Any:
+        """The wrapped tape's gradient of `target`, reduced over all ranks; same structure as
+        `sources`.
+        """
+        return _reduce(
+            self._tape.gradient(target, sources, output_gradients, **options),
+            self._compression,
+            self._op,
+        )
 
     def __enter__(self) -> DistributedGradientTape:
         self._tape.__enter__()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self._tape.__exit__(kind, error, traceback)
 
     def __getattr__(self, name: str) -> Any:
@@ -37,20 +62,33 @@ class DistributedGradientTape:
 
 
 def DistributedOptimizer(  # noqa: N802 - Horovod's name
-    optimizer: Any, name: str | None = None, compression: Any = Compression.none, op: ReduceOp = Average
+    optimizer: Any,
+    name: str | None = None,
+    compression: Any = Compression.none,
+    op: ReduceOp = Average,
 ) -> Any:
-    """The same Keras optimizer, whose apply_gradients() reduces over all ranks first. `name` is Horovod's and changes nothing."""
+    """The same Keras optimizer, whose apply_gradients() reduces over all ranks first.
+
+    `name` is Horovod's and changes nothing.
+    """
     del name
     op = choose(op)
     own = type(optimizer)
 
-    def apply(self: Any, grads: Any, *arguments: Any, **options: Any) -> Any:  # Keras 3: apply_gradients calls it
+    def apply(
+        self: Any, grads: Any, *arguments: Any, **options: Any
+    ) -> Any:  # Keras 3: apply_gradients calls it
         return own.apply(self, _reduce(list(grads), compression, op), *arguments, **options)
 
     def apply_gradients(self: Any, grads_and_vars: Any, *arguments: Any, **options: Any) -> Any:
         pairs = list(grads_and_vars)
         gradients = _reduce([gradient for gradient, _ in pairs], compression, op)
-        return own.apply_gradients(self, list(zip(gradients, [variable for _, variable in pairs], strict=True)), *arguments, **options)
+        return own.apply_gradients(
+            self,
+            list(zip(gradients, [variable for _, variable in pairs], strict=True)),
+            *arguments,
+            **options,
+        )
 
     method = {"apply": apply} if hasattr(own, "apply") else {"apply_gradients": apply_gradients}
     # The class keeps its name, so a saved model loads where this package is not installed.
@@ -63,6 +101,8 @@ def _reduce(gradients: Any, compression: Any, op: ReduceOp) -> Any:
     """All gradients in one operation; None (not connected) stays None."""
     leaves = tf.nest.flatten(gradients)
     present = [index for index, leaf in enumerate(leaves) if leaf is not None]
-    for index, reduced in zip(present, reduce_all([leaves[index] for index in present], op, compression), strict=True):
+    for index, reduced in zip(
+        present, reduce_all([leaves[index] for index in present], op, compression), strict=True
+    ):
         leaves[index] = reduced
     return tf.nest.pack_sequence_as(gradients, leaves)

@@ -1,4 +1,7 @@
-"""Functions over tensors, all of them synchronous. Tensors of one rank come in, tensors of all ranks go out."""
+"""Functions over tensors, all of them synchronous.
+
+Tensors of one rank come in, tensors of all ranks go out.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,23 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 
 def allreduce(
-    tensor: Any, average: bool | None = None, name: str | None = None, compression: Any = Compression.none, op: ReduceOp | None = None
+    tensor: Any,
+    average: bool | None = None,
+    name: str | None = None,
+    compression: Any = Compression.none,
+    op: ReduceOp | None = None,
 ) -> Any:
-    """A new tensor: the reduction over all ranks, the average by default. `name` is Horovod's and changes nothing."""
+    """A new tensor: the reduction over all ranks, the average by default.
+
+    `name` is Horovod's and changes nothing.
+    """
     del name
     return reduce_all([tensor], choose(op, average), compression)[0]
 
 
-def allreduce_(tensor: Any, average: bool | None = None, name: str | None = None, op: ReduceOp | None = None) -> Any:
+def allreduce_(
+    tensor: Any, average: bool | None = None, name: str | None = None, op: ReduceOp | None = None
+) -> Any:
     """As allreduce, in place."""
     with torch.no_grad():
         return tensor.copy_(allreduce(tensor, average, name, op=op))
@@ -43,12 +55,16 @@ def grouped_allreduce(
 
 
 def allgather(tensor: Any, name: str | None = None) -> Any:
-    """All ranks' tensors one after the other along the first dimension, in which they may differ."""
+    """All ranks' tensors one after the other along the first dimension, in which they may
+    differ.
+    """
     del name
     communicator = joined().communicator
     if communicator is None:
         return tensor.clone()
-    return torch.cat([part.to(tensor.device) for part in communicator.allgather(tensor.detach().cpu())])
+    return torch.cat(
+        [part.to(tensor.device) for part in communicator.allgather(tensor.detach().cpu())]
+    )
 
 
 def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Any:
@@ -94,9 +110,14 @@ def broadcast_all(tensors: Iterable[Any], root_rank: int) -> None:
     tensors = list(tensors)
     if job.communicator is None or not tensors:
         return
-    arrays = [tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy() for tensor in tensors]
+    arrays = [
+        tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        for tensor in tensors
+    ]
     with torch.no_grad():
-        for tensor, array in zip(tensors, transport.broadcast(job.communicator, root_rank, arrays), strict=True):
+        for tensor, array in zip(
+            tensors, transport.broadcast(job.communicator, root_rank, arrays), strict=True
+        ):
             tensor.copy_(torch.from_numpy(array).view(tensor.dtype).reshape(tensor.shape))
 
 

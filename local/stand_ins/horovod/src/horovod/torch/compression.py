@@ -27,7 +27,11 @@ class FP16Compressor:
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
         """The tensor to send, and its own type if it is floating point."""
-        return (tensor.to(torch.float16), tensor.dtype) if tensor.is_floating_point() else (tensor, None)
+        return (
+            (tensor.to(torch.float16), tensor.dtype)
+            if tensor.is_floating_point()
+            else (tensor, None)
+        )
 
     @staticmethod
     def decompress(tensor: Any, context: Any) -> Any:

@@ -1,7 +1,8 @@
-"""Horovod's optimizer wrap: gradients of one rank come in, step() applies what all ranks computed together.
+"""Horovod's optimizer wrap: gradients of one rank come in, step() applies what all ranks computed
+together.
 
-Horovod starts to reduce a gradient as soon as it is there; the stand-in reduces all of them in one message in step(), and
-refuses what would race in Horovod.
+Horovod starts to reduce a gradient as soon as it is there; the stand-in reduces all of them in one
+message in step(), and refuses what would race in Horovod.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ from .compression import Compression
 
 
 class _Gradients:
-    """The gradients of an optimizer's parameters, and how often backward() has filled each since they were last reduced."""
+    """The gradients of an optimizer's parameters, and how often backward() has filled each since
+    they were last reduced.
+    """
 
-    def __init__(self, parameters: list[Any], compression: Any, passes_per_step: int, op: ReduceOp) -> None:
+    def __init__(
+        self, parameters: list[Any], compression: Any, passes_per_step: int, op: ReduceOp
+    ) -> None:
         self.parameters = parameters
         self.synchronize_in_step = True
         self._compression = compression
@@ -37,12 +42,16 @@ class _Gradients:
         return bool(self._passes)
 
     def reduce(self) -> None:
-        """Replace every gradient by its reduction; a parameter that got none here may have got one elsewhere."""
+        """Replace every gradient by its reduction; a parameter that got none here may have got one
+        elsewhere.
+        """
         for parameter in self.parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         gradients = [parameter.grad for parameter in self.parameters]
-        for gradient, reduced in zip(gradients, reduce_all(gradients, self._op, self._compression), strict=True):
+        for gradient, reduced in zip(
+            gradients, reduce_all(gradients, self._op, self._compression), strict=True
+        ):
             gradient.copy_(reduced)
         self._passes.clear()
 
@@ -50,8 +59,8 @@ class _Gradients:
         self._passes[parameter] = self._passes.get(parameter, 0) + 1
         if self._passes[parameter] > self._passes_per_step:
             raise AssertionError(
-                "Gradients were computed more than backward_passes_per_step times before call to step(). "
-                "Increase backward_passes_per_step to accumulate gradients locally."
+                "Gradients were computed more than backward_passes_per_step times before call to"
+                " step(). Increase backward_passes_per_step to accumulate gradients locally."
             )
 
 
@@ -62,14 +71,25 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     backward_passes_per_step: int = 1,
     op: ReduceOp = Average,
 ) -> Any:
-    """The same optimizer, whose step() reduces gradients over all ranks first; with synchronize() and skip_synchronize()."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"] if parameter.requires_grad]
+    """The same optimizer, whose step() reduces gradients over all ranks first; with synchronize()
+    and skip_synchronize().
+    """
+    parameters = [
+        parameter
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if parameter.requires_grad
+    ]
     if named_parameters is not None:
         _check_names(list(named_parameters), parameters)
     gradients = _Gradients(parameters, compression, backward_passes_per_step, choose(op))
     own = type(optimizer)
-    vars(optimizer).pop("step", None)  # a learning rate scheduler made earlier has put its own there
-    optimizer.__class__ = type(own.__name__, (own,), {"__module__": own.__module__, **_methods(own, gradients)})
+    vars(optimizer).pop(
+        "step", None
+    )  # a learning rate scheduler made earlier has put its own there
+    optimizer.__class__ = type(
+        own.__name__, (own,), {"__module__": own.__module__, **_methods(own, gradients)}
+    )
     return optimizer
 
 
@@ -77,13 +97,19 @@ def _check_names(named_parameters: list[tuple[str, Any]], parameters: list[Any])
     names = [name for name, _ in named_parameters]
     if len(set(names)) < len(names):
         raise ValueError("Parameter names in named_parameters must be unique.")
-    if {id(parameter) for parameter in parameters} - {id(parameter) for _, parameter in named_parameters}:
-        raise ValueError("named_parameters was specified, but one or more model parameters were not named.")
+    if {id(parameter) for parameter in parameters} - {
+        id(parameter) for _, parameter in named_parameters
+    }:
+        raise ValueError(
+            "named_parameters was specified, but one or more model parameters were not named."
+        )
 
 
 def _methods(own: Any, gradients: _Gradients) -> dict[str, Callable[..., Any]]:
     def synchronize(_self: Any) -> None:
-        """Reduce now, for example to clip; then step inside `with optimizer.skip_synchronize():`."""
+        """Reduce now, for example to clip; then step inside `with
+        optimizer.skip_synchronize():`.
+        """
         gradients.reduce()
 
     @contextmanager
@@ -103,9 +129,15 @@ def _methods(own: Any, gradients: _Gradients) -> dict[str, Callable[..., Any]]:
     def zero_grad(self: Any, *arguments: Any, **options: Any) -> None:
         if gradients.pending:
             raise AssertionError(
-                "optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or optimizer.synchronize(): "
-                "Horovod prohibits it, because it is reducing these gradients"
+                "optimizer.zero_grad() was called after loss.backward() but before optimizer.step()"
+                " or optimizer.synchronize(): Horovod prohibits it, because it is reducing these"
+                " gradients"
             )
         own.zero_grad(self, *arguments, **options)
 
-    return {"synchronize": synchronize, "skip_synchronize": skip_synchronize, "step": step, "zero_grad": zero_grad}
+    return {
+        "synchronize": synchronize,
+        "skip_synchronize": skip_synchronize,
+        "step": step,
+        "zero_grad": zero_grad,
+    }

@@ -11,7 +11,9 @@ from ..objects import broadcast_object
 from .collectives import broadcast_all
 
 
-def broadcast_parameters(params: Mapping[str, Any] | Iterable[tuple[str, Any]], root_rank: int) -> None:
+def broadcast_parameters(
+    params: Mapping[str, Any] | Iterable[tuple[str, Any]], root_rank: int
+) -> None:
     """Copy rank `root_rank`'s values into `model.state_dict()` or `model.named_parameters()`."""
     named = sorted(params.items()) if isinstance(params, Mapping) else list(params)
     if not all(isinstance(pair, tuple) for pair in named):

@@ -1,4 +1,5 @@
-"""A CPU stand-in for AWS's `smdistributed.dataparallel`: same imports, same backend name, gloo underneath.
+"""A CPU stand-in for AWS's `smdistributed.dataparallel`: same imports, same backend name, gloo
+underneath.
 
 Importing it raises SMDDPLocalConflictError where AWS's own wheel is installed.
 """
@@ -10,14 +11,18 @@ from .version import VERSION
 
 __version__ = VERSION
 IS_LOCAL = True
-"""AWS's library has no such attribute: `getattr(smdistributed.dataparallel, "IS_LOCAL", False)` tells the two apart."""
+"""AWS's library has no such attribute:
+
+`getattr(smdistributed.dataparallel, "IS_LOCAL", False)` tells the two apart.
+"""
 
 
 def _refuse_to_shadow_aws() -> None:
     if any(metadata.distributions(name="smdistributed-dataparallel")):
         raise SMDDPLocalConflictError(
-            "smddp-local is installed next to AWS's smdistributed-dataparallel and has overwritten some of its files: "
-            "run `pip uninstall smddp-local`, then reinstall smdistributed-dataparallel"
+            "smddp-local is installed next to AWS's smdistributed-dataparallel and has overwritten"
+            " some of its files: run `pip uninstall smddp-local`, then reinstall"
+            " smdistributed-dataparallel"
         )
 
 

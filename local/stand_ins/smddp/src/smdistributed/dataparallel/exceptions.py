@@ -7,7 +7,8 @@ SMDDPError
 
 SMDDPPerformanceWarning         the call works on AWS, but smddp does not accelerate it there
 
-The training toolkit imports this module by name and looks for the class names in a failed rank's stderr.
+The training toolkit imports this module by name and looks for the class names in a failed rank's
+stderr.
 """
 
 

@@ -1,7 +1,9 @@
-"""How this process was started: the launcher's environment variables come in, a LaunchEnvironment goes out.
+"""How this process was started: the launcher's environment variables come in, a LaunchEnvironment
+goes out.
 
-Also the console script `smddprun COMMAND...`, which the training toolkit puts between mpirun and Python when it finds
-it on PATH: it gives an MPI rank the variables that PyTorch reads, then becomes the command.
+Also the console script `smddprun COMMAND...`, which the training toolkit puts between mpirun and
+Python when it finds it on PATH: it gives an MPI rank the variables that PyTorch reads, then becomes
+the command.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ class LaunchEnvironment:
     optimize_sdp: bool
     """SMDATAPARALLEL_OPTIMIZE_SDP=true: AllGather instead of AllReduce under mpirun."""
     transport: str = "mpi"
-    """SMDDP_LOCAL_TRANSPORT: what carries AllReduce under mpirun, mpi or gloo (to compare the two)."""
+    """SMDDP_LOCAL_TRANSPORT: what carries AllReduce under mpirun, mpi or gloo (to compare the two).
+    """
 
     @property
     def single_host(self) -> bool:
@@ -64,7 +67,9 @@ def read(environ: Mapping[str, str]) -> LaunchEnvironment:
         rank=int(_first(environ, "0", "OMPI_COMM_WORLD_RANK", "RANK")),
         world_size=int(_first(environ, "1", "OMPI_COMM_WORLD_SIZE", "WORLD_SIZE")),
         local_rank=int(_first(environ, "0", "OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK")),
-        local_world_size=int(_first(environ, "1", "OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE")),
+        local_world_size=int(
+            _first(environ, "1", "OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE")
+        ),
         instance_type=_first(environ, "", "SAGEMAKER_INSTANCE_TYPE", "SM_CURRENT_INSTANCE_TYPE"),
         strict=environ.get("SMDDP_LOCAL_STRICT", "0") == "1",
         optimize_sdp=environ.get("SMDATAPARALLEL_OPTIMIZE_SDP", "").lower() == "true",
@@ -73,10 +78,12 @@ def read(environ: Mapping[str, str]) -> LaunchEnvironment:
 
 
 def export(environ: MutableMapping[str, str]) -> None:
-    """Give an MPI rank the variables that torch.distributed reads; a rank that has them is left alone.
+    """Give an MPI rank the variables that torch.distributed reads; a rank that has them is left
+    alone.
 
-    On one host the ranks meet at a fresh loopback port, so that two jobs on one machine never meet each other. On
-    several they meet at the toolkit's server address, two ports above its server port as in AWS's own tests.
+    On one host the ranks meet at a fresh loopback port, so that two jobs on one machine never meet
+    each other. On several they meet at the toolkit's server address, two ports above its server
+    port as in AWS's own tests.
     """
     launch = read(environ)
     if launch.launcher is not Launcher.MPIRUN or "SMDATAPARALLEL_LOCAL_RANK" in environ:
@@ -95,7 +102,9 @@ def export(environ: MutableMapping[str, str]) -> None:
 
 
 def _leave_fabric_out(environ: MutableMapping[str, str]) -> None:
-    """Open MPI 5.0.11's btl/ofi sleeps for a second in MPI_Init where there is no fabric; the toolkit's `-mca btl ^openib` lets it in."""
+    """Open MPI 5.0.11's btl/ofi sleeps for a second in MPI_Init where there is no fabric; the
+    toolkit's `-mca btl ^openib` lets it in.
+    """
     chosen = environ.get("OMPI_MCA_btl", "^")
     if chosen.startswith("^") and "ofi" not in chosen[1:].split(","):
         environ["OMPI_MCA_btl"] = "^" + ",".join(part for part in (chosen[1:], "ofi") if part)
@@ -122,7 +131,9 @@ def _launcher(environ: Mapping[str, str]) -> Launcher:
 def _transport(environ: Mapping[str, str]) -> str:
     chosen = environ.get("SMDDP_LOCAL_TRANSPORT") or "mpi"
     if chosen not in ("mpi", "gloo"):
-        raise SMDDPConfigurationError(f"SMDDP_LOCAL_TRANSPORT={chosen}: there are mpi (the default under mpirun) and gloo")
+        raise SMDDPConfigurationError(
+            f"SMDDP_LOCAL_TRANSPORT={chosen}: there are mpi (the default under mpirun) and gloo"
+        )
     return chosen
 
 
@@ -131,7 +142,9 @@ def _first(environ: Mapping[str, str], default: str, *names: str) -> str:
 
 
 def _agree_on_port(launch: LaunchEnvironment, environ: Mapping[str, str]) -> str:
-    """Rank 0 chooses a free port and leaves it in the folder that mpirun made for this job; the others read it there."""
+    """Rank 0 chooses a free port and leaves it in the folder that mpirun made for this job; the
+    others read it there.
+    """
     if launch.world_size == 1:
         return _free_port()
     folder = environ.get("PMIX_SERVER_TMPDIR")
@@ -159,6 +172,9 @@ def _wait_for(note: Path) -> str:
     deadline = time.monotonic() + RENDEZVOUS_TIMEOUT_S
     while not note.exists():
         if time.monotonic() > deadline:
-            raise SMDDPConfigurationError(f"rank 0 did not say within {RENDEZVOUS_TIMEOUT_S:.0f} s where the ranks meet ({note})")
+            raise SMDDPConfigurationError(
+                f"rank 0 did not say within {RENDEZVOUS_TIMEOUT_S:.0f} s where the ranks meet"
+                f" ({note})"
+            )
         time.sleep(0.01)
     return note.read_text()

@@ -1,4 +1,5 @@
-"""The TensorFlow part: the API that AWS documents for smdistributed.dataparallel.tensorflow, over MPI.
+"""The TensorFlow part: the API that AWS documents for smdistributed.dataparallel.tensorflow, over
+MPI.
 
 Raises SMDDPConfigurationError at import where the instance type has no smddp, in strict mode.
 """
@@ -7,7 +8,14 @@ import os
 
 from ..instances import check_instance_type
 from ..launch import read
-from .collectives import allreduce, broadcast, broadcast_global_variables, broadcast_variables, oob_allreduce, overlap
+from .collectives import (
+    allreduce,
+    broadcast,
+    broadcast_global_variables,
+    broadcast_variables,
+    oob_allreduce,
+    overlap,
+)
 from .compression import Compression, ReduceOp
 from .job import get_worker_comm, init, local_rank, local_size, rank, shutdown, size
 from .training import BroadcastGlobalVariablesHook, DistributedGradientTape, DistributedOptimizer

@@ -1,6 +1,8 @@
-"""The functions over tensors: each is one stateful operation, so tf.function keeps them in the script's order on every rank.
+"""The functions over tensors: each is one stateful operation, so tf.function keeps them in the
+script's order on every rank.
 
-Source of signatures: SageMaker Python SDK documentation, "TensorFlow API" of the distributed data parallel library.
+Source of signatures: SageMaker Python SDK documentation, "TensorFlow API" of the distributed data
+parallel library.
 """
 
 from __future__ import annotations
@@ -31,15 +33,26 @@ def _also_called_grad(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @_also_called_grad
 def allreduce(
-    tensor: Any, param_index: int, num_params: int, compression: Any = Compression.none, op: ReduceOp | None = ReduceOp.AVERAGE
+    tensor: Any,
+    param_index: int,
+    num_params: int,
+    compression: Any = Compression.none,
+    op: ReduceOp | None = ReduceOp.AVERAGE,
 ) -> Any:
-    """Reduce gradient number `param_index` of `num_params` over all ranks; same shape and type. Not for other tensors on AWS."""
+    """Reduce gradient number `param_index` of `num_params` over all ranks; same shape and type.
+
+    Not for other tensors on AWS.
+    """
     if not 0 <= param_index < num_params:
-        raise SMDDPConfigurationError(f"allreduce() got param_index={param_index} of num_params={num_params}: an index from 0")
+        raise SMDDPConfigurationError(
+            f"allreduce() got param_index={param_index} of num_params={num_params}: an index from 0"
+        )
     return allreduce_all([tensor], compression, op)[0]
 
 
-def oob_allreduce(tensor: Any, compression: Any = Compression.none, op: ReduceOp | None = ReduceOp.AVERAGE) -> Any:
+def oob_allreduce(
+    tensor: Any, compression: Any = Compression.none, op: ReduceOp | None = ReduceOp.AVERAGE
+) -> Any:
     """Average a tensor that is not a gradient, such as the loss; same shape and type.
 
     AWS's reference says that it returns None; its examples use what it returns.
@@ -59,10 +72,13 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int) -> None:
 
 
 def broadcast_global_variables(root_rank: int) -> Any:
-    """The operation that gives all global variables of the graph rank `root_rank`'s values; there are none in eager mode."""
+    """The operation that gives all global variables of the graph rank `root_rank`'s values; there
+    are none in eager mode.
+    """
     if tf.executing_eagerly():
         raise SMDDPUnsupportedError(
-            "broadcast_global_variables() does not support eager execution: use broadcast_variables(model.variables, root_rank=0)"
+            "broadcast_global_variables() does not support eager execution: use"
+            " broadcast_variables(model.variables, root_rank=0)"
         )
     return tf.group(*assign_broadcast(tf.compat.v1.global_variables(), root_rank))
 
@@ -82,12 +98,17 @@ def allreduce_all(tensors: Sequence[Any], compression: Any, op: ReduceOp | None)
     reduce = functools.partial(_allreduce_arrays, communicator, op or ReduceOp.AVERAGE)
     sent = [compression.compress(tensor) for tensor in tensors]
     received = _as_one_operation(reduce, [tensor for tensor, _ in sent])
-    return [compression.decompress(tensor, context) for tensor, (_, context) in zip(received, sent, strict=True)]
+    return [
+        compression.decompress(tensor, context)
+        for tensor, (_, context) in zip(received, sent, strict=True)
+    ]
 
 
 @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator, unused-ignore]
 def assign_broadcast(variables: list[Any], root_rank: int) -> list[Any]:
-    """The operations that give the variables rank `root_rank`'s values; in eager mode they have run already."""
+    """The operations that give the variables rank `root_rank`'s values; in eager mode they have run
+    already.
+    """
     values = _broadcast_all([tf.convert_to_tensor(variable) for variable in variables], root_rank)
     return [variable.assign(value) for variable, value in zip(variables, values, strict=True)]
 
@@ -101,14 +122,20 @@ def require_average(caller: str, op: ReduceOp | None) -> None:
 def _broadcast_all(tensors: list[Any], root_rank: int) -> list[Any]:
     job = joined()
     if not 0 <= root_rank < job.environment.world_size:
-        raise SMDDPConfigurationError(f"root_rank={root_rank} is no rank of a job of {job.environment.world_size}")
+        raise SMDDPConfigurationError(
+            f"root_rank={root_rank} is no rank of a job of {job.environment.world_size}"
+        )
     if job.communicator is None or not tensors:
         return tensors
-    return _as_one_operation(functools.partial(_broadcast_arrays, job.communicator, root_rank), tensors)
+    return _as_one_operation(
+        functools.partial(_broadcast_arrays, job.communicator, root_rank), tensors
+    )
 
 
 def _as_one_operation(function: Callable[..., Any], tensors: list[Any]) -> list[Any]:
-    answers = tf.numpy_function(function, tensors, [tensor.dtype for tensor in tensors], stateful=True)
+    answers = tf.numpy_function(
+        function, tensors, [tensor.dtype for tensor in tensors], stateful=True
+    )
     answers = list(answers) if isinstance(answers, list | tuple) else [answers]
     for answer, tensor in zip(answers, tensors, strict=True):
         answer.set_shape(tensor.shape)  # numpy_function forgets it

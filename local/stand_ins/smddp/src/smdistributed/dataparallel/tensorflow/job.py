@@ -1,4 +1,5 @@
-"""This process's place in the job: init() joins it over MPI, and ranks, sizes and the communicator come out.
+"""This process's place in the job: init() joins it over MPI, and ranks, sizes and the communicator
+come out.
 
 AWS's TensorFlow library is only ever started by mpirun, so MPI is what carries the data here too.
 """
@@ -19,17 +20,24 @@ class Job:
 
     environment: launch.LaunchEnvironment
     communicator: Any | None
-    """mpi4py's communicator, kept apart from the script's own MPI calls; None in a world of one process."""
+    """mpi4py's communicator, kept apart from the script's own MPI calls; None in a world of one
+    process.
+    """
 
 
 _joined: Job | None = None
 
 
 def init() -> None:
-    """Join the job; needed once, before everything else. SMDDPConfigurationError if called again, or where no job can be joined."""
+    """Join the job; needed once, before everything else.
+
+    SMDDPConfigurationError if called again, or where no job can be joined.
+    """
     global _joined
     if _joined is not None:
-        raise SMDDPConfigurationError("init() called more than once. smdistributed.dataparallel is already initialized.")
+        raise SMDDPConfigurationError(
+            "init() called more than once. smdistributed.dataparallel is already initialized."
+        )
     environment = launch.read(os.environ)
     _check_launcher(environment)
     _joined = Job(environment, _communicator(environment))
@@ -55,7 +63,10 @@ def local_size() -> int:
 
 
 def rank() -> int:
-    """This process's rank in the job, from 0. AWS's reference calls it the rank of the node; it is the process's."""
+    """This process's rank in the job, from 0.
+
+    AWS's reference calls it the rank of the node; it is the process's.
+    """
     return joined().environment.rank
 
 
@@ -65,7 +76,10 @@ def local_rank() -> int:
 
 
 def get_worker_comm() -> Any:
-    """mpi4py's communicator of all ranks. Not in AWS's reference, but AWS's published scripts gather objects with it."""
+    """mpi4py's communicator of all ranks.
+
+    Not in AWS's reference, but AWS's published scripts gather objects with it.
+    """
     communicator = joined().communicator
     if communicator is not None:
         return communicator
@@ -77,7 +91,9 @@ def get_worker_comm() -> Any:
 def joined() -> Job:
     """The job, or SMDDPConfigurationError if init() was not called."""
     if _joined is None:
-        raise SMDDPConfigurationError("smdistributed.dataparallel is not initialized: call init() first")
+        raise SMDDPConfigurationError(
+            "smdistributed.dataparallel is not initialized: call init() first"
+        )
     return _joined
 
 
@@ -85,7 +101,9 @@ def _check_launcher(environment: launch.LaunchEnvironment) -> None:
     if environment.launcher is launch.Launcher.MPIRUN:
         return
     if environment.strict or environment.world_size > 1:
-        raise SMDDPConfigurationError("smddp for TensorFlow needs mpirun: start the script with mpirun and smddprun")
+        raise SMDDPConfigurationError(
+            "smddp for TensorFlow needs mpirun: start the script with mpirun and smddprun"
+        )
 
 
 def _communicator(environment: launch.LaunchEnvironment) -> Any | None:
@@ -95,5 +113,7 @@ def _communicator(environment: launch.LaunchEnvironment) -> Any | None:
 
     # TensorFlow runs a collective on whichever of its threads is free.
     if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
-        raise SMDDPConfigurationError("MPI was initialised without threads: leave mpi4py's default thread level alone")
+        raise SMDDPConfigurationError(
+            "MPI was initialised without threads: leave mpi4py's default thread level alone"
+        )
     return MPI.COMM_WORLD.Dup()

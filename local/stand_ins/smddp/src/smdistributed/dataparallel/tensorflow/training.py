@@ -1,4 +1,7 @@
-"""What a training script wraps: its gradient tape, its optimizer, its session. Gradients of one rank come in, the average goes out."""
+"""What a training script wraps: its gradient tape, its optimizer, its session.
+
+Gradients of one rank come in, the average goes out.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,18 @@ from .compression import Compression, ReduceOp
 class _Reduction:
     """How gradients are combined, checked when it is made."""
 
-    def __init__(self, caller: str, devices: tuple[str, str], compression: Any, sparse_as_dense: bool, op: ReduceOp | None) -> None:
+    def __init__(
+        self,
+        caller: str,
+        devices: tuple[str, str],
+        compression: Any,
+        sparse_as_dense: bool,
+        op: ReduceOp | None,
+    ) -> None:
         if any(devices):
-            raise SMDDPUnsupportedError(f"smddp's {caller} does not support device_dense and device_sparse")
+            raise SMDDPUnsupportedError(
+                f"smddp's {caller} does not support device_dense and device_sparse"
+            )
         require_average(caller, op)
         self._compression = compression
         self._sparse_as_dense = sparse_as_dense
@@ -29,13 +41,17 @@ class _Reduction:
         leaves = tf.nest.flatten(gradients)
         present = [index for index, leaf in enumerate(leaves) if leaf is not None]
         dense = [self._dense(leaves[index]) for index in present]
-        for index, reduced in zip(present, allreduce_all(dense, self._compression, self._op), strict=True):
+        for index, reduced in zip(
+            present, allreduce_all(dense, self._compression, self._op), strict=True
+        ):
             leaves[index] = reduced
         return tf.nest.pack_sequence_as(gradients, leaves)
 
     def _dense(self, gradient: Any) -> Any:
         if isinstance(gradient, tf.IndexedSlices) and not self._sparse_as_dense:
-            raise SMDDPUnsupportedError("smddp reduces dense gradients only: this one is sparse, pass sparse_as_dense=True")
+            raise SMDDPUnsupportedError(
+                "smddp reduces dense gradients only: this one is sparse, pass sparse_as_dense=True"
+            )
         return tf.convert_to_tensor(gradient)
 
 
@@ -52,17 +68,32 @@ class DistributedGradientTape:
         op: ReduceOp | None = ReduceOp.AVERAGE,
     ) -> None:
         self._tape = gradtape
-        self._reduce = _Reduction("DistributedGradientTape", (device_dense, device_sparse), compression, sparse_as_dense, op)
+        self._reduce = _Reduction(
+            "DistributedGradientTape",
+            (device_dense, device_sparse),
+            compression,
+            sparse_as_dense,
+            op,
+        )
 
-    def gradient(self, target: Any, sources: Any, output_gradients: Any = None, **options: Any) -> Any:
-        """The wrapped tape's gradient of `target`, averaged over all ranks; same structure as `sources`."""
+    def gradient(
+        self, target: Any, sources: Any, output_gradients: Any = None, **options: Any
+    ) -> Any:
+        """The wrapped tape's gradient of `target`, averaged over all ranks; same structure as
+        `sources`.
+        """
         return self._reduce(self._tape.gradient(target, sources, output_gradients, **options))
 
     def __enter__(self) -> DistributedGradientTape:
         self._tape.__enter__()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self._tape.__exit__(kind, error, traceback)
 
     def __getattr__(self, name: str) -> Any:
@@ -82,21 +113,30 @@ def DistributedOptimizer(  # noqa: N802 - AWS's name, and its arguments
 ) -> Any:
     """The same optimizer, which now averages gradients over all ranks before it applies them.
 
-    Takes optimizers of tf.compat.v1.train and of Keras. `name`, `use_locking` and the size of the bucket change nothing
-    here: there are no extra variables or locks, and all gradients are one bucket.
+    Takes optimizers of tf.compat.v1.train and of Keras. `name`, `use_locking` and the size of the
+    bucket change nothing here: there are no extra variables or locks, and all gradients are one
+    bucket.
     """
     del name, use_locking
     if bucket_cap_mb <= 0 or (bucket_cap_mb * 1024 * 1024) % 128:
-        raise SMDDPConfigurationError(f"bucket_cap_mb={bucket_cap_mb}: its bytes must be a multiple of 128")
-    reduction = _Reduction("DistributedOptimizer", (device_dense, device_sparse), compression, sparse_as_dense, op)
+        raise SMDDPConfigurationError(
+            f"bucket_cap_mb={bucket_cap_mb}: its bytes must be a multiple of 128"
+        )
+    reduction = _Reduction(
+        "DistributedOptimizer", (device_dense, device_sparse), compression, sparse_as_dense, op
+    )
     own = type(optimizer)
     # The class keeps its name, so a saved model loads where this package is not installed.
-    optimizer.__class__ = type(own.__name__, (own,), {"__module__": own.__module__, **_overrides(own, reduction)})
+    optimizer.__class__ = type(
+        own.__name__, (own,), {"__module__": own.__module__, **_overrides(own, reduction)}
+    )
     return optimizer
 
 
 def _overrides(own: Any, reduction: _Reduction) -> dict[str, Any]:
-    """The one method through which all gradients of an optimizer of this class pass, with the reduction in front."""
+    """The one method through which all gradients of an optimizer of this class pass, with the
+    reduction in front.
+    """
     if issubclass(own, tf.compat.v1.train.Optimizer):
 
         def compute_gradients(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -111,7 +151,9 @@ def _overrides(own: Any, reduction: _Reduction) -> dict[str, Any]:
         return {"apply": apply}
 
     def apply_gradients(self: Any, grads_and_vars: Any, *arguments: Any, **options: Any) -> Any:
-        return own.apply_gradients(self, _reduce_pairs(reduction, grads_and_vars), *arguments, **options)
+        return own.apply_gradients(
+            self, _reduce_pairs(reduction, grads_and_vars), *arguments, **options
+        )
 
     return {"apply_gradients": apply_gradients}
 
@@ -123,7 +165,9 @@ def _reduce_pairs(reduction: _Reduction, pairs: Any) -> list[Any]:
 
 
 class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc, unused-ignore]
-    """For a MonitoredTrainingSession: gives every rank rank `root_rank`'s variables when the session starts."""
+    """For a MonitoredTrainingSession: gives every rank rank `root_rank`'s variables when the
+    session starts.
+    """
 
     def __init__(self, root_rank: int) -> None:
         super().__init__()
@@ -132,7 +176,9 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: 
 
     def begin(self) -> None:
         """Add the broadcast to the graph, which is finished after this."""
-        self._operation = tf.group(*assign_broadcast(tf.compat.v1.global_variables(), self._root_rank))
+        self._operation = tf.group(
+            *assign_broadcast(tf.compat.v1.global_variables(), self._root_rank)
+        )
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         """Run it in the fresh or restored session."""

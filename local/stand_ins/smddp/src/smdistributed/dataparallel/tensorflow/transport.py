@@ -1,6 +1,7 @@
 """Lists of numpy arrays come in, MPI combines them over all ranks, and lists go out.
 
-A large array is a message of its own, which spares copying it; the small ones of one type are one message.
+A large array is a message of its own, which spares copying it; the small ones of one type are one
+message.
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ LARGE_BYTES = 1 << 18
 
 
 def allreduce(communicator: Any, op: ReduceOp, arrays: Sequence[Any]) -> list[Any]:
-    """Reduce the arrays element by element; all ranks get the same bits. Integers average downwards."""
+    """Reduce the arrays element by element; all ranks get the same bits.
+
+    Integers average downwards.
+    """
     arrays = [np.asarray(array) for array in arrays]
     answers: list[Any] = [None] * len(arrays)
     meet(communicator)
     for message in _messages(arrays):  # the same ones in the same order on every rank
-        for index, answer in zip(message, _reduced(communicator, op, [arrays[index] for index in message]), strict=True):
+        for index, answer in zip(
+            message, _reduced(communicator, op, [arrays[index] for index in message]), strict=True
+        ):
             answers[index] = answer
     return answers
 
@@ -35,7 +41,10 @@ def broadcast(communicator: Any, root: int, arrays: Sequence[Any]) -> list[Any]:
     communicator.Bcast(fused, root=root)
     ends = np.cumsum([part.size for part in parts])
     pieces = np.split(fused, ends[:-1])
-    return [piece.copy().view(array.dtype).reshape(array.shape) for piece, array in zip(pieces, arrays, strict=True)]
+    return [
+        piece.copy().view(array.dtype).reshape(array.shape)
+        for piece, array in zip(pieces, arrays, strict=True)
+    ]
 
 
 def _messages(arrays: Sequence[Any]) -> list[list[int]]:
@@ -44,13 +53,21 @@ def _messages(arrays: Sequence[Any]) -> list[list[int]]:
     for index, array in enumerate(arrays):
         if array.nbytes < LARGE_BYTES:
             small.setdefault(str(_wire_type(array.dtype)), []).append(index)
-    return [*([index] for index, array in enumerate(arrays) if array.nbytes >= LARGE_BYTES), *(small[wire] for wire in sorted(small))]
+    return [
+        *([index] for index, array in enumerate(arrays) if array.nbytes >= LARGE_BYTES),
+        *(small[wire] for wire in sorted(small)),
+    ]
 
 
 def _reduced(communicator: Any, op: ReduceOp, arrays: list[Any]) -> list[Any]:
     from mpi4py import MPI
 
-    operation = {ReduceOp.AVERAGE: MPI.SUM, ReduceOp.SUM: MPI.SUM, ReduceOp.MIN: MPI.MIN, ReduceOp.MAX: MPI.MAX}[op]
+    operation = {
+        ReduceOp.AVERAGE: MPI.SUM,
+        ReduceOp.SUM: MPI.SUM,
+        ReduceOp.MIN: MPI.MIN,
+        ReduceOp.MAX: MPI.MAX,
+    }[op]
     parts = [np.ascontiguousarray(array.reshape(-1), _wire_type(array.dtype)) for array in arrays]
     sent = parts[0] if len(parts) == 1 else np.concatenate(parts)
     received = np.empty_like(sent)  # what came in is TensorFlow's, and stays as it is
@@ -59,9 +76,14 @@ def _reduced(communicator: Any, op: ReduceOp, arrays: list[Any]) -> list[Any]:
         divide = np.true_divide if received.dtype.kind in "fc" else np.floor_divide
         divide(received, communicator.Get_size(), out=received)
     pieces = np.split(received, np.cumsum([array.size for array in arrays])[:-1])
-    return [piece.astype(array.dtype, copy=False).reshape(array.shape) for piece, array in zip(pieces, arrays, strict=True)]
+    return [
+        piece.astype(array.dtype, copy=False).reshape(array.shape)
+        for piece, array in zip(pieces, arrays, strict=True)
+    ]
 
 
 def _wire_type(dtype: Any) -> Any:
-    """MPI has no 16 bit floating point types (bfloat16 is numpy's kind V): they travel and are summed as float32."""
+    """MPI has no 16 bit floating point types (bfloat16 is numpy's kind V): they travel and are
+    summed as float32.
+    """
     return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind in "fV" else dtype

@@ -1,6 +1,8 @@
-"""The first API of smddp (1.0 to 1.3), deprecated by AWS but still importable: functions over the one process group.
+"""The first API of smddp (1.0 to 1.3), deprecated by AWS but still importable: functions over the
+one process group.
 
-Source: SageMaker Python SDK documentation, "PyTorch API" of the distributed data parallel library 1.2.
+Source: SageMaker Python SDK documentation, "PyTorch API" of the distributed data parallel library
+1.2.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from . import torch_smddp as torch_smddp
 from .process_group import StrictProcessGroup
 
 warnings.warn(
-    "smdistributed.dataparallel.torch.distributed is deprecated since version 1.4.0 of the library: "
-    'use torch.distributed with backend "smddp"',
+    "smdistributed.dataparallel.torch.distributed is deprecated since version 1.4.0 of the library:"
+    ' use torch.distributed with backend "smddp"',
     DeprecationWarning,
     stacklevel=2,
 )
@@ -56,7 +58,9 @@ def is_available() -> bool:
 
 
 def init_process_group(*args: Any, **kwargs: Any) -> None:
-    """Join the job; arguments exist for parity with torch.distributed and are ignored, as AWS's library does."""
+    """Join the job; arguments exist for parity with torch.distributed and are ignored, as AWS's
+    library does.
+    """
     del args, kwargs
     dist.init_process_group("smddp")
     world: Any = dist.group.WORLD
@@ -87,8 +91,16 @@ def get_local_rank() -> int:
     return launch.read(os.environ).local_rank
 
 
-def all_reduce(tensor: Any, op: ReduceOp | None = ReduceOp.SUM, group: object = group.WORLD, async_op: bool = False) -> Any:
-    """Reduce `tensor` over all ranks, in place; None stands for the sum. Returns a handle with `wait()` if `async_op`, else None."""
+def all_reduce(
+    tensor: Any,
+    op: ReduceOp | None = ReduceOp.SUM,
+    group: object = group.WORLD,
+    async_op: bool = False,
+) -> Any:
+    """Reduce `tensor` over all ranks, in place; None stands for the sum.
+
+    Returns a handle with `wait()` if `async_op`, else None.
+    """
     require_world(group)
     op = op or ReduceOp.SUM
     work = dist.all_reduce(tensor, op=_OPERATIONS[op], async_op=True)
@@ -96,13 +108,17 @@ def all_reduce(tensor: Any, op: ReduceOp | None = ReduceOp.SUM, group: object = 
     return handle if async_op else _finish(handle)
 
 
-def broadcast(tensor: Any, src: int = 0, group: object = group.WORLD, async_op: bool = False) -> Any:
+def broadcast(
+    tensor: Any, src: int = 0, group: object = group.WORLD, async_op: bool = False
+) -> Any:
     """Copy rank `src`'s tensor into every rank's."""
     require_world(group)
     return dist.broadcast(tensor, src, async_op=async_op)
 
 
-def all_gather(tensor_list: list[Any], tensor: Any, group: object = group.WORLD, async_op: bool = False) -> Any:
+def all_gather(
+    tensor_list: list[Any], tensor: Any, group: object = group.WORLD, async_op: bool = False
+) -> Any:
     """Collect every rank's `tensor` into `tensor_list`, in the order of ranks."""
     require_world(group)
     return dist.all_gather(tensor_list, tensor, async_op=async_op)
@@ -118,7 +134,9 @@ def all_to_all_single(
 ) -> Any:
     """Send part r of `input_t` to rank r; `output_t` receives one part from each rank."""
     require_world(group)
-    return dist.all_to_all_single(output_t, input_t, output_split_sizes, input_split_sizes, async_op=async_op)
+    return dist.all_to_all_single(
+        output_t, input_t, output_split_sizes, input_split_sizes, async_op=async_op
+    )
 
 
 def barrier(group: object = group.WORLD, async_op: bool = False) -> Any:
@@ -130,7 +148,9 @@ def barrier(group: object = group.WORLD, async_op: bool = False) -> Any:
 def require_world(wanted: object) -> None:
     """Raise unless the job was joined and `wanted` is its one group."""
     if not dist.is_initialized():
-        raise RuntimeError("call smdistributed.dataparallel.torch.distributed.init_process_group() first")
+        raise RuntimeError(
+            "call smdistributed.dataparallel.torch.distributed.init_process_group() first"
+        )
     if wanted is not group.WORLD and wanted is not None:
         raise SMDDPUnsupportedError("smddp supports no process group but group.WORLD")
 
@@ -146,7 +166,11 @@ class _AveragingWork:
     def wait(self) -> bool:
         self._work.wait()
         if not self._averaged:
-            average = torch.div(self._tensor, dist.get_world_size(), rounding_mode=None if self._tensor.is_floating_point() else "floor")
+            average = torch.div(
+                self._tensor,
+                dist.get_world_size(),
+                rounding_mode=None if self._tensor.is_floating_point() else "floor",
+            )
             self._tensor.copy_(average)
             self._averaged = True
         return True

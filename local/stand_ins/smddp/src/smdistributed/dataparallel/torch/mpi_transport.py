@@ -1,7 +1,9 @@
-"""AllReduce of CPU tensors over MPI, whose ranks on one host meet in shared memory: a tenth of gloo's time over sockets.
+"""AllReduce of CPU tensors over MPI, whose ranks on one host meet in shared memory: a tenth of
+gloo's time over sockets.
 
-The reduction runs where it is called, in the thread of backward(), and is over when the call returns: ranks on a CPU have no
-second engine that could reduce a bucket while they compute the next one.
+The reduction runs where it is called, in the thread of backward(), and is over when the call
+returns: ranks on a CPU have no second engine that could reduce a bucket while they compute the next
+one.
 """
 
 from __future__ import annotations
@@ -15,7 +17,12 @@ from torch._C._distributed_c10d import _create_work_from_future
 from ..launch import LaunchEnvironment, Launcher
 from ..meeting import meet
 
-_OPERATIONS = ((dist.ReduceOp.SUM, "SUM"), (dist.ReduceOp.PRODUCT, "PROD"), (dist.ReduceOp.MIN, "MIN"), (dist.ReduceOp.MAX, "MAX"))
+_OPERATIONS = (
+    (dist.ReduceOp.SUM, "SUM"),
+    (dist.ReduceOp.PRODUCT, "PROD"),
+    (dist.ReduceOp.MIN, "MIN"),
+    (dist.ReduceOp.MAX, "MAX"),
+)
 # The types that gloo reduces. What is not here goes to gloo, which refuses it in its own words.
 _AS_THEY_ARE = (torch.float32, torch.float64, torch.int8, torch.uint8, torch.int32, torch.int64)
 # MPI has no 16 bit floating point types: they are summed as float32 and rounded once.
@@ -23,7 +30,9 @@ _AS_FLOAT32 = (torch.float16, torch.bfloat16)
 
 
 class MpiTransport:
-    """The collectives that MPI carries, by torch's names and arguments; everything else is the `fallback`'s."""
+    """The collectives that MPI carries, by torch's names and arguments; everything else is the
+    `fallback`'s.
+    """
 
     def __init__(self, communicator: Any, fallback: Any) -> None:
         self._communicator = communicator
@@ -52,14 +61,23 @@ class MpiTransport:
 
 
 def communicator(environment: LaunchEnvironment) -> Any | None:
-    """mpi4py's communicator of all ranks, apart from the script's own MPI calls; None where MPI cannot carry this job."""
-    if environment.launcher is not Launcher.MPIRUN or environment.world_size == 1 or environment.transport == "gloo":
+    """mpi4py's communicator of all ranks, apart from the script's own MPI calls; None where MPI
+    cannot carry this job.
+    """
+    if (
+        environment.launcher is not Launcher.MPIRUN
+        or environment.world_size == 1
+        or environment.transport == "gloo"
+    ):
         return None
     try:
         from mpi4py import MPI
     except ImportError:  # the script was started by mpirun, but mpi4py is not installed
         return None
-    if MPI.COMM_WORLD.Get_size() != environment.world_size or MPI.Query_thread() < MPI.THREAD_SERIALIZED:
+    if (
+        MPI.COMM_WORLD.Get_size() != environment.world_size
+        or MPI.Query_thread() < MPI.THREAD_SERIALIZED
+    ):
         return None
     return MPI.COMM_WORLD.Dup()
 
@@ -71,7 +89,11 @@ def _named(operation: Any) -> str | None:
 
 
 def _carries(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and tensor.device.type == "cpu" and tensor.dtype in (*_AS_THEY_ARE, *_AS_FLOAT32)
+    return (
+        tensor.layout is torch.strided
+        and tensor.device.type == "cpu"
+        and tensor.dtype in (*_AS_THEY_ARE, *_AS_FLOAT32)
+    )
 
 
 def done(tensors: list[torch.Tensor]) -> Any:

@@ -1,6 +1,8 @@
-"""The process groups behind backend "smddp": gloo with MPI's AllReduce, and a strict one that has only what AWS's library documents.
+"""The process groups behind backend "smddp": gloo with MPI's AllReduce, and a strict one that has
+only what AWS's library documents.
 
-Source of the list: SageMaker developer guide, SMDDP FAQ ("all_reduce, broadcast, reduce, all_gather, barrier").
+Source of the list: SageMaker developer guide, SMDDP FAQ ("all_reduce, broadcast, reduce,
+all_gather, barrier").
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ DOCUMENTED = (
     "allgather_into_tensor_coalesced",
     "all_gather_single_coalesced",
 )
-# FSDP needs both halves: with AllGather accelerated, NCCL serves ReduceScatter underneath. In DDP mode it does not exist.
+# FSDP needs both halves: with AllGather accelerated, NCCL serves ReduceScatter underneath. In DDP
+# mode it does not exist.
 WITH_ALLGATHER = (
     "reduce_scatter",
     "_reduce_scatter_base",
@@ -42,7 +45,8 @@ WITH_ALLGATHER = (
 WITH_FIRST_API = ("alltoall_base", "all_to_all_single")
 UNDOCUMENTED = ("gather", "scatter", "alltoall", "send", "recv", "recv_anysource")
 
-# What gloo calls a collective in Python, where it has another name than the group. `EACH` have none: one tensor after the other.
+# What gloo calls a collective in Python, where it has another name than the group. `EACH` have
+# none: one tensor after the other.
 GLOO_NAMES = {
     "all_to_all_single": "alltoall_base",
     "reduce_scatter_single": "_reduce_scatter_base",
@@ -53,10 +57,11 @@ EACH = {
     "reduce_scatter_single_coalesced": "_reduce_scatter_base",
     "reduce_scatter_tensor_coalesced": "_reduce_scatter_base",
 }
-# What torch asks a Python class of process groups for. Where the class does not answer, torch calls the C++ method while it holds the
-# interpreter's lock: it waits for gloo's lock, whose holder, gloo's thread, waits for the interpreter's to let go of the last collective's
-# tensors. Neither ever gets it, and the job stands still. So every one of them is answered here.
-# Source: WORK_OVERRIDE in torch/csrc/distributed/c10d/PyProcessGroup.hpp, torch 2.13.
+# What torch asks a Python class of process groups for. Where the class does not answer, torch calls
+# the C++ method while it holds the interpreter's lock: it waits for gloo's lock, whose holder,
+# gloo's thread, waits for the interpreter's to let go of the last collective's tensors. Neither
+# ever gets it, and the job stands still. So every one of them is answered here. Source:
+# WORK_OVERRIDE in torch/csrc/distributed/c10d/PyProcessGroup.hpp, torch 2.13.
 ASKED_OF_PYTHON = (
     "allgather",
     "allreduce_coalesced",
@@ -87,13 +92,21 @@ def gloo(store: Any, rank: int, world_size: int, timeout: timedelta, *, loopback
 class PlainProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
     """Whatever gloo can do; under mpirun AllReduce goes over MPI."""
 
-    def __init__(self, store: Any, rank: int, world_size: int, timeout: timedelta, environment: LaunchEnvironment) -> None:
+    def __init__(
+        self,
+        store: Any,
+        rank: int,
+        world_size: int,
+        timeout: timedelta,
+        environment: LaunchEnvironment,
+    ) -> None:
         super().__init__(rank, world_size)  # type: ignore[call-arg, unused-ignore] # this overload lacks in torch's stubs
         self.environment = environment
         self.gloo = gloo(store, rank, world_size, timeout, loopback=environment.single_host)
         found = communicator(environment)
         self.transport = self.gloo if found is None else MpiTransport(found, self.gloo)
-        # Collectives without a Python hook (functional ones, among others) go to the backend registered here.
+        # Collectives without a Python hook (functional ones, among others) go to the backend
+        # registered here.
         if hasattr(self, "_set_default_backend"):  # torch 2.3 neither has nor needs it
             self._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, self.gloo)
@@ -115,7 +128,9 @@ class StrictProcessGroup(PlainProcessGroup):
     def barrier(self, opts: Any) -> Any:  # type: ignore[override, unused-ignore] # the form torch calls
         """Wait for all ranks; AWS's library has no `device_ids`."""
         if opts.device_ids:
-            raise SMDDPUnsupportedError("smddp does not support barrier(device_ids=...): call barrier() without it")
+            raise SMDDPUnsupportedError(
+                "smddp does not support barrier(device_ids=...): call barrier() without it"
+            )
         return self.gloo.barrier(opts)
 
 
@@ -128,7 +143,13 @@ def _handed_on(name: str) -> Callable[..., Any]:
     return collective
 
 
-def _one_by_one(collective: Callable[..., Any], outputs: list[torch.Tensor], inputs: list[torch.Tensor], *opts: Any, **named: Any) -> Any:
+def _one_by_one(
+    collective: Callable[..., Any],
+    outputs: list[torch.Tensor],
+    inputs: list[torch.Tensor],
+    *opts: Any,
+    **named: Any,
+) -> Any:
     for output, tensor in zip(outputs, inputs, strict=True):
         collective(output, tensor, *opts, **named).wait()
     return done(outputs)
@@ -151,8 +172,8 @@ def _allowed_with_allgather(name: str) -> Callable[..., Any]:
     def collective(self: StrictProcessGroup, *arguments: Any, **named: Any) -> Any:
         if not self.environment.accelerates_allgather:
             raise SMDDPUnsupportedError(
-                f"smddp started by {self.environment.launcher} accelerates AllReduce and has no {name}: "
-                "start FSDP with torchrun, or set SMDATAPARALLEL_OPTIMIZE_SDP=true"
+                f"smddp started by {self.environment.launcher} accelerates AllReduce and has no"
+                f" {name}: start FSDP with torchrun, or set SMDATAPARALLEL_OPTIMIZE_SDP=true"
             )
         return handed_on(self, *arguments, **named)
 
@@ -178,17 +199,25 @@ def _refused(name: str) -> Callable[..., Any]:
 
 
 def _not_implemented(name: str) -> SMDDPUnsupportedError:
-    return SMDDPUnsupportedError(f"smddp does not implement {name}; it has all_reduce, broadcast, reduce, all_gather and barrier")
+    return SMDDPUnsupportedError(
+        f"smddp does not implement {name}; it has all_reduce, broadcast, reduce, all_gather and"
+        " barrier"
+    )
 
 
 def _warn_if_not_accelerated(environment: LaunchEnvironment, tensors: list[Any]) -> None:
     size_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
     if environment.accelerates_allgather and size_bytes >= GRADIENT_BYTES:
-        message = f"under {environment.launcher} smddp accelerates AllGather; NCCL would run this AllReduce of {size_bytes} bytes"
+        message = (
+            f"under {environment.launcher} smddp accelerates AllGather; NCCL would run this"
+            f" AllReduce of {size_bytes} bytes"
+        )
         warnings.warn(message, SMDDPPerformanceWarning, stacklevel=3)
 
 
-def _define(kind: type[PlainProcessGroup], names: Iterable[str], make: Callable[[str], Callable[..., Any]]) -> None:
+def _define(
+    kind: type[PlainProcessGroup], names: Iterable[str], make: Callable[[str], Callable[..., Any]]
+) -> None:
     for name in names:
         if hasattr(dist.ProcessGroup, name):
             setattr(kind, name, make(name))

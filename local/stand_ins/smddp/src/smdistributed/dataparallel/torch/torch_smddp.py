@@ -1,10 +1,12 @@
-"""Importing this module registers the torch.distributed backend "smddp" for CPUs: gloo, and MPI for AllReduce under mpirun.
+"""Importing this module registers the torch.distributed backend "smddp" for CPUs: gloo, and MPI for
+AllReduce under mpirun.
 
     import torch.distributed as dist
     import smdistributed.dataparallel.torch.torch_smddp
     dist.init_process_group(backend="smddp")
 
-Raises SMDDPConfigurationError at import where AWS's library (2.3.0 and later) refuses to be imported, in strict mode.
+Raises SMDDPConfigurationError at import where AWS's library (2.3.0 and later) refuses to be
+imported, in strict mode.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from ..exceptions import SMDDPConfigurationError, SMDDPUnsupportedError
 from ..instances import check_instance_type
 from .process_group import PlainProcessGroup, StrictProcessGroup, gloo
 
-# gloo's threads need the interpreter's lock to let go of a finished collective's tensors; see _leave.
+# gloo's threads need the interpreter's lock to let go of a finished collective's tensors; see
+# _leave.
 SETTLE_S = 0.2
 _groups: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -34,9 +37,14 @@ def _check_launcher(environment: launch.LaunchEnvironment) -> None:
     if not environment.strict:
         return
     if environment.launcher is launch.Launcher.NONE:
-        raise SMDDPConfigurationError("smddp needs a launcher: start the script with mpirun and smddprun, or with torchrun")
+        raise SMDDPConfigurationError(
+            "smddp needs a launcher: start the script with mpirun and smddprun, or with torchrun"
+        )
     if environment.launcher is launch.Launcher.TORCHRUN and environment.optimize_sdp:
-        raise SMDDPConfigurationError("SMDATAPARALLEL_OPTIMIZE_SDP=true is for mpirun; under torchrun smddp accelerates AllGather anyway")
+        raise SMDDPConfigurationError(
+            "SMDATAPARALLEL_OPTIMIZE_SDP=true is for mpirun; under torchrun smddp accelerates"
+            " AllGather anyway"
+        )
 
 
 def _create(store: Any, rank: int, world_size: int, timeout: timedelta) -> Any:
@@ -46,11 +54,19 @@ def _create(store: Any, rank: int, world_size: int, timeout: timedelta) -> Any:
         return _create_plain(store, rank, world_size, timeout, environment)
     _check_launcher(environment)
     if dist.is_initialized():
-        raise SMDDPUnsupportedError("smddp supports no process group but the default one: new_group() is refused")
+        raise SMDDPUnsupportedError(
+            "smddp supports no process group but the default one: new_group() is refused"
+        )
     return _remember(StrictProcessGroup(store, rank, world_size, timeout, environment))
 
 
-def _create_plain(store: Any, rank: int, world_size: int, timeout: timedelta, environment: launch.LaunchEnvironment) -> Any:
+def _create_plain(
+    store: Any,
+    rank: int,
+    world_size: int,
+    timeout: timedelta,
+    environment: launch.LaunchEnvironment,
+) -> Any:
     """The default group under mpirun has MPI; every other one is gloo alone."""
     if environment.launcher is launch.Launcher.MPIRUN and not dist.is_initialized():
         return _remember(PlainProcessGroup(store, rank, world_size, timeout, environment))
@@ -65,13 +81,18 @@ def _remember(group: Any) -> Any:
 def _leave() -> None:
     """Keep gloo's threads from aborting the interpreter while it exits.
 
-    A gloo thread that drops the last collective's tensors needs the interpreter's lock; if the interpreter is already
-    finalising, the thread is ended by force inside a C++ destructor and the process dies with SIGABRT ("terminate
-    called without an active exception"), about one run in five. Leaving the group joins the threads unless something
-    (a DistributedDataParallel in a global) still holds it; the pause serves that case. After an uncaught exception the
-    group is left alone: its collectives may never end, and the exit status must not wait for them.
+    A gloo thread that drops the last collective's tensors needs the interpreter's lock; if the
+    interpreter is already finalising, the thread is ended by force inside a C++ destructor and the
+    process dies with SIGABRT ("terminate called without an active exception"), about one run in
+    five. Leaving the group joins the threads unless something (a DistributedDataParallel in a
+    global) still holds it; the pause serves that case. After an uncaught exception the group is
+    left alone: its collectives may never end, and the exit status must not wait for them.
     """
-    if dist.is_initialized() and dist.get_backend() == "smddp" and getattr(sys, "last_type", None) is None:
+    if (
+        dist.is_initialized()
+        and dist.get_backend() == "smddp"
+        and getattr(sys, "last_type", None) is None
+    ):
         dist.destroy_process_group()
     gc.collect()
     if _groups:

@@ -1,4 +1,6 @@
-"""Callbacks for `model.fit`: rank 0's weights at the start, metrics of all ranks at the end of an epoch."""
+"""Callbacks for `model.fit`: rank 0's weights at the start, metrics of all ranks at the end of an
+epoch.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from ..collectives import broadcast_variables, oob_allreduce
 
 
 class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):  # type: ignore[misc, unused-ignore] # untyped where TensorFlow is not installed
-    """Gives every rank the weights and the optimizer's state of rank `root_rank`, after the first batch: the state exists then."""
+    """Gives every rank the weights and the optimizer's state of rank `root_rank`, after the first
+    batch: the state exists then.
+    """
 
     def __init__(self, root_rank: int) -> None:
         super().__init__()
@@ -28,7 +32,9 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):  # type: ig
 
 
 class MetricAverageCallback(tf.keras.callbacks.Callback):  # type: ignore[misc, unused-ignore]
-    """Replaces each metric of an epoch by its average over all ranks; put it before callbacks that read metrics."""
+    """Replaces each metric of an epoch by its average over all ranks; put it before callbacks that
+    read metrics.
+    """
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Average in the order of the metrics' names, which is the same on every rank."""

@@ -1,4 +1,6 @@
-"""DistributedDataParallel of the first API (1.0 to 1.3): torch's own, with the arguments that AWS documented."""
+"""DistributedDataParallel of the first API (1.0 to 1.3): torch's own, with the arguments that AWS
+documented.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,19 @@ class DistributedDataParallel(TorchDistributedDataParallel):  # type: ignore[mis
         find_unused_parameters: bool = False,
         **unsupported: Any,
     ) -> None:
-        """As in AWS's reference, and `find_unused_parameters`, which it does not list but AWS's published scripts pass."""
+        """As in AWS's reference, and `find_unused_parameters`, which it does not list but AWS's
+        published scripts pass.
+        """
         distributed.require_world(process_group)
         if "gradient_accumulation_steps" in unsupported:
-            raise SMDDPUnsupportedError("smddp does not support gradient_accumulation_steps: accumulate inside `with model.no_sync():`")
+            raise SMDDPUnsupportedError(
+                "smddp does not support gradient_accumulation_steps: accumulate inside `with"
+                " model.no_sync():`"
+            )
         if unsupported:
-            raise SMDDPUnsupportedError(f"smddp's DistributedDataParallel does not have {', '.join(sorted(unsupported))}")
+            raise SMDDPUnsupportedError(
+                f"smddp's DistributedDataParallel does not have {', '.join(sorted(unsupported))}"
+            )
         super().__init__(
             module,
             device_ids=device_ids,
