@@ -43,9 +43,8 @@ class Delivery(Settings):
     only.
     """
     connection_arn: ConnectionArn | None = None
-    """A connection of AWS's to the repository:
-
-    CodePipeline then deploys this environment and those that take releases from it.
+    """A connection of AWS's to the repository: CodePipeline then deploys this environment and
+    those that take releases from it.
     """
     branch: Branch = "main"
     """The branch whose commits CodePipeline deploys; only read with connection_arn."""

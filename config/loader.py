@@ -204,9 +204,8 @@ def _validate(data: dict[str, Any], stem: str) -> tuple[Environment | None, list
 
 
 def _typed(data: dict[str, Any]) -> tuple[Environment | None, list[Problem], list[str]]:
-    """Types are checked without conversion:
-
-    `"2"` is not a number, and an account without quotes is not text.
+    """Types are checked without conversion: `"2"` is not a number, and an account without quotes
+    is not text.
     """
     try:
         return Environment.model_validate_json(json.dumps(data), strict=True), [], []

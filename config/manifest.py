@@ -23,10 +23,8 @@ class OnManifest(Settings):
     """
 
     file: FileName = "manifest.json"
-    """Name of the manifest:
-
-    JSON with `files`, the paths of a dataset's files beside it. Upload it last: it says that they
-    are complete.
+    """Name of the manifest: JSON with `files`, the paths of a dataset's files beside it. Upload
+    it last: it says that they are complete.
     """
     parameters: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Pipeline parameters of the executions it starts, as in `Epochs: 10`; the others have their

@@ -20,8 +20,10 @@ def schema() -> dict[str, Any]:
     generated = Environment.model_json_schema()
     for section in (generated, *generated["$defs"].values()):
         section.pop("title", None)
+        _in_one_line(section)
         for described in section.get("properties", {}).values():
             described.pop("title", None)
+            _in_one_line(described)
             if isinstance(described.get("default"), dict):
                 del described["default"]  # the section's own keys carry theirs
     return {
@@ -34,3 +36,9 @@ def schema() -> dict[str, Any]:
 def schema_text() -> str:
     """The content of `environments/schema.json`."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _in_one_line(described: dict[str, Any]) -> None:
+    """Take the line breaks of our sources out of a description."""
+    if "description" in described:
+        described["description"] = " ".join(described["description"].split())

@@ -81,9 +81,8 @@ class DataCapture(Settings):
 
 
 class Serverless(Settings):
-    """No instances:
-
-    SageMaker starts what a request needs. For small models that can wait for a cold start.
+    """No instances: SageMaker starts what a request needs. For small models that can wait for a
+    cold start.
     """
 
     memory_mb: MemoryMb = 2048

@@ -75,9 +75,8 @@ class Framework(StrEnum):
 
 
 class InputMode(StrEnum):
-    """How SageMaker brings a channel to the container:
-
-    S3 copied, S3 streamed, or a file system mounted.
+    """How SageMaker brings a channel to the container: S3 copied, S3 streamed, or a file system
+    mounted.
     """
 
     FILE = "File"
@@ -129,9 +128,8 @@ class Training(Settings):
     image_uri: str | None = None
     """Full image URI (with tag or digest) instead of the one the table gives."""
     build_image: Slug | None = None
-    """A recipe, that is, a folder in images/:
-
-    `shoal image build` builds it in the account, and training uses it instead of AWS's image.
+    """A recipe, that is, a folder in images/: `shoal image build` builds it in the account, and
+    training uses it instead of AWS's image.
     """
     collective: Collective = Collective.ALLREDUCE
     """The collective smddp accelerates; only read with strategy smddp."""
@@ -290,9 +288,8 @@ class Environment(Settings):
     schedules: tuple[Schedule, ...] = ()
     """When the pipeline starts by itself; see docs/decisions/schedules.md."""
     pipeline: PipelineFunction | None = None
-    """Your own pipeline instead of Shoal's:
-
-    `module:function` in lower case, from the repository root; see docs/own-pipeline.md.
+    """Your own pipeline instead of Shoal's: `module:function` in lower case, from the repository
+    root; see docs/own-pipeline.md.
     """
     promoted_from: Slug | None = None
     """The environment whose release this one may take; none where models are trained and approved.

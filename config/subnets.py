@@ -33,9 +33,8 @@ def usable(cidr: str) -> int:
 
 
 def divide(cidr: str, *, hosting: int, training_addresses: int) -> Subnets:
-    """The subnets of the VPC with the range `cidr`:
-
-    `hosting` of them for endpoints, and room for `training_addresses` if there is any.
+    """The subnets of the VPC with the range `cidr`: `hosting` of them for endpoints, and room
+    for `training_addresses` if there is any.
     """
     vpc = IPv4Network(cidr)
     sixteenths = list(vpc.subnets(prefixlen_diff=4))

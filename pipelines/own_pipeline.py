@@ -1,6 +1,5 @@
-"""An environment in; the definition that its stack deploys out:
-
-Shoal's own, or that of the user's function which `pipeline` names.
+"""An environment in; the definition that its stack deploys out: Shoal's own, or that of the
+user's function which `pipeline` names.
 
 The function gets the Environment and the Infrastructure, and returns a definition (a dict) or a
 `Pipeline` of SageMaker's Python SDK v3. It is imported from the repository root. Whatever is wrong

@@ -1,6 +1,5 @@
-"""Settings in, CloudFormation templates out:
-
-`stage.EnvironmentStage` makes one environment's stacks.
+"""Settings in, CloudFormation templates out: `stage.EnvironmentStage` makes one environment's
+stacks.
 
 Stacks only wire; what they wire lives in `constructs/`, one file per capability. Nothing here reads
 a clock, the network or credentials, so the same checkout gives the same bytes. References between

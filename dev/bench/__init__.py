@@ -1,4 +1,3 @@
-"""Benchmarks, run by hand:
-
-`make bench`, `make bench-quick`, `make bench-gpu`. Nothing imports this package.
+"""Benchmarks, run by hand: `make bench`, `make bench-quick`, `make bench-gpu`. Nothing imports
+this package.
 """

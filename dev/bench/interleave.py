@@ -1,6 +1,5 @@
-"""Contenders come in, and are run in turn:
-
-A B A B after a warm-up of each; the runs that count go out.
+"""Contenders come in, and are run in turn: A B A B after a warm-up of each; the runs that count
+go out.
 
 A run during which the machine was disturbed is repeated at once; with too few quiet rounds there is
 no result but an error.

@@ -42,9 +42,8 @@ QUICK_SCALING = (SHOAL, DDP)
 
 @dataclass(frozen=True)
 class Length:
-    """How much one run does:
-
-    `steps` timed steps of 64 images per rank, then a test on `tested` images.
+    """How much one run does: `steps` timed steps of 64 images per rank, then a test on `tested`
+    images.
     """
 
     warm_up: int
@@ -66,9 +65,8 @@ class Length:
 
 @dataclass(frozen=True)
 class Phases:
-    """How a job finds out how well it scales:
-
-    `cycles` times each kind of phase, of `steps` steps.
+    """How a job finds out how well it scales: `cycles` times each kind of phase, of `steps`
+    steps.
     """
 
     warm_up: int

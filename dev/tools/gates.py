@@ -125,9 +125,8 @@ def main(arguments: list[str]) -> int:
 async def failures(
     one_by_one: Sequence[Gate], others: Sequence[Gate], lanes: int
 ) -> dict[str, str]:
-    """What each gate that failed printed, by name, after all have run:
-
-    `one_by_one` in the first lane, which then helps the others.
+    """What each gate that failed printed, by name, after all have run: `one_by_one` in the first
+    lane, which then helps the others.
     """
     first, rest, failed = deque(one_by_one), deque(others), dict[str, str]()
     await asyncio.gather(

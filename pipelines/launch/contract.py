@@ -150,9 +150,8 @@ class ParameterServer:
 
 @dataclass(frozen=True)
 class MultiWorkerMirrored:
-    """Synchronous, TensorFlow only:
-
-    TensorFlow's own collectives between hosts. SDK v2: `multi_worker_mirrored_strategy`.
+    """Synchronous, TensorFlow only: TensorFlow's own collectives between hosts. SDK v2:
+    `multi_worker_mirrored_strategy`.
     """
 
     label: ClassVar[str] = "multi_worker_mirrored"

@@ -48,9 +48,8 @@ _local = click.option(
 def approve(
     workspace: Workspace, environment: str, package: str | None, comment: str | None, local: bool
 ) -> None:
-    """Approve a version of ENV's registry, as yourself:
-
-    PACKAGE (an ARN, or a version's number), by default the newest.
+    """Approve a version of ENV's registry, as yourself: PACKAGE (an ARN, or a version's number),
+    by default the newest.
     """
     session = workspace.open(environment, local)
     arn = _arn(session, package) if package else _newest(session)

@@ -125,8 +125,7 @@ def _numbers(value: Mapping[str, Any]) -> Json:
 
 
 def _folded(identity: str) -> str:
-    """A name, or the one at the end of an ARN:
-
-    SageMaker writes those in lower case, and CloudFormation knows the ARN.
+    """A name, or the one at the end of an ARN: SageMaker writes those in lower case, and
+    CloudFormation knows the ARN.
     """
     return identity.rpartition("/")[2].lower()

@@ -55,9 +55,8 @@ class Step:
         return None
 
     def resource(self, kind: str) -> str | None:
-        """ARN of what the step made or ran:
-
-        TrainingJob, ProcessingJob, Model, EndpointConfig, Endpoint, RegisterModel, Lambda.
+        """ARN of what the step made or ran: TrainingJob, ProcessingJob, Model, EndpointConfig,
+        Endpoint, RegisterModel, Lambda.
         """
         arn = self.metadata.get(kind, {}).get("Arn")
         return str(arn) if arn else None

@@ -173,10 +173,8 @@ class ReleaseCopy:
         return Release(**release.model_dump() | changes)
 
     def _image(self, release: Release, made: list[str]) -> str:
-        """The image to register:
-
-        AWS's as it is; one of the source's account as it is in the target's ECR then, by name and
-        digest.
+        """The image to register: AWS's as it is; one of the source's account as it is in the
+        target's ECR then, by name and digest.
         """
         host, _, path = release.image_uri.partition("/")
         account, _, rest = host.partition(".")

@@ -138,9 +138,8 @@ class Repository:
 
 
 def hash_as(known: str, content: bytes) -> str:
-    """Git's hash of a file's content, by the algorithm that made `known`:
-
-    SHA-1, or SHA-256 in repositories of that format.
+    """Git's hash of a file's content, by the algorithm that made `known`: SHA-1, or SHA-256 in
+    repositories of that format.
     """
     header = b"blob %d\0" % len(content)
     if len(known) == hashlib.sha256().digest_size * 2:

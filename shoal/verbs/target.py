@@ -1,7 +1,5 @@
-"""Where requests go:
-
-AWS, with the user's own credentials chain untouched, or a loopback endpoint, with nothing of the
-user's.
+"""Where requests go: AWS, with the user's own credentials chain untouched, or a loopback
+endpoint, with nothing of the user's.
 
 An environment's account and region come in; boto3 clients and the environment variables of child
 processes go out.
@@ -122,9 +120,8 @@ class Target:
 
 
 def offline_environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """For a child process that must ask no one:
-
-    `inherited` without AWS settings, and nothing to find credentials in.
+    """For a child process that must ask no one: `inherited` without AWS settings, and nothing to
+    find credentials in.
     """
     kept = {name: value for name, value in inherited.items() if not name.startswith("AWS_")}
     return kept | _ISOLATION

@@ -17,9 +17,8 @@ from constructs import Construct
 
 
 class CodeArchive(Construct):
-    """`uri` changes when, and only when, a file of the folder changes:
-
-    SageMaker's step cache and a re-run depend on that.
+    """`uri` changes when, and only when, a file of the folder changes: SageMaker's step cache
+    and a re-run depend on that.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, source_dir: Path) -> None:

@@ -33,10 +33,8 @@ _ECR_IMAGE = re.compile(
 
 
 class SageMakerRole(ActorRole):
-    """Source:
-
-    SageMaker developer guide, "SageMaker roles", the execution role permissions of each Create
-    call.
+    """Source: SageMaker developer guide, "SageMaker roles", the execution role permissions of
+    each Create call.
     """
 
     def __init__(

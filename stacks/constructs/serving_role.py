@@ -29,10 +29,8 @@ CAPTURED = "captured"
 
 
 class ServingRole(SageMakerRole):
-    """Source:
-
-    SageMaker developer guide, "SageMaker roles", CreateModel; "Auto-Rollback Configuration and
-    Monitoring" for the alarms.
+    """Source: SageMaker developer guide, "SageMaker roles", CreateModel; "Auto-Rollback
+    Configuration and Monitoring" for the alarms.
     """
 
     def __init__(

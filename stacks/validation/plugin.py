@@ -29,9 +29,8 @@ RULES: tuple[Rule, ...] = (
 
 @jsii.implements(cdk.IPolicyValidationPlugin)
 class OwnRules:
-    """Add it with `Validations.of(app).add_plugins`, before those that take long:
-
-    `beside` begins when it is called.
+    """Add it with `Validations.of(app).add_plugins`, before those that take long: `beside`
+    begins when it is called.
     """
 
     def __init__(self, beside: CloudFormationRules | None = None) -> None:

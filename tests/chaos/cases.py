@@ -73,9 +73,8 @@ class Circumstance:
 
     name: str
     step: str = "any"
-    """The step in the graph:
-
-    `any` (run condition Any), `completed` (after success only, the default), `none`.
+    """The step in the graph: `any` (run condition Any), `completed` (after success only, the
+    default), `none`.
     """
     rule: bool = True
     sweeper: bool = True

@@ -72,7 +72,6 @@ class Account:
 @pytest.fixture
 def account() -> Iterator[Account]:
     """An execution that has ended with everything it creates in place, as its steps report it:
-
     ARNs are in lower case.
     """
     fake = FakeSageMaker(

@@ -21,9 +21,8 @@ BOUNDARY = "platform/Boundary"
 
 
 def everything() -> Environment:
-    """The environment dev with what is off there:
-
-    TensorFlow, an image of its own, FSx, schedules, mails, a permissions boundary ...
+    """The environment dev with what is off there: TensorFlow, an image of its own, FSx,
+    schedules, mails, a permissions boundary ...
     """
     given: dict[str, Any] = load_environment("dev", ROOT).model_dump(
         mode="json", exclude_unset=True

@@ -1,6 +1,5 @@
-"""No resource changes its logical id unnoticed:
-
-CloudFormation would replace it, a bucket with its data included.
+"""No resource changes its logical id unnoticed: CloudFormation would replace it, a bucket with
+its data included.
 """
 
 from __future__ import annotations

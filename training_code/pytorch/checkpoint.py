@@ -19,10 +19,8 @@ FILE = "checkpoint.pt"
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run is:
-
-    `step` batches of epoch `epoch` (from 1) are done. It also fixes the data order and the learning
-    rate.
+    """Where a run is: `step` batches of epoch `epoch` (from 1) are done. It also fixes the data
+    order and the learning rate.
     """
 
     epoch: int

@@ -1,6 +1,5 @@
-"""Which network carries the gradients:
-
-NCCL's own log of a short all-reduce goes in; the provider, its speed and one line go out.
+"""Which network carries the gradients: NCCL's own log of a short all-reduce goes in; the
+provider, its speed and one line go out.
 
 On instances with EFA a wrong security group, image or variable does not fail a job: NCCL falls back
 to TCP and the job runs for days at a tenth of the speed. So the provider is read from what NCCL

@@ -26,9 +26,8 @@ class Fabric:
     """What the ranks of this job talk over."""
 
     provider: str
-    """efa, tcp, infiniband, loopback (CPUs of one host), or unknown:
-
-    NCCL logged nothing that says it.
+    """efa, tcp, infiniband, loopback (CPUs of one host), or unknown: NCCL logged nothing that
+    says it.
     """
     evidence: str
     """The log line that says so, or why there is none."""

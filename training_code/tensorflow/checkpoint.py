@@ -78,7 +78,6 @@ class Checkpoint:
 
     def after(self, step: int) -> bool:
         """Replace the checkpoint if it is due after `step`, or if any process was told to stop:
-
         True then, and training ends.
 
         They agree where metrics are printed, so that no other step pays for it.

@@ -62,9 +62,8 @@ def wait_for_servers(spec: tf.train.ClusterSpec) -> None:
 
 
 def serve(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
-    """Be a worker or a parameter server until the chief's process is gone:
-
-    TensorFlow's servers have no end of their own.
+    """Be a worker or a parameter server until the chief's process is gone: TensorFlow's servers
+    have no end of their own.
 
     That is so after SIGTERM too, which all hosts of a job get: the chief, which ends then, needs
     them for its last checkpoint.

@@ -1,6 +1,5 @@
-"""pytorch/examples' MNIST with DistributedDataParallel over gloo:
-
-`torchrun --nproc-per-node 2 ddp.py`, or alone.
+"""pytorch/examples' MNIST with DistributedDataParallel over gloo: `torchrun --nproc-per-node 2
+ddp.py`, or alone.
 
 The training loop is `mnist/main.py`'s (Adadelta at 1.0, a DataLoader in the process, as the example
 has it without CUDA); what makes it parallel is what the `distributed/ddp-tutorial-series` adds:

@@ -1,6 +1,5 @@
-"""The same loop with Horovod over MPI or gloo, as its MNIST example writes it:
-
-`horovodrun -np 2 python horovod_loop.py`.
+"""The same loop with Horovod over MPI or gloo, as its MNIST example writes it: `horovodrun -np 2
+python horovod_loop.py`.
 """
 
 from __future__ import annotations

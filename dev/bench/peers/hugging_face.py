@@ -1,6 +1,5 @@
-"""The same loop with Hugging Face Accelerate, as its quick tour writes it:
-
-`torchrun --nproc-per-node 2 hugging_face.py`.
+"""The same loop with Hugging Face Accelerate, as its quick tour writes it: `torchrun
+--nproc-per-node 2 hugging_face.py`.
 """
 
 from __future__ import annotations

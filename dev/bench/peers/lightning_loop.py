@@ -1,6 +1,5 @@
-"""The same loop with Lightning Fabric, as its guide converts PyTorch code:
-
-`torchrun --nproc-per-node 2 lightning_loop.py`.
+"""The same loop with Lightning Fabric, as its guide converts PyTorch code: `torchrun
+--nproc-per-node 2 lightning_loop.py`.
 """
 
 from __future__ import annotations

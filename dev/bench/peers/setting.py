@@ -17,10 +17,8 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Setting:
-    """One run:
-
-    `steps` timed steps of `batch` images per rank after `warm_up` untimed ones, then a test on
-    `tested` images.
+    """One run: `steps` timed steps of `batch` images per rank after `warm_up` untimed ones, then
+    a test on `tested` images.
     """
 
     data: Path

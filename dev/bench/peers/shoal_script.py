@@ -1,6 +1,5 @@
-"""The shipped script's own step on the peers' network:
-
-`mpirun -np 2 smddprun python -m mpi4py shoal_script.py`, or alone.
+"""The shipped script's own step on the peers' network: `mpirun -np 2 smddprun python -m mpi4py
+shoal_script.py`, or alone.
 
 Batches, preprocessing, precision, gradient averaging and optimizer are training_code/pytorch's;
 only the network is replaced, by the same layers in the shipped network's manner (pool before relu,

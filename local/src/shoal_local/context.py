@@ -28,9 +28,8 @@ class RoleCredentials:
 
 @dataclass(frozen=True)
 class LambdaResult:
-    """What a function answered:
-
-    `error` is None or `errorType: errorMessage` (FunctionError, Unhandled).
+    """What a function answered: `error` is None or `errorType: errorMessage` (FunctionError,
+    Unhandled).
     """
 
     payload: Any

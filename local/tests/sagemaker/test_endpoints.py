@@ -1,6 +1,5 @@
-"""Endpoints:
-
-InService means that a server process answered /ping; what the model says is what the caller gets.
+"""Endpoints: InService means that a server process answered /ping; what the model says is what
+the caller gets.
 """
 
 from __future__ import annotations

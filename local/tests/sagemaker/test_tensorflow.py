@@ -1,7 +1,5 @@
-"""TensorFlow:
-
-AWS's training toolkit with its own clusters on two hosts, and a model behind an endpoint with the
-user's handlers.
+"""TensorFlow: AWS's training toolkit with its own clusters on two hosts, and a model behind an
+endpoint with the user's handlers.
 """
 
 from __future__ import annotations

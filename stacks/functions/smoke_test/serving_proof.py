@@ -104,9 +104,8 @@ def _wrong_model(sagemaker: Any, expected: dict[str, str]) -> Iterator[str]:
 
 
 def _wrong_image(live: dict[str, Any], expected: dict[str, str]) -> Iterator[str]:
-    """A tag may name another image since it was pinned:
-
-    SageMaker resolves it when it deploys, for as long as that fleet lives.
+    """A tag may name another image since it was pinned: SageMaker resolves it when it deploys,
+    for as long as that fleet lives.
 
     What it does not resolve to a digest is not compared (API reference, DeployedImage:
     "registry/repository[@digest]").

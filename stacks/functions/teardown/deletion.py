@@ -251,9 +251,8 @@ def _endpoint_status(sagemaker: Any, name: str) -> str | None:
 
 
 def _unless_gone(call: Any, **arguments: str) -> dict[str, Any] | None:
-    """The call's answer, or None when its subject does not exist:
-
-    SageMaker says so with a ValidationException.
+    """The call's answer, or None when its subject does not exist: SageMaker says so with a
+    ValidationException.
     """
     try:
         answer: dict[str, Any] = call(**arguments)

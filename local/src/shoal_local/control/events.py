@@ -1,8 +1,6 @@
-"""EventBridge:
-
-PutEvents and the emulator's own events are matched against the rules kept by moto and delivered on
-background threads to Lambda functions and SQS queues, where their resource policies allow it. Other
-targets are refused by PutTargets.
+"""EventBridge: PutEvents and the emulator's own events are matched against the rules kept by
+moto and delivered on background threads to Lambda functions and SQS queues, where their resource
+policies allow it. Other targets are refused by PutTargets.
 """
 
 from __future__ import annotations

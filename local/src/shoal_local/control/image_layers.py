@@ -49,9 +49,8 @@ class Upload:
 
 @dataclass(frozen=True)
 class Layers:
-    """Those of one account, below `folder`:
-
-    `blobs/` by SHA-256, `uploads/` until they are whole.
+    """Those of one account, below `folder`: `blobs/` by SHA-256, `uploads/` until they are
+    whole.
     """
 
     identity: Identity

@@ -102,9 +102,8 @@ class Doorkeeper:
         environ["HTTP_HOST"] = f"localhost:{self.port}"
 
     def _check_site(self, environ: Mapping[str, Any]) -> None:
-        """AwsError when a browser says that a page of another site asks (Fetch standard:
-
-        Origin; Fetch Metadata: Sec-Fetch-Site).
+        """AwsError when a browser says that a page of another site asks (Fetch standard: Origin;
+        Fetch Metadata: Sec-Fetch-Site).
         """
         origin, site = environ.get("HTTP_ORIGIN"), environ.get("HTTP_SEC_FETCH_SITE", "")
         ours = {f"http://{host}:{self.port}" for host in HOSTS}

@@ -31,7 +31,6 @@ def keep(account: str, region: str, measurement: Measurement) -> None:
 
 def check_namespace(call: ApiCall) -> None:
     """AwsError for a namespace that belongs to AWS (CloudWatch API reference, PutMetricData:
-
     "cannot begin with AWS/").
     """
     namespace = str(call.parameters.get("Namespace", ""))

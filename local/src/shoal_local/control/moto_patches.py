@@ -70,9 +70,8 @@ def change_cloudwatch() -> None:
 
 
 def digest_of_manifest(image: Image) -> None:
-    """Of an image for which nobody gave one:
-
-    SHA-256 of its manifest, as of the OCI image specification. moto hashes names of layers.
+    """Of an image for which nobody gave one: SHA-256 of its manifest, as of the OCI image
+    specification. moto hashes names of layers.
     """
     image._image_digest = (
         f"sha256:{hashlib.sha256(image.image_manifest.encode(errors='surrogatepass')).hexdigest()}"

@@ -17,10 +17,8 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Principal:
-    """Who acts:
-
-    `kind` AWS or Service, `name` an ARN or a service's host name; `also` lists what else it counts
-    as.
+    """Who acts: `kind` AWS or Service, `name` an ARN or a service's host name; `also` lists what
+    else it counts as.
     """
 
     kind: str

@@ -56,9 +56,8 @@ class Signature:
 
 @dataclass(frozen=True)
 class ApiCall:
-    """One request to the API:
-
-    `service` as boto3 names it, `operation` "" when the service's model knows no such operation.
+    """One request to the API: `service` as boto3 names it, `operation` "" when the service's
+    model knows no such operation.
     """
 
     service: str
@@ -270,9 +269,8 @@ def match_operation(service: str, environ: dict[str, Any]) -> tuple[Operation | 
 
 
 def error_answer(error: AwsError, protocol: str = "json") -> Answer:
-    """The error in the form of the protocol:
-
-    `__type` and message for JSON, an Error element for the XML ones.
+    """The error in the form of the protocol: `__type` and message for JSON, an Error element for
+    the XML ones.
     """
     request_id = str(uuid.uuid4())
     headers = {"x-amzn-RequestId": request_id, "x-amzn-ErrorType": error.code}

@@ -1,6 +1,5 @@
-"""The way to the SageMaker service:
-
-JSON 1.1 requests and the runtime's InvokeEndpoint are handed over as dicts and bytes.
+"""The way to the SageMaker service: JSON 1.1 requests and the runtime's InvokeEndpoint are
+handed over as dicts and bytes.
 """
 
 from __future__ import annotations

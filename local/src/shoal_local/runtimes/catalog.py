@@ -105,9 +105,8 @@ class Image:
     program: str
     """What the container starts when nothing else is asked for: a file of `container/inside`."""
     is_declared: bool = False
-    """An image of the user's own, which is here what they said it is:
-
-    AWS's image of that runtime, without what theirs adds.
+    """An image of the user's own, which is here what they said it is: AWS's image of that
+    runtime, without what theirs adds.
     """
 
 

@@ -63,9 +63,8 @@ def of_training(job_name: str, metric: str, value: float) -> Measurement:
 def of_invocation(
     endpoint: str, config: str, variant: str, instances: int, status: int, seconds: float
 ) -> Iterator[Measurement]:
-    """One call of InvokeEndpoint:
-
-    `status` is the container's HTTP status (500 where it did not answer), `seconds` its time.
+    """One call of InvokeEndpoint: `status` is the container's HTTP status (500 where it did not
+    answer), `seconds` its time.
 
     Once for the variant, whatever fleet answered, and once for the fleet of the endpoint
     configuration: a deployment's alarms may look at the new fleet alone (guide, "Auto-Rollback

@@ -1,6 +1,5 @@
-"""A CDK app with one of everything the control plane deploys, in two variants of the same stacks:
-
-`before` and `after`.
+"""A CDK app with one of everything the control plane deploys, in two variants of the same
+stacks: `before` and `after`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
 """A model whose weight is a number in model.txt; input {"x": n} gives {"y": n * weight}; {"x":
-
 "boom"} raises.
 
 settings.json, where there is one, spoils it: `slow_s` (seconds an answer takes), `fails` (every

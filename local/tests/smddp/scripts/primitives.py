@@ -1,6 +1,5 @@
-"""Try every collective on two ranks and write what each does:
-
-"ok", or the error's class and text.
+"""Try every collective on two ranks and write what each does: "ok", or the error's class and
+text.
 """
 
 import json

@@ -110,9 +110,8 @@ class Asked:
         return f"arn:aws:{service}:{self.region}:{self.account}:{resource}"
 
     def filled(self, service: str, template: str) -> str:
-        """The ARN that a template means:
-
-        `{Name}` is the parameter of that name, `*` where it is not given.
+        """The ARN that a template means: `{Name}` is the parameter of that name, `*` where it is
+        not given.
         """
         if template == ANY:
             return ANY

@@ -44,9 +44,8 @@ class Tools:
 
 @dataclass(frozen=True)
 class Step:
-    """Something done to a resource in this deployment:
-
-    `before` is None for a new one, `after` None for one taken away.
+    """Something done to a resource in this deployment: `before` is None for a new one, `after`
+    None for one taken away.
     """
 
     before: Resource | None

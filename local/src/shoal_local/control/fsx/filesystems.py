@@ -38,9 +38,8 @@ Document = dict[str, Any]
 
 @dataclass
 class FileSystem:
-    """One file system:
-
-    `document` as DescribeFileSystems answers it, and what only the service knows.
+    """One file system: `document` as DescribeFileSystems answers it, and what only the service
+    knows.
     """
 
     document: Document

@@ -28,9 +28,8 @@ LOG_LIMIT_S = 2.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one invocation ended:
-
-    `payload` is JSON text; `error` the error object, or None; `log` what it printed.
+    """How one invocation ended: `payload` is JSON text; `error` the error object, or None; `log`
+    what it printed.
     """
 
     payload: str

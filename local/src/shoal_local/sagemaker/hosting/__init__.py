@@ -1,4 +1,3 @@
-"""Models, endpoint configurations and endpoints:
-
-API requests in; server processes that answer invocations out.
+"""Models, endpoint configurations and endpoints: API requests in; server processes that answer
+invocations out.
 """

@@ -19,10 +19,8 @@ _TAGGED = re.compile(
 
 
 def deployed_image(core: Core, specified: str, role_arn: str) -> Document:
-    """A DeployedImage:
-
-    `registry/repository:tag` resolves to `registry/repository@digest`, asked for as the role that
-    pulls it.
+    """A DeployedImage: `registry/repository:tag` resolves to `registry/repository@digest`, asked
+    for as the role that pulls it.
 
     An image that ECR does not tell (one that is only declared, or by digest already) stays as it
     was specified. Source: API reference, DeployedImage. AWS refuses an image that is not there when

@@ -18,9 +18,8 @@ _LONGEST_EVENT = 250_000
 
 
 class LogStreams:
-    """Writes one log stream per host:
-
-    `GROUP` / `PREFIX-EPOCH` with PREFIX from `stream(host)`; `close()` flushes.
+    """Writes one log stream per host: `GROUP` / `PREFIX-EPOCH` with PREFIX from `stream(host)`;
+    `close()` flushes.
     """
 
     def __init__(self, logs: Any, group: str, prefix: str, file: Path) -> None:

@@ -1,6 +1,5 @@
-"""One processing job from its input to its end:
-
-S3 to /opt/ml/processing, the container's command, outputs to S3.
+"""One processing job from its input to its end: S3 to /opt/ml/processing, the container's
+command, outputs to S3.
 
 Completed means that the command exited with 0 and every output was really uploaded; an output
 without files is a failure.

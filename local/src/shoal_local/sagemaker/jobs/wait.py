@@ -42,9 +42,8 @@ class Ending:
 
 @dataclass(frozen=True)
 class Orders:
-    """What may come from outside:
-
-    `stop` (SIGTERM, then the grace) and `abandon` (the emulator goes down: SIGKILL at once).
+    """What may come from outside: `stop` (SIGTERM, then the grace) and `abandon` (the emulator
+    goes down: SIGKILL at once).
     """
 
     stop: threading.Event = field(default_factory=threading.Event)
@@ -58,9 +57,8 @@ def supervise(
     grace_s: float,
     is_interrupted: Callable[[], bool] = lambda: False,
 ) -> Ending:
-    """Wait for the end of `pod`; after a stop, an interruption or `deadline_s`:
-
-    SIGTERM, `grace_s` to end, SIGKILL. It is closed then.
+    """Wait for the end of `pod`; after a stop, an interruption or `deadline_s`: SIGTERM,
+    `grace_s` to end, SIGKILL. It is closed then.
     """
     deadline = time.monotonic() + deadline_s
     how = Ended.BY_ITSELF

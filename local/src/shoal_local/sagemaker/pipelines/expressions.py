@@ -164,9 +164,8 @@ class Scope:
 
 
 def walk(document: Any, path: str, where: str) -> Any:
-    """The value at `path`:
-
-    `.a.b`, `[0]`, `['name']` (a member, or the entry of a list with that name).
+    """The value at `path`: `.a.b`, `[0]`, `['name']` (a member, or the entry of a list with that
+    name).
     """
     position, value = 0, document
     while position < len(path):

@@ -18,9 +18,8 @@ pipelines-retry-policy); how often, it does not say.
 
 
 class Retries:
-    """Counts attempts per policy (dg pipelines-retry-policy):
-
-    MaxAttempts or ExpireAfterMin, the pause growing by BackoffRate.
+    """Counts attempts per policy (dg pipelines-retry-policy): MaxAttempts or ExpireAfterMin, the
+    pause growing by BackoffRate.
     """
 
     def __init__(self, policies: Sequence[Document]) -> None:

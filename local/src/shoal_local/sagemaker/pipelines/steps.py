@@ -29,10 +29,8 @@ _CHECK_STOP_S = 0.2
 
 
 class StepFailedError(Exception):
-    """A step failed:
-
-    `str()` is its FailureReason, `cause` what retry policies name, `metadata` what was created
-    before.
+    """A step failed: `str()` is its FailureReason, `cause` what retry policies name, `metadata`
+    what was created before.
     """
 
     def __init__(self, reason: str, cause: str = "", metadata: Document | None = None) -> None:

@@ -1,6 +1,5 @@
-"""How values of all ranks become one:
-
-Horovod's `Average`, `Sum`, `Min`, `Max`, and what its functions make of `average` and `op`.
+"""How values of all ranks become one: Horovod's `Average`, `Sum`, `Min`, `Max`, and what its
+functions make of `average` and `op`.
 """
 
 from __future__ import annotations

@@ -139,9 +139,8 @@ class Endpoint(ResourceType):
     properties = frozenset({"EndpointName", "Tags", *UPDATED})
 
     def create(self, request: Request) -> Created:
-        """The Retain properties are of updates (CloudFormation reference:
-
-        "use only when updating").
+        """The Retain properties are of updates (CloudFormation reference: "use only when
+        updating").
         """
         name, client = request.name("EndpointName", LONGEST_NAME), request.client("sagemaker")
         arguments = wanted("CreateEndpoint", request, "EndpointConfigName", "DeploymentConfig")

@@ -1,6 +1,5 @@
-"""SSH between the hosts of a job:
-
-`serve` and `run HOST COMMAND...`; stands in for OpenSSH's keys, sshd and ssh.
+"""SSH between the hosts of a job: `serve` and `run HOST COMMAND...`; stands in for OpenSSH's
+keys, sshd and ssh.
 
 The training toolkit and mpirun need a server at port 22 and a program `ssh`; this is both, over the
 real protocol (paramiko, which the toolkit brings). Every host of a job has the same key, as hosts

@@ -1,6 +1,5 @@
-"""What an inference container starts:
-
-AWS's own PyTorch inference handler behind a small HTTP server.
+"""What an inference container starts: AWS's own PyTorch inference handler behind a small HTTP
+server.
 
 The handler (sagemaker-pytorch-inference, sagemaker-inference) does what it does in the image: loads
 `code/inference.py`, calls model_fn, then input_fn, predict_fn and output_fn per request, and turns

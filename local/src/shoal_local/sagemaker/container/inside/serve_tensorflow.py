@@ -93,9 +93,8 @@ class Models:
         return {"model_version_status": versions}
 
     def predict(self, name: str, version: str | None, request: Any) -> dict[str, Any]:
-        """TensorFlow Serving's predict:
-
-        `instances` in gives `predictions`, one for each; `inputs` in gives `outputs`.
+        """TensorFlow Serving's predict: `instances` in gives `predictions`, one for each;
+        `inputs` in gives `outputs`.
         """
         versions = self._versions(name)
         number = int(version) if version else max(versions)

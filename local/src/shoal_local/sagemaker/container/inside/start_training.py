@@ -1,6 +1,5 @@
-"""What a training container starts:
-
-AWS's own `train` program, with what a laptop lacks stood in for.
+"""What a training container starts: AWS's own `train` program, with what a laptop lacks stood in
+for.
 
 Each stand-in and its reason (docs/verification.md lists them):
 - sshd and ssh: rarely installed, and never with a key for these hosts; with several hosts

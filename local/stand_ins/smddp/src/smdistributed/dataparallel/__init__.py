@@ -11,9 +11,8 @@ from .version import VERSION
 
 __version__ = VERSION
 IS_LOCAL = True
-"""AWS's library has no such attribute:
-
-`getattr(smdistributed.dataparallel, "IS_LOCAL", False)` tells the two apart.
+"""AWS's library has no such attribute: `getattr(smdistributed.dataparallel, "IS_LOCAL", False)`
+tells the two apart.
 """
 
 

@@ -1,6 +1,5 @@
-"""Waiting for the other ranks ahead of a collective:
-
-MPI waits by spinning, and keeps from its core whatever else would run there.
+"""Waiting for the other ranks ahead of a collective: MPI waits by spinning, and keeps from its
+core whatever else would run there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""For `model.fit`:
-
-AWS documents no support for it, but its published scripts import this module.
+"""For `model.fit`: AWS documents no support for it, but its published scripts import this
+module.
 """
 
 from .. import (
