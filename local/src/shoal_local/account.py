@@ -197,9 +197,7 @@ class Account:
                 },
             ),
             "sts": Service(self.identity.operations),
-            "iam": Service(
-                {}, guards={**unsupported_requests.GUARDS["iam"], **self.identity.guards}
-            ),
+            "iam": Service({}, guards=self.identity.guards),
             "events": Service(self.events.operations, guards=self.events.guards),
             "lambda": Service(
                 {**self.functions.operations, **self.sources.operations, **tagging.operations},

@@ -50,10 +50,12 @@ def _notification(call: ApiCall) -> None:
             )
 
 
-def _page(call: ApiCall) -> None:
-    """moto's tokens are numbers."""
-    if not (call.parameters.get("NextToken") or "0").strip().isdecimal():
-        raise AwsError("InvalidNextToken", "The specified token is not valid.")
+def _security_group(call: ApiCall) -> None:
+    if "GroupName" in call.parameters:
+        raise AwsError(
+            "InvalidParameterValue",
+            "Shoal's emulator deletes security groups by GroupId only, not by GroupName",
+        )
 
 
 _OWN: Mapping[str, Mapping[str, Guard]] = {
@@ -61,6 +63,7 @@ _OWN: Mapping[str, Mapping[str, Guard]] = {
         "RunInstances": refuse("has no instances (ec2:RunInstances)"),
         "RequestSpotInstances": refuse("has no instances (ec2:RequestSpotInstances)"),
         "CreateFleet": refuse("has no instances (ec2:CreateFleet)"),
+        "DeleteSecurityGroup": _security_group,
     },
     "logs": {
         "PutSubscriptionFilter": refuse(
@@ -69,9 +72,6 @@ _OWN: Mapping[str, Mapping[str, Guard]] = {
         "StartQuery": refuse("has no Logs Insights queries (logs:StartQuery)"),
     },
     "cloudwatch": {"PutMetricData": check_namespace},
-    "ssm": dict.fromkeys(
-        ("DescribeParameters", "GetParameterHistory", "GetParametersByPath"), _page
-    ),
     "s3": {"PutBucketNotificationConfiguration": _notification},
     "sns": {"Subscribe": _subscription},
     "ecr": {"StartImageScan": refuse("scans no images (ecr:StartImageScan)")},
