@@ -22,7 +22,7 @@ from shoal_local.control.authorization.account import AccountState
 from shoal_local.control.authorization.authorizer import Authorizer
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.authorization.iam_request import account_of
-from shoal_local.control.autoscaling.service import AutoScaling
+from shoal_local.control.autoscaling import AutoScaling
 from shoal_local.control.clients import Clients
 from shoal_local.control.cloudformation.service import CloudFormation
 from shoal_local.control.codebuild import Building
@@ -100,9 +100,7 @@ class Account:
         self.alarms = Alarms(
             number, shared.region, shared.settings.hosting_speed, shared.schedule_speed
         )
-        self.autoscaling = AutoScaling(
-            self.identity, self.clients, self.alarms, shared.settings.hosting_speed
-        )
+        self.autoscaling = AutoScaling(self.identity, self.clients)
         self.layers = Layers(self.identity, folder / "ecr", shared.endpoint_url)
         self.fsx = Fsx(FileSystems(self.identity, self.clients, folder / "fsx"))
         self.sagemaker: SageMaker = SageMakerService(self.context(), shared.settings)
@@ -122,7 +120,6 @@ class Account:
         """
         parts = (
             self.cloudformation,
-            self.autoscaling,
             self.scheduler,
             self.sources,
             self.events,
