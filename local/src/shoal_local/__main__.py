@@ -1,5 +1,5 @@
-"""`python -m shoal_local serve|status|down|runtime`: starts the emulator in this process, or looks
-after one in another.
+"""shoal-local, a stand-in for AWS on loopback: `serve` runs it in this process, `status` and `down`
+look after one that runs in another, `runtime` builds what stands for container images.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    top = argparse.ArgumentParser(prog="python -m shoal_local", description=__doc__)
+    top = argparse.ArgumentParser(prog="shoal-local", description=__doc__)
     commands = top.add_subparsers(dest="command", required=True)
     serve_parser = commands.add_parser(
         "serve", help="serve the AWS API on 127.0.0.1 until SIGTERM or Ctrl-C"
@@ -124,13 +124,19 @@ def parser() -> argparse.ArgumentParser:
         each.add_argument(
             "--state-dir",
             type=Path,
-            required=True,
-            help="folder of this emulator's files; it owns all of it",
+            default=default_state_dir(),
+            help="folder of this emulator's files; it owns all of it (default: %(default)s)",
         )
     commands.add_parser(
         "runtime", help="build and find the Python environments that stand for container images"
     )
     return top
+
+
+def default_state_dir() -> Path:
+    """Return the folder for a user who names none, as the XDG base directories have it."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "shoal-local"
 
 
 def account_id(text: str) -> str:
@@ -167,6 +173,8 @@ def duration(text: str) -> tuple[str, float]:
 def serve(options: argparse.Namespace) -> int:
     """Serve until a signal; prints one JSON line when requests are answered."""
     on_signals(lambda: sys.exit(0))  # until something runs: the import below takes seconds
+    if options.enforce_iam:
+        require_evaluator()
     state = State(options.state_dir.resolve())
     state.claim()
     isolate()
@@ -215,6 +223,17 @@ def serve(options: argparse.Namespace) -> int:
     finally:
         emulator.close()
     return 0
+
+
+def require_evaluator() -> None:
+    """Raise EmulatorError when the evaluator of IAM policies is not installed."""
+    from shoal_local.control.authorization.evaluator import PACKAGE, installed
+
+    if not installed():
+        raise EmulatorError(
+            f"--enforce-iam needs the npm package {PACKAGE}: run `make install` in a checkout, or"
+            f" `npm install --prefix {sys.prefix} {PACKAGE}`"
+        )
 
 
 def keep_what_is_loaded() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from local.tests.control.account import ROOT, Account, eventually, running, start
+from shoal_local.__main__ import parser
 from shoal_local.processes import ProcessRegistry, started_at
 
 
@@ -127,6 +128,13 @@ def test_a_folder_with_somebodys_files_is_refused_and_left_alone(tmp_path: Path)
     assert (code, "has files that no emulator made" in said) == (1, True)
     assert emulator("down", "--state-dir", str(tmp_path))[0] == 0
     assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+def test_without_a_state_directory_it_is_in_the_users_state_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert parser().parse_args(["serve"]).state_dir == tmp_path / "shoal-local"
 
 
 def test_an_account_that_is_none_is_refused(tmp_path: Path) -> None:

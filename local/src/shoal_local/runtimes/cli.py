@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m shoal_local runtime",
+        prog="shoal-local runtime",
         description="Local runtimes that stand in for container images.",
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
@@ -50,7 +50,10 @@ def _parser() -> argparse.ArgumentParser:
         verb.add_argument(
             "--cache",
             type=Path,
-            help="folder of the built runtimes (default: .shoal/runtimes in the repository)",
+            help=(
+                "folder of the built runtimes (default: .shoal/runtimes in a checkout, else"
+                " shoal-local/runtimes in the user's cache folder)"
+            ),
         )
     return parser
 
