@@ -141,7 +141,6 @@ class Account:
             role_credentials=lambda role_arn, session_name: self.identity.service_credentials(
                 role_arn, session_name, SAGEMAKER
             ),
-            invoke_lambda=self.functions.invoke,
             measure=self._measure,
             mount=self.fsx.mount,
             on_behalf=lambda kind, name, request, credentials: self.authorizer.on_behalf(

@@ -85,14 +85,14 @@ def unpack_zip(archive: IO[bytes], target: Path, most_bytes: int) -> None:
 class Budget:
     """What may still be written."""
 
-    def __init__(self, most_bytes: int, most_members: int = MOST_MEMBERS) -> None:
-        self._most_bytes, self._most_members = most_bytes, most_members
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
         self._bytes, self._members = 0, 0
 
     def another(self) -> None:
         self._members += 1
-        if self._members > self._most_members:
-            raise TooLargeError(f"more than {self._most_members} files in it")
+        if self._members > MOST_MEMBERS:
+            raise TooLargeError(f"more than {MOST_MEMBERS} files in it")
 
     def use(self, size_bytes: int) -> None:
         """TooLargeError when the sum is over the limit."""

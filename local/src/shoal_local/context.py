@@ -27,17 +27,6 @@ class RoleCredentials:
 
 
 @dataclass(frozen=True)
-class LambdaResult:
-    """What a function answered: `error` is None or `errorType: errorMessage` (FunctionError,
-    Unhandled).
-    """
-
-    payload: Any
-    error: str | None
-    log_tail: str
-
-
-@dataclass(frozen=True)
 class ServiceContext:
     """The control plane as a service sees it.
 
@@ -46,8 +35,7 @@ class ServiceContext:
     principal sagemaker.amazonaws.com;
         raises AwsError when the role is missing or its trust policy refuses.
     emit_event(entry): `{"source", "detail-type", "detail", "resources"?}` on the default bus;
-    returns before delivery. invoke_lambda(function_arn, payload): RequestResponse; raises AwsError
-    when there is no such function. measure(measurement): a value for CloudWatch, as the service
+    returns before delivery. measure(measurement): a value for CloudWatch, as the service
     itself publishes it. mount(file_system_id, directory, subnet_ids, security_group_ids): the
     folder that shows a directory of an FSx file system to a
         host in these subnets and security groups; raises AwsError with the reason when the host
@@ -72,7 +60,6 @@ class ServiceContext:
     clients: Callable[[str, RoleCredentials | None], Any]
     emit_event: Callable[[Mapping[str, Any]], None]
     role_credentials: Callable[[str, str], RoleCredentials]
-    invoke_lambda: Callable[[str, Mapping[str, Any]], LambdaResult]
     measure: Measure
     mount: Callable[[str, str, Sequence[str], Sequence[str]], Path]
     on_behalf: Callable[[str, str, Mapping[str, Any], RoleCredentials], None]

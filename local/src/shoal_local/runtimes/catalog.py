@@ -98,8 +98,6 @@ class Runtime:
 class Image:
     """One entry of `images`."""
 
-    pattern: str
-    uses: frozenset[str]
     runtime: Runtime
     environment: Mapping[str, str]
     program: str
@@ -193,8 +191,6 @@ def image(uri: str, use: str, declared: Mapping[str, str] | None = None) -> Imag
 def _image(entry: Mapping[str, Any], is_declared: bool) -> Image:
     runtime = _runtime(entry["runtime"])
     return Image(
-        entry["image"],
-        frozenset(entry["uses"]),
         runtime,
         entry["environment"],
         entry["program"],

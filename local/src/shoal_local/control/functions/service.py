@@ -18,7 +18,6 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from shoal_local.archives import TooLargeError
-from shoal_local.context import LambdaResult
 from shoal_local.control.clients import Clients
 from shoal_local.control.functions.invoker import LAMBDA, Invoker, error_text, parsed
 from shoal_local.control.functions.model import (
@@ -36,6 +35,17 @@ from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
 
 TAIL_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class LambdaResult:
+    """The answer of a function.
+
+    `error` is None, or `errorType: errorMessage` of a function that failed.
+    """
+
+    payload: Any
+    error: str | None
 
 
 @dataclass
@@ -63,10 +73,10 @@ class Functions:
         return f"arn:aws:lambda:{self.identity.region}:{self.identity.account}:function:{name}"
 
     def invoke(self, name_or_arn: str, event: Any) -> LambdaResult:
-        """RequestResponse, for services inside the emulator."""
+        """Invoke the function and wait for its answer."""
         outcome = self.invoker.invoke(self.get(name_or_arn), event)
         error = error_text(outcome) if outcome.error is not None else None
-        return LambdaResult(parsed(outcome.payload), error, tail(outcome.log))
+        return LambdaResult(parsed(outcome.payload), error)
 
     def invoke_later(self, name_or_arn: str, event: Any) -> Future[str]:
         """Event invocation, with retries.
