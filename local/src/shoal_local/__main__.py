@@ -24,7 +24,7 @@ from shoal_local.errors import EmulatorError
 DEFAULT_ACCOUNT = "111122223333"
 STOP_LIMIT_S = 20.0
 STOP_LOOK_S = 0.5
-FASTEST = 3600
+MAX_SPEED = 3600
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -150,8 +150,8 @@ def speed(text: str) -> float:
         found = float(text)
     except ValueError:
         found = 0.0
-    if not 1 <= found <= FASTEST:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to {FASTEST}")
+    if not 1 <= found <= MAX_SPEED:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to {MAX_SPEED}")
     return found
 
 

@@ -25,14 +25,14 @@ from shoal_local.control.authorization.iam_request import account_of
 from shoal_local.control.autoscaling import AutoScaling
 from shoal_local.control.clients import Clients
 from shoal_local.control.cloudformation.service import CloudFormation
-from shoal_local.control.codebuild import Building
+from shoal_local.control.codebuild import BuildProjects
 from shoal_local.control.events import Events
 from shoal_local.control.fsx.filesystems import FileSystems
 from shoal_local.control.fsx.service import Fsx
 from shoal_local.control.functions.invoker import Invoker
 from shoal_local.control.functions.mappings import EventSources
 from shoal_local.control.functions.service import Functions
-from shoal_local.control.functions.tags import Tagging
+from shoal_local.control.functions.tags import FunctionTags
 from shoal_local.control.identity import Identity
 from shoal_local.control.image_layers import Layers
 from shoal_local.control.image_registries import Registries
@@ -41,7 +41,7 @@ from shoal_local.control.quotas import Quotas
 from shoal_local.control.request_log import RequestLog
 from shoal_local.control.sagemaker import Gateway, SageMaker
 from shoal_local.control.scheduler.service import Scheduler
-from shoal_local.control.service_router import Dispatcher, Service
+from shoal_local.control.service_router import Service, ServiceRouter
 from shoal_local.faults import Faults
 from shoal_local.metrics import Measurement
 from shoal_local.processes import ProcessRegistry
@@ -111,7 +111,7 @@ class Account:
         self.cloudformation = CloudFormation(
             self.identity, self.clients, self.functions, shared.endpoint_url
         )
-        self.dispatcher = self._dispatcher()
+        self.router = self._service_router()
 
     @property
     def closing(self) -> tuple[Callable[[], object], ...]:
@@ -154,7 +154,7 @@ class Account:
         metric_store.keep(self.number, self._shared.region, measurement)
 
     def _emit(self, entry: Mapping[str, Any]) -> None:
-        self.autoscaling.heed(entry)
+        self.autoscaling.on_event(entry)
         self.events.emit(entry)
 
     def _model_package(self, arn: str) -> Mapping[str, Any]:
@@ -175,11 +175,11 @@ class Account:
                 operation, request, self.identity.root_arn
             ),
             lambda number: self._others[number].state if number in self._others else None,
-            self.autoscaling.scales,
+            self.autoscaling.has_target,
         )
 
-    def _dispatcher(self) -> Dispatcher:
-        tagging = Tagging(self.functions, self.sources)
+    def _service_router(self) -> ServiceRouter:
+        tagging = FunctionTags(self.functions, self.sources)
         services = {
             **{
                 name: Service({}, guards=guards)
@@ -203,7 +203,7 @@ class Account:
             "fsx": Service(self.fsx.operations, complete=True),
             "application-autoscaling": Service(self.autoscaling.operations, complete=True),
             "scheduler": Service(self.scheduler.operations, complete=True),
-            "codebuild": Service(Building(self.identity).operations, complete=True),
+            "codebuild": Service(BuildProjects(self.identity).operations, complete=True),
             "service-quotas": Service(Quotas(self.identity).operations, complete=True),
             "ecr": Service(
                 {"BatchGetImage": Registries(self.identity).get_images, **self.layers.operations},
@@ -212,7 +212,7 @@ class Account:
         }
         raw = {"sagemaker": Gateway(self._sagemaker_of, self.authorizer)}
         shared = self._shared
-        return Dispatcher(
+        return ServiceRouter(
             self.identity,
             shared.requests,
             shared.moto,
@@ -227,4 +227,4 @@ class Account:
         return self._others[number].sagemaker
 
     def _services_of(self, number: str) -> Mapping[str, Service]:
-        return self._others[number].dispatcher.services
+        return self._others[number].router.services

@@ -18,10 +18,10 @@ from stat import S_IFMT, S_ISDIR, S_ISREG
 from typing import IO, cast
 
 GIB = 1024**3
-MOST_UNPACKED_BYTES = 30 * GIB
+MAX_UNPACKED_BYTES = 30 * GIB
 """Of a model archive, here; AWS's bound is the instance's storage."""
-MOST_MEMBERS = 100_000
-BY_THE_BLOCK = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+MAX_MEMBERS = 100_000
+STREAMABLE_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """What zipfile unpacks no more of at once than is asked for.
 
 Of bzip2 and LZMA it unpacks all that a block of the archive holds.
@@ -39,16 +39,16 @@ class TooLargeError(BadArchiveError):
     """More in it than is allowed."""
 
 
-def unpack_tar(path: Path, target: Path, most_bytes: int = MOST_UNPACKED_BYTES) -> None:
+def unpack_tar(path: Path, target: Path, max_bytes: int = MAX_UNPACKED_BYTES) -> None:
     """Unpack a .tar.gz into `target`; BadArchiveError when it is damaged or must not be."""
     target.mkdir(parents=True, exist_ok=True)
-    budget = Budget(most_bytes)
+    budget = Budget(max_bytes)
     try:
         with gzip.open(path) as stream:
-            metered = Metered(stream, most_bytes)
+            metered = MeteredStream(stream, max_bytes)
             with tarfile.open(fileobj=cast(IO[bytes], metered), mode="r:") as tar:
                 for member in tar:
-                    _take_from_tar(tar, member, target, budget)
+                    _extract_from_tar(tar, member, target, budget)
             metered.read_to_the_end()
     except (
         tarfile.TarError,
@@ -61,15 +61,15 @@ def unpack_tar(path: Path, target: Path, most_bytes: int = MOST_UNPACKED_BYTES) 
         raise BadArchiveError(f"{type(damaged).__name__}: {damaged}") from damaged
 
 
-def unpack_zip(archive: IO[bytes], target: Path, most_bytes: int) -> None:
+def unpack_zip(archive: IO[bytes], target: Path, max_bytes: int) -> None:
     """Unpack a zip into `target`, the same way; its members are stored or deflated, as `zip`
     does.
     """
-    budget = Budget(most_bytes)
+    budget = Budget(max_bytes)
     try:
         with zipfile.ZipFile(archive) as opened:
             for member in opened.infolist():
-                _take_from_zip(opened, member, target, budget)
+                _extract_from_zip(opened, member, target, budget)
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -85,23 +85,23 @@ def unpack_zip(archive: IO[bytes], target: Path, most_bytes: int) -> None:
 class Budget:
     """What may still be written."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._bytes, self._members = 0, 0
 
-    def another(self) -> None:
+    def add_member(self) -> None:
         self._members += 1
-        if self._members > MOST_MEMBERS:
-            raise TooLargeError(f"more than {MOST_MEMBERS} files in it")
+        if self._members > MAX_MEMBERS:
+            raise TooLargeError(f"more than {MAX_MEMBERS} files in it")
 
     def use(self, size_bytes: int) -> None:
         """TooLargeError when the sum is over the limit."""
         self._bytes += size_bytes
-        if self._bytes > self._most_bytes:
-            raise TooLargeError(f"it unpacks to more than {self._most_bytes} bytes")
+        if self._bytes > self._max_bytes:
+            raise TooLargeError(f"it unpacks to more than {self._max_bytes} bytes")
 
 
-class Metered:
+class MeteredStream:
     """What tarfile reads from.
 
     It takes what a header says for granted, and a header may say that it has gigabytes: those it
@@ -109,8 +109,8 @@ class Metered:
     than is allowed.
     """
 
-    def __init__(self, stream: gzip.GzipFile, most_bytes: int) -> None:
-        self._stream, self._budget = stream, Budget(most_bytes)
+    def __init__(self, stream: gzip.GzipFile, max_bytes: int) -> None:
+        self._stream, self._budget = stream, Budget(max_bytes)
 
     def read(self, size_bytes: int) -> bytes:
         """TooLargeError for more than a block at once, or in all than is allowed; a negative size
@@ -136,7 +136,7 @@ class Metered:
             pass
 
 
-def _take_from_tar(
+def _extract_from_tar(
     tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, budget: Budget
 ) -> None:
     kind = (
@@ -153,7 +153,7 @@ def _take_from_tar(
         _write(source, place, 0o755 if member.mode & 0o100 else 0o644, budget)
 
 
-def _take_from_zip(
+def _extract_from_zip(
     opened: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, budget: Budget
 ) -> None:
     mode = member.external_attr >> 16
@@ -161,9 +161,9 @@ def _take_from_zip(
     place = _place(member.filename, "" if plain else "link or device", target, budget)
     if member.is_dir():
         place.mkdir(parents=True, exist_ok=True)
-    elif member.compress_type not in BY_THE_BLOCK:
+    elif member.compress_type not in STREAMABLE_METHODS:
         method = f"method {member.compress_type}; 0 (stored) or 8 (deflate) is needed"
-        raise BadArchiveError(f"{_shown(member.filename)} is compressed with {method}")
+        raise BadArchiveError(f"{_quoted(member.filename)} is compressed with {method}")
     else:
         with opened.open(member) as source:
             _write(source, place, 0o755 if mode & 0o100 else 0o644, budget)
@@ -171,10 +171,10 @@ def _take_from_zip(
 
 def _place(name: str, kind: str, target: Path, budget: Budget) -> Path:
     """Where the member belongs; BadArchiveError when it is nothing to be unpacked."""
-    budget.another()
+    budget.add_member()
     if kind:
         raise BadArchiveError(
-            f"{_shown(name)} is a {kind}; only plain files and folders are unpacked"
+            f"{_quoted(name)} is a {kind}; only plain files and folders are unpacked"
         )
     parts = PurePosixPath(name.replace("\\", "/")).parts
     if (
@@ -185,12 +185,12 @@ def _place(name: str, kind: str, target: Path, budget: Budget) -> Path:
         or any(part.endswith(":") for part in parts[:1])
     ):
         raise BadArchiveError(
-            f"{_shown(name)} would be written outside the folder that it is unpacked into"
+            f"{_quoted(name)} would be written outside the folder that it is unpacked into"
         )
     return target.joinpath(*parts)
 
 
-def _shown(name: str) -> str:
+def _quoted(name: str) -> str:
     return repr(name if len(name) <= 200 else name[:200] + "...")
 
 

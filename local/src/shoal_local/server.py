@@ -20,12 +20,12 @@ from moto.moto_server.werkzeug_app import MotoRequestHandler
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from shoal_local.account import Account, Shared
-from shoal_local.control.account_router import Front
+from shoal_local.control.account_router import AccountRouter
 from shoal_local.control.authorization.evaluator import Evaluator
-from shoal_local.control.loopback_guard import Doorkeeper
-from shoal_local.control.moto_patches import change_cloudwatch, change_ecr, change_s3, warm_up
+from shoal_local.control.loopback_guard import LoopbackGuard
+from shoal_local.control.moto_patches import patch_cloudwatch, patch_ecr, patch_s3, warm_up
 from shoal_local.control.object_bodies import stream_objects
-from shoal_local.control.object_events import tell_events
+from shoal_local.control.object_events import send_object_events
 from shoal_local.control.protocol import Answer
 from shoal_local.control.request_log import RequestLog
 from shoal_local.control.state import State
@@ -110,10 +110,10 @@ class Emulator:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        change_s3()
+        patch_s3()
         stream_objects()
-        change_cloudwatch()
-        change_ecr()
+        patch_cloudwatch()
+        patch_ecr()
         self.state = State(options.state_dir)
         self.registry = ProcessRegistry(options.state_dir)
         self._port = options.port
@@ -128,9 +128,9 @@ class Emulator:
         for number in options.accounts:
             self.accounts[number] = Account(number, options.folder(number), shared, self.accounts)
         self.home = self.accounts[options.account]
-        tell_events(lambda number, entry: self.accounts[number].events.emit(entry))
-        self._front = Front(
-            {number: account.dispatcher for number, account in self.accounts.items()},
+        send_object_events(lambda number, entry: self.accounts[number].events.emit(entry))
+        self._router = AccountRouter(
+            {number: account.router for number, account in self.accounts.items()},
             options.account,
         )
         self._server = self._listen(options.port)
@@ -187,7 +187,7 @@ class Emulator:
         listener.listen(BACKLOG)
         with listener:
             bound = listener.getsockname()[1]
-            app = Doorkeeper(self._front, bound)
+            app = LoopbackGuard(self._router, bound)
             return make_server(
                 HOST,
                 bound,

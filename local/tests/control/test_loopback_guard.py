@@ -15,7 +15,7 @@ import pytest
 from botocore.config import Config
 
 from local.tests.control.account import REGION, Account
-from shoal_local.control.loopback_guard import LARGEST, LARGEST_OTHERWISE
+from shoal_local.control.loopback_guard import DEFAULT_MAX_BYTES, MAX_BYTES
 
 FORM = "Action=GetCallerIdentity&Version=2011-06-15"
 STS = (
@@ -216,7 +216,7 @@ def test_a_length_that_is_no_number_of_bytes_is_one_error(account: Account, leng
 def test_a_request_larger_than_the_service_takes_is_refused_before_it_is_read(
     account: Account, service: str, method: str, path: str, code: int
 ) -> None:
-    most = LARGEST_OTHERWISE if "?" in path else LARGEST.get(service, LARGEST_OTHERWISE)
+    most = DEFAULT_MAX_BYTES if "?" in path else MAX_BYTES.get(service, DEFAULT_MAX_BYTES)
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
     connection.putrequest(method, path)
     connection.putheader("Authorization", STS.replace("/sts/", f"/{service}/"))
@@ -241,7 +241,7 @@ def test_what_boto3_compresses_is_read(account: Account) -> None:
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        (gzip.compress(bytes(LARGEST_OTHERWISE + 1)), 413),
+        (gzip.compress(bytes(DEFAULT_MAX_BYTES + 1)), 413),
         (gzip.compress(bytes(9))[:-9], 400),
         (b"no gzip", 400),
     ],
@@ -271,7 +271,7 @@ def test_a_request_in_chunks_is_refused_at_the_limit_too(account: Account) -> No
     connection.request(
         "POST",
         "/",
-        body=chunks(LARGEST_OTHERWISE),
+        body=chunks(DEFAULT_MAX_BYTES),
         headers={"Authorization": STS},
         encode_chunked=True,
     )

@@ -25,7 +25,7 @@ from shoal_local.control.metric_store import RESERVED, nearest_rank
 from shoal_local.control.protocol import ApiCall
 
 ENDPOINTS = "AWS/SageMaker"
-SHORTEST_PERIOD_S = 1.0
+MIN_PERIOD_S = 1.0
 Values = list[float | None]
 
 COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
@@ -108,7 +108,7 @@ class Alarms:
                 f"Shoal's emulator cannot evaluate this alarm: {unreadable}",
             )
             return
-        state, reason = judged(alarm, values)
+        state, reason = evaluate(alarm, values)
         _set(alarm, state, reason)
 
     def _values(self, alarm: Alarm, metrics: Mapping[str, Metric]) -> Values:
@@ -122,9 +122,9 @@ class Alarms:
             return next(iter(found.values()))
         if len(expressions) > 1:
             raise UnreadableError("it has more than one expression")
-        tree = _parsed(str(expressions[0].expression))
+        tree = _parse(str(expressions[0].expression))
         return [
-            _calculated(tree, {id_: series[position] for id_, series in found.items()})
+            _calculate(tree, {id_: series[position] for id_, series in found.items()})
             for position in range(count)
         ]
 
@@ -134,7 +134,7 @@ class Alarms:
         """
         now = utcnow()
         speed = self._hosting_speed if metric.namespace == ENDPOINTS else self._schedule_speed
-        period = timedelta(seconds=max(SHORTEST_PERIOD_S, metric.period_s / speed))
+        period = timedelta(seconds=max(MIN_PERIOD_S, metric.period_s / speed))
         buckets: list[list[float]] = [[] for _ in range(count)]
         for measured_at, value in self._data(metric, now - period * count):
             position = int((now - measured_at) / period)
@@ -200,14 +200,14 @@ def _statistic(name: str, values: Sequence[float]) -> float:
     return found
 
 
-def _parsed(expression: str) -> ast.expr:
+def _parse(expression: str) -> ast.expr:
     try:
         return ast.parse(expression, mode="eval").body
     except SyntaxError as wrong:
         raise UnreadableError(f"the expression {expression}") from wrong
 
 
-def _calculated(tree: ast.AST, values: Mapping[str, float | None]) -> float | None:
+def _calculate(tree: ast.AST, values: Mapping[str, float | None]) -> float | None:
     """Metric math of one period: arithmetic, comparisons, IF and FILL.
 
     None where a metric has no data, or is divided by 0.
@@ -217,27 +217,25 @@ def _calculated(tree: ast.AST, values: Mapping[str, float | None]) -> float | No
     if isinstance(tree, ast.Name) and tree.id in values:
         return values[tree.id]
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
-        return _called(tree.func.id, [_calculated(each, values) for each in tree.args])
+        return _call(tree.func.id, [_calculate(each, values) for each in tree.args])
     if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
-        return _applied(
-            type(tree.op), _calculated(tree.left, values), _calculated(tree.right, values)
-        )
+        return _apply(type(tree.op), _calculate(tree.left, values), _calculate(tree.right, values))
     if isinstance(tree, ast.Compare) and len(tree.ops) == 1 and type(tree.ops[0]) in _OPERATORS:
-        return _applied(
+        return _apply(
             type(tree.ops[0]),
-            _calculated(tree.left, values),
-            _calculated(tree.comparators[0], values),
+            _calculate(tree.left, values),
+            _calculate(tree.comparators[0], values),
         )
     raise UnreadableError(f"the expression {ast.unparse(tree)}")
 
 
-def _applied(kind: type[ast.AST], left: float | None, right: float | None) -> float | None:
+def _apply(kind: type[ast.AST], left: float | None, right: float | None) -> float | None:
     if left is None or right is None or (kind is ast.Div and right == 0):
         return None
     return float(_OPERATORS[kind](left, right))
 
 
-def _called(name: str, arguments: Values) -> float | None:
+def _call(name: str, arguments: Values) -> float | None:
     if name == "FILL" and len(arguments) == 2:
         return arguments[1] if arguments[0] is None else arguments[0]
     if name == "IF" and len(arguments) in {2, 3}:
@@ -246,7 +244,7 @@ def _called(name: str, arguments: Values) -> float | None:
     raise UnreadableError(f"the function {name} of {len(arguments)} arguments")
 
 
-def judged(alarm: Alarm, values: Values) -> tuple[str, str]:
+def evaluate(alarm: Alarm, values: Values) -> tuple[str, str]:
     """State and reason, in CloudWatch's words."""
     missing, crosses = alarm.treat_missing_data or "missing", COMPARISONS[alarm.comparison_operator]
     threshold, needed = (
@@ -267,12 +265,12 @@ def judged(alarm: Alarm, values: Values) -> tuple[str, str]:
         state,
         (
             f"Threshold Crossed: {number} out of the last {len(values)} datapoints [{shown}] {was}"
-            f" {_said(alarm, threshold, needed)}"
+            f" {_threshold_text(alarm, threshold, needed)}"
         ),
     )
 
 
-def _said(alarm: Alarm, threshold: float, needed: int) -> str:
+def _threshold_text(alarm: Alarm, threshold: float, needed: int) -> str:
     words = {"GreaterThan": "greater than", "LessThan": "less than"}
     comparison = next(
         said for kind, said in words.items() if alarm.comparison_operator.startswith(kind)

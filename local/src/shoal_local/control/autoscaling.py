@@ -88,7 +88,7 @@ class AutoScaling:
             "ListTagsForResource": lambda call: {"Tags": dict(self._tagged(call).tags)},
         }
 
-    def scales(self, endpoint: str) -> bool:
+    def has_target(self, endpoint: str) -> bool:
         """Return whether a variant of the endpoint is a scalable target.
 
         SageMaker's names are the same in any case.
@@ -97,7 +97,7 @@ class AutoScaling:
             target.endpoint.lower() == endpoint.lower() for target in self._targets.copy().values()
         )
 
-    def heed(self, entry: Mapping[str, Any]) -> None:
+    def on_event(self, entry: Mapping[str, Any]) -> None:
         """Deregister the targets of an endpoint when an event says that it is being deleted.
 
         Source: SageMaker developer guide, "Delete endpoints configured for auto scaling". Whether
@@ -120,7 +120,9 @@ class AutoScaling:
         request = call.parameters
         _check_scope(request)
         with self._lock:
-            target = self._targets.get(request["ResourceId"]) or self._new(request["ResourceId"])
+            target = self._targets.get(request["ResourceId"]) or self._new_target(
+                request["ResourceId"]
+            )
             min_capacity = request.get("MinCapacity", target.min_capacity)
             max_capacity = request.get("MaxCapacity", target.max_capacity)
             _check_capacities(min_capacity, max_capacity)
@@ -131,7 +133,7 @@ class AutoScaling:
             self._targets[target.resource_id] = target
         return {"ScalableTargetARN": target.arn}
 
-    def _new(self, resource_id: str) -> Target:
+    def _new_target(self, resource_id: str) -> Target:
         parts = _RESOURCE_ID.fullmatch(resource_id)
         if parts is None:
             raise _invalid(
@@ -178,7 +180,7 @@ class AutoScaling:
         ids = call.parameters.get("ResourceIds")
         return {
             "ScalableTargets": [
-                self._shown_target(target)
+                self._target_document(target)
                 for target in self._all(call)
                 if not ids or target.resource_id in ids
             ]
@@ -189,7 +191,7 @@ class AutoScaling:
             list(self._targets.values()) if call.parameters["ServiceNamespace"] == NAMESPACE else []
         )
 
-    def _shown_target(self, target: Target) -> dict[str, Any]:
+    def _target_document(self, target: Target) -> dict[str, Any]:
         return {
             "ServiceNamespace": NAMESPACE,
             "ResourceId": target.resource_id,
@@ -237,7 +239,7 @@ class AutoScaling:
         resource_id = call.parameters.get("ResourceId")
         return {
             "ScalingPolicies": [
-                _shown_policy(target, policy)
+                _policy_document(target, policy)
                 for target in self._all(call)
                 for policy in target.policies.values()
                 if resource_id in {None, target.resource_id} and (not names or policy.name in names)
@@ -302,7 +304,7 @@ def _tracking(request: Mapping[str, Any]) -> Mapping[str, Any]:
     return configuration
 
 
-def _shown_policy(target: Target, policy: Policy) -> dict[str, Any]:
+def _policy_document(target: Target, policy: Policy) -> dict[str, Any]:
     return {
         "PolicyARN": policy.arn,
         "PolicyName": policy.name,

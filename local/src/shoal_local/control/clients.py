@@ -17,7 +17,7 @@ from botocore.config import Config
 from shoal_local.context import RoleCredentials
 
 ROOT_KEY = re.compile(r"^AKIA(\d{12})ROOT$")
-MOST_KEPT = 64
+MAX_CLIENTS = 64
 CONFIG = Config(
     retries={"total_max_attempts": 1},
     s3={"addressing_style": "path"},
@@ -50,7 +50,7 @@ class Clients:
     endpoint_url: Callable[[], str]
     region: str
     account: str
-    _kept: OrderedDict[tuple[str, str], Any] = field(default_factory=OrderedDict)
+    _clients: OrderedDict[tuple[str, str], Any] = field(default_factory=OrderedDict)
     _session: boto3.session.Session = field(default_factory=boto3.session.Session)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -61,12 +61,12 @@ class Clients:
         signer = credentials or root_of(self.account)
         key = (service, signer.access_key_id)
         with self._lock:
-            if key not in self._kept:
-                self._kept[key] = self._build(service, signer)
-                if len(self._kept) > MOST_KEPT:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(key)
-            return self._kept[key]
+            if key not in self._clients:
+                self._clients[key] = self._build(service, signer)
+                if len(self._clients) > MAX_CLIENTS:
+                    self._clients.popitem(last=False)
+            self._clients.move_to_end(key)
+            return self._clients[key]
 
     def _build(self, service: str, signer: RoleCredentials) -> Any:
         return self._session.client(  # type: ignore[call-overload]

@@ -15,11 +15,11 @@ from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
 
 Project = dict[str, Any]
-MISSING = "ResourceNotFoundException"
+NOT_FOUND = "ResourceNotFoundException"
 
 
 @dataclass
-class Building:
+class BuildProjects:
     """The account's build projects in this region."""
 
     identity: Identity
@@ -75,5 +75,5 @@ class Building:
 
     def _project(self, name: str) -> Project:
         if name not in self._projects:
-            raise AwsError(MISSING, f"Project cannot be found: {name}")
+            raise AwsError(NOT_FOUND, f"Project cannot be found: {name}")
         return self._projects[name]

@@ -35,7 +35,7 @@ TARGET_MEMBERS = frozenset(
     {"Id", "Arn", "Input", "InputPath", "DeadLetterConfig", "RetryPolicy", "SqsParameters"}
 )
 DELIVERABLE = re.compile(r"^arn:aws:(lambda:[\w-]+:\d{12}:function:|sqs:)")
-MOST_AT_ONCE = 8
+MAX_THREADS = 8
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +50,9 @@ class Events:
     speed: float = 1.0
     """How much faster than the clock schedules run."""
     faults: Faults = field(default_factory=Faults)
-    _held: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _postponed: dict[str, dict[str, Any]] = field(default_factory=dict)
     _pool: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE, "events")
+        default_factory=lambda: ThreadPoolExecutor(MAX_THREADS, "events")
     )
     _closing: threading.Event = field(default_factory=threading.Event)
 
@@ -76,31 +76,31 @@ class Events:
         `entry`: source, detail-type, detail, resources.
         """
         event = json.loads(json.dumps(self._event(entry), default=str))
-        self._disturb(event)
+        self._submit_with_faults(event)
         return str(event["id"])
 
-    def _disturb(self, event: dict[str, Any]) -> None:
+    def _submit_with_faults(self, event: dict[str, Any]) -> None:
         """Deliver an event; where a test asked for it, never, twice, late, or after the next one of
         the same execution.
         """
-        held = self._held.pop(str(event["detail"].get("pipelineExecutionArn")), None)
+        held = self._postponed.pop(str(event["detail"].get("pipelineExecutionArn")), None)
         rule = self.faults.take("event", event["detail-type"], event["detail"])
         if rule is not None:
             self.faults.happened(rule, str(event["detail-type"]))
         do = rule.do if rule is not None else ""
         if do == "reorder":
-            self._held[str(event["detail"].get("pipelineExecutionArn"))] = event
+            self._postponed[str(event["detail"].get("pipelineExecutionArn"))] = event
         elif do in {"", "duplicate"}:
             for _ in range(2 if do else 1):
-                self._soon(event)
+                self._submit(event)
         elif rule is not None and do == "delay":
-            later = threading.Timer(rule.seconds, self._soon, (event,))
+            later = threading.Timer(rule.seconds, self._submit, (event,))
             later.daemon = True
             later.start()
         if held is not None:
-            self._soon(held)
+            self._submit(held)
 
-    def _soon(self, event: dict[str, Any]) -> None:
+    def _submit(self, event: dict[str, Any]) -> None:
         if not self._closing.is_set():
             self._pool.submit(self._route, event)
 

@@ -48,7 +48,7 @@ class Identity:
     def root_arn(self) -> str:
         return f"arn:aws:iam::{self.account}:root"
 
-    def gave_out(self, access_key_id: str) -> bool:
+    def issued(self, access_key_id: str) -> bool:
         """Whether the key is that of a session or IAM user of this account."""
         return (
             access_key_id in self._sessions
@@ -141,7 +141,7 @@ class Identity:
             "AWS",
             caller_arn,
             {"aws:PrincipalArn": caller_arn, "aws:PrincipalAccount": account},
-            _also(caller_arn, account),
+            _aliases(caller_arn, account),
         )
 
     def _trust_policy(self, role_arn: str) -> Mapping[str, Any] | None:
@@ -202,7 +202,7 @@ class Identity:
         return {"UserId": user_id, "Account": self.account, "Arn": call.caller_arn}
 
 
-def _also(caller_arn: str, account: str) -> tuple[str, ...]:
+def _aliases(caller_arn: str, account: str) -> tuple[str, ...]:
     match = re.match(r"^arn:aws:sts::\d{12}:assumed-role/([^/]+)/", caller_arn)
     roles = (f"arn:aws:iam::{account}:role/{match.group(1)}",) if match else ()
     return (*roles, f"arn:aws:iam::{account}:root", account)

@@ -23,7 +23,7 @@ from shoal_local.errors import AwsError
 
 PATH = "/_shoal/ecr/"
 PART_BYTES = 10 * 1024 * 1024
-SMALLEST_PART, LARGEST_PART = 5 * 1024 * 1024, 20 * 1024 * 1024
+MIN_PART_BYTES, MAX_PART_BYTES = 5 * 1024 * 1024, 20 * 1024 * 1024
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Upload:
         with self.file.open("ab") as file:
             file.write(part)
         self.has_short_part = self.has_short_part or bool(
-            self.length and self.last_part < SMALLEST_PART
+            self.length and self.last_part < MIN_PART_BYTES
         )
         self.length, self.last_part = self.length + len(part), len(part)
 
@@ -82,7 +82,7 @@ class Layers:
         with upload.lock:
             if (first, last) != (upload.length, upload.length + len(part) - 1) or not 0 < len(
                 part
-            ) <= LARGEST_PART:
+            ) <= MAX_PART_BYTES:
                 consecutive = (
                     "the first byte specified is not consecutive to the last byte of a previous"
                     " layer part upload"
@@ -92,7 +92,7 @@ class Layers:
                     f"The layer part size is not valid, or {consecutive}.",
                 )
             upload.append(part)
-        return {**self._named(call), "lastByteReceived": last}
+        return {**self._ids(call), "lastByteReceived": last}
 
     def complete(self, call: ApiCall) -> Mapping[str, Any]:
         """CompleteLayerUpload: the digest is that of what came."""
@@ -127,7 +127,7 @@ class Layers:
                 )
             upload.file.replace(self._place("blobs", found))
             repository.layers[digest] = upload.length
-        return {**self._named(call), "layerDigest": digest}
+        return {**self._ids(call), "layerDigest": digest}
 
     def download_url(self, call: ApiCall) -> Mapping[str, Any]:
         """GetDownloadUrlForLayer; AWS's URL is one of S3 that is signed, this one has a word that
@@ -177,7 +177,7 @@ class Layers:
             )
         return upload
 
-    def _named(self, call: ApiCall) -> dict[str, Any]:
+    def _ids(self, call: ApiCall) -> dict[str, Any]:
         asked = call.parameters
         return {
             "registryId": self.identity.account,

@@ -25,7 +25,7 @@ class Registries:
     """What can be pulled from where."""
 
     identity: Identity
-    _given_out: ClassVar[set[str]] = set()
+    _digests: ClassVar[set[str]] = set()
     """Of all accounts here: AWS's registries are the same whoever asks."""
 
     def get_images(self, call: ApiCall) -> Mapping[str, Any]:
@@ -45,11 +45,11 @@ class Registries:
             except RepositoryNotFoundException as error:
                 raise AwsError("RepositoryNotFoundException", str(error.message)) from error
             return {
-                "images": [self._own(registry, repository, each) for each in found["images"]],
+                "images": [self._own_image(registry, repository, each) for each in found["images"]],
                 "failures": found["failures"],
             }
         host = f"{registry}.dkr.ecr.{call.region}.amazonaws.com/{repository}"
-        looked_up = [(each, self._standing_in(host, each)) for each in wanted["imageIds"]]
+        looked_up = [(each, self._stand_in(host, each)) for each in wanted["imageIds"]]
         why = {"failureCode": "ImageNotFound", "failureReason": "Requested image not found"}
         return {
             "images": [
@@ -60,7 +60,7 @@ class Registries:
             "failures": [{"imageId": each, **why} for each, known in looked_up if not known],
         }
 
-    def _own(self, registry: str, repository: str, found: Any) -> dict[str, Any]:
+    def _own_image(self, registry: str, repository: str, found: Any) -> dict[str, Any]:
         manifest = {
             "imageManifest": found.image_manifest,
             "imageManifestMediaType": found.image_manifest_media_type,
@@ -72,17 +72,17 @@ class Registries:
             **manifest,
         }
 
-    def _standing_in(self, host: str, image_id: Mapping[str, str]) -> dict[str, str] | None:
+    def _stand_in(self, host: str, image_id: Mapping[str, str]) -> dict[str, str] | None:
         """The image with its digest: a hash of the runtime that stands for it.
 
         It is known by that once somebody has asked by tag.
         """
         tag, digest = image_id.get("imageTag"), image_id.get("imageDigest", "")
         if tag is None:
-            return {"imageDigest": digest} if f"{host}@{digest}" in self._given_out else None
+            return {"imageDigest": digest} if f"{host}@{digest}" in self._digests else None
         found = next((known for use in USES if (known := image(f"{host}:{tag}", use))), None)
         if found is None:
             return None
         digest = f"sha256:{hashlib.sha256(f'{host}:{tag} {found.runtime.base_version}'.encode()).hexdigest()}"  # noqa: E501
-        self._given_out.add(f"{host}@{digest}")
+        self._digests.add(f"{host}@{digest}")
         return {"imageTag": tag, "imageDigest": digest}

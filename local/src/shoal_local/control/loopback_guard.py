@@ -28,7 +28,7 @@ HOSTS = ("localhost", "127.0.0.1", "[::1]")
 BUCKET_HOST = re.compile(r"^(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])\.localhost$")
 SAME_SITE = ("", "none", "same-origin")
 LENGTH = re.compile(r"^\d{1,18}$")
-LARGEST: Mapping[str, int] = {
+MAX_BYTES: Mapping[str, int] = {
     "s3": (
         5
         * 1024
@@ -47,13 +47,13 @@ LARGEST: Mapping[str, int] = {
         * MIB
     ),
 }
-LARGEST_OTHERWISE = 8 * MIB
-KEPT_IN_MEMORY = 8 * MIB
+DEFAULT_MAX_BYTES = 8 * MIB
+MAX_IN_MEMORY_BYTES = 8 * MIB
 BLOCK = 256 * 1024
 
 
 @dataclass(frozen=True)
-class Doorkeeper:
+class LoopbackGuard:
     """A WSGI application in front of `app`; `port` is the one that the server listens on."""
 
     app: Any
@@ -63,7 +63,7 @@ class Doorkeeper:
         try:
             self._check_site(environ)
             self._check_host(environ)
-            size_up(environ)
+            check_size(environ)
         except AwsError as refused:
             return self._refuse(environ, start_response, refused)
         answered: Iterable[bytes] = self.app(environ, start_response)
@@ -126,7 +126,7 @@ class Doorkeeper:
         return [answer.body]
 
 
-def size_up(environ: dict[str, Any]) -> None:
+def check_size(environ: dict[str, Any]) -> None:
     """AwsError for a length that is none or too large.
 
     What comes in chunks is put aside first, so that everybody knows its length.
@@ -134,12 +134,12 @@ def size_up(environ: dict[str, Any]) -> None:
     signature = signature_of(environ)
     service = signature.service if signature else "s3"
     most = (
-        LARGEST.get(service, LARGEST_OTHERWISE)
+        MAX_BYTES.get(service, DEFAULT_MAX_BYTES)
         if service != "s3" or environ["REQUEST_METHOD"] == "PUT"
-        else LARGEST_OTHERWISE
+        else DEFAULT_MAX_BYTES
     )
     if environ.get("wsgi.input_terminated"):
-        environ["wsgi.input"], length = put_aside(environ["wsgi.input"], most, service)
+        environ["wsgi.input"], length = spool(environ["wsgi.input"], most, service)
         environ["CONTENT_LENGTH"] = str(length)
         for said in ("wsgi.input_terminated", "HTTP_TRANSFER_ENCODING"):
             environ.pop(said, None)
@@ -151,11 +151,11 @@ def size_up(environ: dict[str, Any]) -> None:
         raise too_large(service, most)
 
 
-def put_aside(source: IO[bytes], most: int, service: str) -> tuple[IO[bytes], int]:
+def spool(source: IO[bytes], most: int, service: str) -> tuple[IO[bytes], int]:
     """A chunked body as a file, in memory while it is small, and its length; AwsError as soon as it
     is too long or broken off.
     """
-    kept = tempfile.SpooledTemporaryFile(max_size=KEPT_IN_MEMORY)  # noqa: SIM115 (whoever answers reads it; collected with the request)
+    kept = tempfile.SpooledTemporaryFile(max_size=MAX_IN_MEMORY_BYTES)  # noqa: SIM115 (whoever answers reads it; collected with the request)
     try:
         while block := source.read(BLOCK):
             kept.write(block)
@@ -176,7 +176,7 @@ def inflate(environ: dict[str, Any], body: bytes, service: str) -> bytes:
     """
     if environ.get("HTTP_CONTENT_ENCODING", "").lower() != "gzip":
         return body
-    most = LARGEST.get(service, LARGEST_OTHERWISE)
+    most = MAX_BYTES.get(service, DEFAULT_MAX_BYTES)
     try:
         inflated = gzip.GzipFile(fileobj=io.BytesIO(body)).read(most + 1)
     except (OSError, EOFError, zlib.error) as damaged:

@@ -21,7 +21,7 @@ from moto.s3.models import FakeBucket, S3Backend
 from shoal_local.control.metric_store import nearest_rank
 from shoal_local.control.policies import Principal, decision
 
-EVERYBODY = Principal("AWS", "anonymous")
+ANONYMOUS = Principal("AWS", "anonymous")
 # Requests come over plain HTTP on loopback, which stands for the TLS that buckets ask for on AWS.
 CONTEXT = {"aws:SecureTransport": "true"}
 RESULTS = {
@@ -42,14 +42,14 @@ def bucket_permission(bucket: Any, action: str, resource: str) -> PermissionResu
     """
     if not bucket.policy:
         return PermissionResult.NEUTRAL
-    return RESULTS[decision(json.loads(bucket.policy), EVERYBODY, action, resource, CONTEXT)]
+    return RESULTS[decision(json.loads(bucket.policy), ANONYMOUS, action, resource, CONTEXT)]
 
 
 def no_access_log(_backend: Any, _request: Any, _bucket_name: str) -> None:
     """AWS delivers access logs hours later, if at all; here there are none."""
 
 
-def change_s3() -> None:
+def patch_s3() -> None:
     """Make moto's S3 ask `bucket_permission` and write no access logs."""
     S3Backend.log_incoming_request = no_access_log  # type: ignore[method-assign,assignment]
     FakeBucket.get_permission = bucket_permission  # type: ignore[method-assign,assignment]
@@ -64,7 +64,7 @@ def statistic(statistics: Statistics, name: str) -> Any:
     return nearest_rank(values, name) if found is None and values else found
 
 
-def change_cloudwatch() -> None:
+def patch_cloudwatch() -> None:
     """Make moto's CloudWatch answer with percentiles."""
     Statistics.get_statistics_for_type = statistic  # type: ignore[method-assign,assignment]
 
@@ -78,7 +78,7 @@ def digest_of_manifest(image: Image) -> None:
     )
 
 
-def change_ecr() -> None:
+def patch_ecr() -> None:
     """Make moto's ECR know an image by the digest of its manifest."""
     Image._create_digest = digest_of_manifest  # type: ignore[method-assign,assignment]
 

@@ -70,7 +70,7 @@ class Body:
             yield block
 
 
-class Joined:
+class Concatenation:
     """Several values, one behind the other."""
 
     def __init__(self, values: Sequence[bytes | Body]) -> None:
@@ -84,7 +84,7 @@ class Joined:
             yield from blocks_of(value)
 
 
-def blocks_of(value: bytes | Body | Joined) -> Iterable[bytes]:
+def blocks_of(value: bytes | Body | Concatenation) -> Iterable[bytes]:
     return (value,) if isinstance(value, bytes) else value
 
 
@@ -104,9 +104,9 @@ def value_of(key: FakeKey) -> bytes | Body:
         return Body.of(key._value_buffer, key.contentsize)
 
 
-def keep(key: FakeKey, value: str | bytes | Body | Joined) -> None:
+def keep(key: FakeKey, value: str | bytes | Body | Concatenation) -> None:
     """Make it consist of that."""
-    if not isinstance(value, Body | Joined):
+    if not isinstance(value, Body | Concatenation):
         _value_of_moto.fset(key, value)  # type: ignore[attr-defined]
         return
     key._value_buffer.seek(0)
@@ -118,7 +118,7 @@ def keep(key: FakeKey, value: str | bytes | Body | Joined) -> None:
 
 def complete(
     upload: FakeMultipart, chosen: Iterator[tuple[int, str]]
-) -> tuple[Joined, str, Checksum | None]:
+) -> tuple[Concatenation, str, Checksum | None]:
     """The object, its ETag and its checksum.
 
     Source of the errors: S3 API reference, CompleteMultipartUpload.
@@ -139,7 +139,7 @@ def complete(
     algorithm, kind = (
         upload.metadata.get(f"x-amz-checksum-{name}") for name in ("algorithm", "type")
     )
-    return Joined(values), etag, _checksum(values, algorithm or "", kind or "COMPOSITE")
+    return Concatenation(values), etag, _checksum(values, algorithm or "", kind or "COMPOSITE")
 
 
 def _checksum(values: Sequence[bytes | Body], algorithm: str, kind: str) -> Checksum | None:
@@ -150,7 +150,7 @@ def _checksum(values: Sequence[bytes | Body], algorithm: str, kind: str) -> Chec
     if compute is None:
         return None
     if kind == "FULL_OBJECT":
-        return kind, base64.b64encode(compute(Joined(values))).decode(), 1
+        return kind, base64.b64encode(compute(Concatenation(values))).decode(), 1
     of_parts = b"".join(compute(blocks_of(value)) for value in values)
     return kind, base64.b64encode(compute([of_parts])).decode(), len(values)
 

@@ -29,7 +29,7 @@ _REASONS = {
 _count = itertools.count()
 
 
-def tell_events(emit: Emit) -> None:
+def send_object_events(emit: Emit) -> None:
     """Make moto's S3 hand every event for EventBridge to `emit`."""
 
     def send(account_id: str, bucket: Any, event_name: str, key: Any) -> None:

@@ -1,7 +1,7 @@
 """Service Quotas for SageMaker: one quota per instance type and use, under the names that AWS gives
 them.
 
-Nothing here limits jobs: this machine does. Every quota begins at GRANTED; a request for another
+Nothing here limits jobs: this machine does. Every quota begins at 20; a request for another
 value is granted at once. The codes are made from the names and are not AWS's.
 """
 
@@ -20,8 +20,8 @@ from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
 
 SERVICE = "sagemaker"
-GRANTED = 20.0
-PAGE = 100
+DEFAULT_VALUE = 20.0
+PAGE_SIZE = 100
 USES = (
     ("TrainingInstanceType", "training job usage"),
     ("TrainingInstanceType", "spot training job usage"),
@@ -70,7 +70,7 @@ class Quotas:
                 "InvalidPaginationTokenException", "Invalid input was provided for NextToken."
             )
         names, start = quota_names(), int(token)
-        size = int(call.parameters.get("MaxResults") or PAGE)
+        size = int(call.parameters.get("MaxResults") or PAGE_SIZE)
         more = {"NextToken": str(start + size)} if start + size < len(names) else {}
         return {"Quotas": [self._quota(name) for name in names[start : start + size]], **more}
 
@@ -91,7 +91,7 @@ class Quotas:
 
     def _quota(self, name: str) -> dict[str, Any]:
         arn = f"arn:aws:servicequotas:{self.identity.region}:{self.identity.account}:{SERVICE}/{code(name)}"  # noqa: E501
-        value = self._values.get(name, GRANTED)
+        value = self._values.get(name, DEFAULT_VALUE)
         described = {
             "ServiceCode": SERVICE,
             "ServiceName": "Amazon SageMaker",

@@ -21,8 +21,8 @@ from shoal_local.control.protocol import ApiCall
 WHOLE = frozenset(
     {"PolicyDocument", "AssumeRolePolicyDocument", "Policy", "PolicyText", "policyText"}
 )
-LONGEST_VALUE = 200
-MOST_MEMBERS = 20
+MAX_VALUE_LENGTH = 200
+MAX_MEMBERS = 20
 PAYLOADS = frozenset(
     {
         "Body",
@@ -55,7 +55,7 @@ class RequestLog:
             "account": call.account or account_of(call.caller_arn),
             "caller": call.caller_arn,
             "region": call.region,
-            "parameters": small(call.parameters),
+            "parameters": shortened(call.parameters),
             "status": status,
             "received": call.received,
             "sent": sent,
@@ -73,14 +73,14 @@ class RequestLog:
                 file.write(text)
 
 
-def small(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def shortened(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters without payloads, long values cut."""
     kept = {
         key: value
         for key, value in parameters.items()
         if value is not None and not hasattr(value, "read")
     }
-    listed = list(kept.items())[:MOST_MEMBERS]
+    listed = list(kept.items())[:MAX_MEMBERS]
     return {
         key: value if key in WHOLE and isinstance(value, str) else _short(value)
         for key, value in listed
@@ -92,9 +92,9 @@ def _short(value: Any) -> Any:
     if isinstance(value, bytes | bytearray):
         return f"{len(value)} bytes"
     if isinstance(value, Mapping):
-        return small(value)
+        return shortened(value)
     if isinstance(value, list | tuple):
-        return [_short(item) for item in value[:MOST_MEMBERS]]
-    if isinstance(value, str) and len(value) > LONGEST_VALUE:
-        return value[:LONGEST_VALUE] + "..."
+        return [_short(item) for item in value[:MAX_MEMBERS]]
+    if isinstance(value, str) and len(value) > MAX_VALUE_LENGTH:
+        return value[:MAX_VALUE_LENGTH] + "..."
     return value

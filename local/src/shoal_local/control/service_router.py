@@ -17,7 +17,7 @@ from wsgiref.util import FileWrapper
 
 from shoal_local.control.authorization.authorizer import Authorizer
 from shoal_local.control.identity import Identity
-from shoal_local.control.loopback_guard import BLOCK, LARGEST_OTHERWISE, inflate, too_large
+from shoal_local.control.loopback_guard import BLOCK, DEFAULT_MAX_BYTES, inflate, too_large
 from shoal_local.control.protocol import (
     Answer,
     ApiCall,
@@ -32,7 +32,7 @@ from shoal_local.control.protocol import (
     status_line,
 )
 from shoal_local.control.request_log import RequestLog
-from shoal_local.control.signed_chunks import take_apart
+from shoal_local.control.signed_chunks import decode_chunks
 from shoal_local.errors import AwsError
 
 Handler = Callable[[ApiCall], Mapping[str, Any]]
@@ -88,7 +88,7 @@ class Reply:
 
 
 @dataclass
-class Dispatcher:
+class ServiceRouter:
     """A WSGI application for the requests of one account's callers.
 
     `raw` maps service names to those that take requests whole; `paths` are the emulator's own URLs;
@@ -186,7 +186,7 @@ class Dispatcher:
                 return self._finish(Reply(call, operation.answer(result)), start_response)
             operation.check(call.parameters)  # moto trusts the values it is given
             if streamed:
-                take_apart(environ)
+                decode_chunks(environ)
         except AwsError as error:
             return self._finish(Reply(call, operation.error(error), error.code), start_response)
         if not streamed:
@@ -295,8 +295,8 @@ def _document(environ: dict[str, Any]) -> bytes:
     """The body of a request to S3 that is no upload of an object, and so is read into memory;
     AwsError when it is too large for that.
     """
-    if int(environ.get("CONTENT_LENGTH") or 0) > LARGEST_OTHERWISE:
-        raise too_large("s3", LARGEST_OTHERWISE)
+    if int(environ.get("CONTENT_LENGTH") or 0) > DEFAULT_MAX_BYTES:
+        raise too_large("s3", DEFAULT_MAX_BYTES)
     return buffer_body(environ)
 
 

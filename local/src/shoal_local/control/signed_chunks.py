@@ -18,26 +18,26 @@ from typing import IO, Any
 from werkzeug.exceptions import ClientDisconnected
 from werkzeug.wsgi import LimitedStream
 
-from shoal_local.control.loopback_guard import BLOCK, KEPT_IN_MEMORY
+from shoal_local.control.loopback_guard import BLOCK, MAX_IN_MEMORY_BYTES
 from shoal_local.errors import AwsError
 
-HASH = "HTTP_X_AMZ_CONTENT_SHA256"
-PROMISED = "HTTP_X_AMZ_DECODED_CONTENT_LENGTH"
+HASH_HEADER = "HTTP_X_AMZ_CONTENT_SHA256"
+LENGTH_HEADER = "HTTP_X_AMZ_DECODED_CONTENT_LENGTH"
 LINE = re.compile(rb"^([0-9a-fA-F]{1,16})(;[^\r\n]*)?\r\n$")
-LONGEST_LINE = 1024
+MAX_LINE_BYTES = 1024
 
 
-def take_apart(environ: dict[str, Any]) -> None:
+def decode_chunks(environ: dict[str, Any]) -> None:
     """Make a request in chunks one with the bytes as they are, put aside in a file when they are
     many; AwsError IncompleteBody.
     """
-    if not environ.get(HASH, "").startswith("STREAMING-"):
+    if not environ.get(HASH_HEADER, "").startswith("STREAMING-"):
         return
     whole: io.RawIOBase = LimitedStream(
         environ["wsgi.input"], int(environ.get("CONTENT_LENGTH") or 0)
     )
     source = io.BufferedReader(whole)
-    kept = tempfile.SpooledTemporaryFile(max_size=KEPT_IN_MEMORY)  # noqa: SIM115 (whoever answers reads it; collected with the request)
+    kept = tempfile.SpooledTemporaryFile(max_size=MAX_IN_MEMORY_BYTES)  # noqa: SIM115 (whoever answers reads it; collected with the request)
     try:
         for block in blocks(source):
             kept.write(block)
@@ -46,14 +46,16 @@ def take_apart(environ: dict[str, Any]) -> None:
             "IncompleteBody", f"The request's chunks cannot be read: {broken}"
         ) from broken
     length = kept.tell()
-    if environ.get(PROMISED, str(length)) != str(length):
+    if environ.get(LENGTH_HEADER, str(length)) != str(length):
         raise AwsError(
             "IncompleteBody",
             f"The chunks have {length} bytes, and x-amz-decoded-content-length says"
-            f" {environ[PROMISED][:40]}",
+            f" {environ[LENGTH_HEADER][:40]}",
         )
     kept.seek(0)
-    environ.update({"wsgi.input": kept, "CONTENT_LENGTH": str(length), HASH: "UNSIGNED-PAYLOAD"})
+    environ.update(
+        {"wsgi.input": kept, "CONTENT_LENGTH": str(length), HASH_HEADER: "UNSIGNED-PAYLOAD"}
+    )
 
 
 def blocks(source: IO[bytes]) -> Iterator[bytes]:
@@ -61,7 +63,7 @@ def blocks(source: IO[bytes]) -> Iterator[bytes]:
 
     All of the request is read, trailers too.
     """
-    while left := _size(source.readline(LONGEST_LINE)):
+    while left := _size(source.readline(MAX_LINE_BYTES)):
         while left:
             block = source.read(min(left, BLOCK))
             if not block:

@@ -26,7 +26,7 @@ LUSTRE_MEMBERS = frozenset(
 link S3 are not.
 """
 _SMALL_GIB = (1200, 2400)
-_MOST_ASSOCIATIONS = 8
+_MAX_ASSOCIATIONS = 8
 _EVENTS = {"NEW", "CHANGED", "DELETED"}
 
 
@@ -165,10 +165,10 @@ def check_association(
         folder_of(request.get("FileSystemPath", "/")),
         [folder_of(other["FileSystemPath"]) for other in others],
     )
-    if len(taken) >= _MOST_ASSOCIATIONS:
+    if len(taken) >= _MAX_ASSOCIATIONS:
         raise AwsError(
             "ServiceLimitExceeded",
-            f"a file system has at most {_MOST_ASSOCIATIONS} data repository associations",
+            f"a file system has at most {_MAX_ASSOCIATIONS} data repository associations",
         )
     for other in taken:
         if path.startswith(other) or other.startswith(path):

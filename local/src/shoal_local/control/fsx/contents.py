@@ -38,31 +38,37 @@ class Contents:
     folder: Path
     repository: str
     staging: Path
-    seen: dict[str, str] = field(default_factory=dict)
+    listing: dict[str, str] = field(default_factory=dict)
     """The repository as it was when it was last compared."""
     imported: set[str] = field(default_factory=set)
     """Paths that the file system lists."""
     loaded: dict[str, str] = field(default_factory=dict)
     """Of those, the ones whose content is here, with the ETag it has."""
 
-    def begin(self, s3: Any, *, import_names: bool) -> None:
+    def start(self, s3: Any, *, import_names: bool) -> None:
         """The association exists from now on; ClientError when the repository cannot be listed."""
-        self.seen = dict(self._objects(s3))
-        self.imported = set(self.seen) if import_names else set()
+        self.listing = dict(self._objects(s3))
+        self.imported = set(self.listing) if import_names else set()
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def follow(self, s3: Any, events: Iterable[str]) -> None:
         """Import what is NEW, CHANGED or DELETED in the repository, as far as `events` names it."""
         now, followed = self._objects(s3), set(events)
         for path, tag in now.items():
-            event = "NEW" if path not in self.seen else "CHANGED" if self.seen[path] != tag else ""
+            event = (
+                "NEW"
+                if path not in self.listing
+                else "CHANGED"
+                if self.listing[path] != tag
+                else ""
+            )
             if event in followed:
                 self.imported.add(path)
                 self.loaded.pop(path, None)
         if "DELETED" in followed:
-            for path in set(self.seen) - set(now):
+            for path in set(self.listing) - set(now):
                 self._forget(path)
-        self.seen = dict(now)
+        self.listing = dict(now)
 
     def load(self, s3: Any, below: str) -> None:
         """Fetch the content of what is listed `below` (a path in the association's directory) and
@@ -70,7 +76,7 @@ class Contents:
         """
         bucket, prefix = split_repository(self.repository)
         for path in sorted(self.imported):
-            if path in self.loaded or path not in self.seen or not f"{path}/".startswith(below):
+            if path in self.loaded or path not in self.listing or not f"{path}/".startswith(below):
                 continue
             target = self.folder / path
             for folder in (target.parent, self.staging.parent):
@@ -79,7 +85,7 @@ class Contents:
             self.staging.replace(
                 target
             )  # a job that reads meanwhile sees the old content or the new
-            self.loaded[path] = self.seen[path]
+            self.loaded[path] = self.listing[path]
 
     def remove(self) -> None:
         """The association's directory with all that is in it."""

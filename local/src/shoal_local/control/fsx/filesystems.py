@@ -199,7 +199,7 @@ class FileSystems:
         )
         self._role(found.id).allow(split_repository(request["DataRepositoryPath"])[0])
         with found.lock:
-            self._begin(found.id, association)
+            self._start(found.id, association)
             found.associations[association_id] = association
         return {**document, "Lifecycle": "CREATING"}
 
@@ -272,9 +272,9 @@ class FileSystems:
                     f"{association.document['DataRepositoryPath']} cannot be read: {error}"
                 ) from error
 
-    def _begin(self, file_system_id: str, association: Association) -> None:
+    def _start(self, file_system_id: str, association: Association) -> None:
         try:
-            association.contents.begin(
+            association.contents.start(
                 self._role(file_system_id).s3(),
                 import_names=association.document["BatchImportMetaDataOnCreate"],
             )

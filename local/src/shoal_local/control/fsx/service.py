@@ -15,7 +15,7 @@ from shoal_local.control.fsx.filesystems import Document, FileSystems, Mount
 from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
 
-MOST_RESULTS = 100
+MAX_RESULTS = 100
 _UPDATES = LUSTRE_MEMBERS - {"DeploymentType"}
 
 
@@ -56,7 +56,7 @@ class Fsx:
         )
 
     def _create(self, call: ApiCall) -> Mapping[str, Any]:
-        return {"FileSystem": _shown(self.file_systems.create(call.parameters))}
+        return {"FileSystem": _response(self.file_systems.create(call.parameters))}
 
     def _describe(self, call: ApiCall) -> Mapping[str, Any]:
         ids = call.parameters.get("FileSystemIds")
@@ -64,23 +64,23 @@ class Fsx:
         return _page("FileSystems", [each.document for each in found], call.parameters)
 
     def _update(self, call: ApiCall) -> Mapping[str, Any]:
-        _only(
+        _refuse_others(
             call.parameters,
             {"FileSystemId", "ClientRequestToken", "StorageCapacity", "LustreConfiguration"},
             "UpdateFileSystem",
         )
-        _only(
+        _refuse_others(
             call.parameters.get("LustreConfiguration") or {},
             _UPDATES,
             "UpdateFileSystem's LustreConfiguration",
         )
-        return {"FileSystem": _shown(self.file_systems.update(call.parameters))}
+        return {"FileSystem": _response(self.file_systems.update(call.parameters))}
 
     def _delete(self, call: ApiCall) -> Mapping[str, Any]:
         return self.file_systems.delete(call.parameters["FileSystemId"])
 
     def _associate(self, call: ApiCall) -> Mapping[str, Any]:
-        return {"Association": _shown(self.file_systems.associate(call.parameters))}
+        return {"Association": _response(self.file_systems.associate(call.parameters))}
 
     def _describe_associations(self, call: ApiCall) -> Mapping[str, Any]:
         ids, filters = call.parameters.get("AssociationIds"), call.parameters.get("Filters") or []
@@ -98,7 +98,7 @@ class Fsx:
         return _page("Associations", [each.document for each in found], call.parameters)
 
     def _update_association(self, call: ApiCall) -> Mapping[str, Any]:
-        return {"Association": _shown(self.file_systems.update_association(call.parameters))}
+        return {"Association": _response(self.file_systems.update_association(call.parameters))}
 
     def _dissociate(self, call: ApiCall) -> Mapping[str, Any]:
         delete_data = bool(call.parameters.get("DeleteDataInFileSystem"))
@@ -107,7 +107,7 @@ class Fsx:
         )
 
     def _tags(self, call: ApiCall) -> Mapping[str, Any]:
-        return _shown({"Tags": self._resource(call.parameters["ResourceARN"])["Tags"]})
+        return _response({"Tags": self._resource(call.parameters["ResourceARN"])["Tags"]})
 
     def _tag(self, call: ApiCall) -> Mapping[str, Any]:
         document, new = (
@@ -135,7 +135,7 @@ class Fsx:
         )
 
 
-def _shown(document: Mapping[str, Any]) -> Document:
+def _response(document: Mapping[str, Any]) -> Document:
     """As FSx answers it: a list of tags has one at least, or is not there."""
     return {key: value for key, value in document.items() if key != "Tags" or value}
 
@@ -144,7 +144,9 @@ def _without(tags: Sequence[Mapping[str, str]], keys: Sequence[str]) -> list[Map
     return [tag for tag in tags if tag["Key"] not in keys]
 
 
-def _only(given: Mapping[str, Any], emulated: set[str] | frozenset[str], what: str) -> None:
+def _refuse_others(
+    given: Mapping[str, Any], emulated: set[str] | frozenset[str], what: str
+) -> None:
     unknown = sorted(
         key for key, value in given.items() if value is not None and key not in emulated
     )
@@ -153,11 +155,11 @@ def _only(given: Mapping[str, Any], emulated: set[str] | frozenset[str], what: s
 
 
 def _page(name: str, found: Sequence[Document], parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    most, token = parameters.get("MaxResults") or MOST_RESULTS, parameters.get("NextToken") or "0"
+    most, token = parameters.get("MaxResults") or MAX_RESULTS, parameters.get("NextToken") or "0"
     if not token.isdecimal():
         raise bad_request(f"NextToken {token} is none of this operation's")
     first, end = int(token), int(token) + most
     return {
-        name: [_shown(each) for each in found[first:end]],
+        name: [_response(each) for each in found[first:end]],
         **({"NextToken": str(end)} if end < len(found) else {}),
     }

@@ -33,8 +33,8 @@ from shoal_local.processes import ProcessRegistry
 
 LAMBDA = "lambda.amazonaws.com"
 PYTHON_PATH = "/usr/local/bin:/usr/bin:/bin"
-MOST_IDLE = 2
-MOST_AT_ONCE = 16
+MAX_IDLE = 2
+MAX_THREADS = 16
 # AWS waits one and then two minutes; a person at a terminal should not.
 RETRY_DELAYS_S = (1.0, 2.0)
 
@@ -75,7 +75,7 @@ class Invoker:
     _deleted: set[str] = field(default_factory=set)
     _closing: threading.Event = field(default_factory=threading.Event)
     _pool: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(MOST_AT_ONCE, "lambda")
+        default_factory=lambda: ThreadPoolExecutor(MAX_THREADS, "lambda")
     )
 
     def invoke(self, function: Function, event: Any) -> Outcome:
@@ -85,13 +85,13 @@ class Invoker:
             self.faults.happened(rule, function.name)
             raise rule.refusal()
         request_id = str(uuid.uuid4())
-        environment = self._take(function)
+        environment = self._acquire(function)
         try:
             invocation = {"request_id": request_id, "function_arn": function.arn, "event": event}
-            with self._struck(function.name, environment, rule):
+            with self._with_fault(function.name, environment, rule):
                 outcome = environment.sandbox.invoke(invocation, function.timeout_s)
         finally:
-            self._give_back(function, environment)
+            self._release(function, environment)
         text = log_text(function, request_id, outcome)
         self._write_log(function, environment, text)
         return Outcome(
@@ -99,7 +99,7 @@ class Invoker:
         )
 
     @contextlib.contextmanager
-    def _struck(self, name: str, environment: Environment, rule: Rule | None) -> Iterator[None]:
+    def _with_fault(self, name: str, environment: Environment, rule: Rule | None) -> Iterator[None]:
         """Where a test asked for it: some time after the invocation began, and before it ended, its
         process is killed or frozen.
         """
@@ -165,7 +165,7 @@ class Invoker:
             log.warning("asynchronous invocation failed: %s", reason)
         return reason
 
-    def _take(self, function: Function) -> Environment:
+    def _acquire(self, function: Function) -> Environment:
         with self._lock:
             idle = self._idle.get(function.name, [])
             while idle:
@@ -179,12 +179,12 @@ class Invoker:
             self._running[id(environment)] = environment
         return environment
 
-    def _give_back(self, function: Function, environment: Environment) -> None:
+    def _release(self, function: Function, environment: Environment) -> None:
         with self._lock:
             self._running.pop(id(environment), None)
             idle = self._idle.setdefault(function.name, [])
             fit = (
-                environment.sandbox.alive() and len(idle) < MOST_IDLE and not self._closing.is_set()
+                environment.sandbox.alive() and len(idle) < MAX_IDLE and not self._closing.is_set()
             )
             if fit:
                 idle.append(environment)

@@ -27,14 +27,14 @@ from shoal_local.control.protocol import ApiCall
 from shoal_local.errors import AwsError
 
 QUEUE_ARN = re.compile(r"^arn:aws:sqs:[\w-]+:\d{12}:([\w-]+(?:\.fifo)?)$")
-KEPT = (
+SUPPORTED = (
     "BatchSize",
     "MaximumBatchingWindowInSeconds",
     "FunctionResponseTypes",
     "ScalingConfig",
     "Enabled",
 )
-REFUSED = (
+UNSUPPORTED = (
     "FilterCriteria",
     "DestinationConfig",
     "StartingPosition",
@@ -275,13 +275,13 @@ class EventSources:
 
 def settings_of(wanted: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a request; AwsError names those that are not emulated."""
-    for name in REFUSED:
+    for name in UNSUPPORTED:
         if wanted.get(name):
             raise AwsError(
                 "InvalidParameterValueException",
                 f"Shoal's emulator has no event source mappings with {name}",
             )
-    return {key: wanted[key] for key in KEPT if wanted.get(key) is not None}
+    return {key: wanted[key] for key in SUPPORTED if wanted.get(key) is not None}
 
 
 def receive(sqs: Any, url: str, batch_size: int) -> list[dict[str, Any]]:

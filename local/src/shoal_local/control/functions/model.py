@@ -21,12 +21,12 @@ RUNTIME = re.compile(r"^python3\.\d+$")
 NAME = re.compile(
     r"^(?:(?:arn:aws:lambda:[\w-]+:)?\d{12}:function:)?(?P<name>[\w-]{1,64})(?::(?P<qualifier>[\w$-]+))?$"
 )
-MOST_UNPACKED_BYTES = (
+MAX_UNPACKED_BYTES = (
     262_144_000  # "Unzipped size must be smaller than 262144000 bytes", as Lambda says it
 )
 # Settings that change what a function can do and that nothing here would honour.
-REFUSED = ("Layers", "FileSystemConfigs", "ImageConfig", "SnapStart", "DeadLetterConfig")
-KEPT = (
+UNSUPPORTED = ("Layers", "FileSystemConfigs", "ImageConfig", "SnapStart", "DeadLetterConfig")
+SUPPORTED = (
     "Description",
     "MemorySize",
     "Timeout",
@@ -144,7 +144,7 @@ def function_name(name_or_arn: str) -> str:
 
 def checked_settings(request: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a create or update request; AwsError names what is not emulated."""
-    for name in REFUSED:
+    for name in UNSUPPORTED:
         if request.get(name):
             raise AwsError(
                 "InvalidParameterValueException",
@@ -156,7 +156,9 @@ def checked_settings(request: Mapping[str, Any]) -> dict[str, Any]:
             "InvalidParameterValueException",
             f"Shoal's emulator runs python3.* functions only, not {runtime}",
         )
-    kept = {key: request[key] for key in (*KEPT, "LoggingConfig") if request.get(key) is not None}
+    kept = {
+        key: request[key] for key in (*SUPPORTED, "LoggingConfig") if request.get(key) is not None
+    }
     timeout_s = int(kept.get("Timeout", 3))
     if not 1 <= timeout_s <= 900:
         raise AwsError(
@@ -174,7 +176,7 @@ def unpack(archive: bytes, root: Path) -> Code:
         temporary = root / f".{folder.name}-{uuid.uuid4().hex}"
         temporary.mkdir(parents=True)
         try:
-            unpack_zip(io.BytesIO(archive), temporary, MOST_UNPACKED_BYTES)
+            unpack_zip(io.BytesIO(archive), temporary, MAX_UNPACKED_BYTES)
             temporary.rename(folder)
         except BadArchiveError as error:
             raise AwsError("InvalidParameterValueException", refusal(error)) from error
@@ -186,5 +188,5 @@ def unpack(archive: bytes, root: Path) -> Code:
 def refusal(error: BadArchiveError) -> str:
     """In Lambda's words where it has some."""
     if isinstance(error, TooLargeError):
-        return f"Unzipped size must be smaller than {MOST_UNPACKED_BYTES} bytes ({error})"
+        return f"Unzipped size must be smaller than {MAX_UNPACKED_BYTES} bytes ({error})"
     return f"Could not unzip uploaded file: {error}"

@@ -21,7 +21,7 @@ from shoal_local.archives import TooLargeError
 from shoal_local.control.clients import Clients
 from shoal_local.control.functions.invoker import LAMBDA, Invoker, error_text, parsed
 from shoal_local.control.functions.model import (
-    MOST_UNPACKED_BYTES,
+    MAX_UNPACKED_BYTES,
     Code,
     Function,
     checked_settings,
@@ -281,7 +281,7 @@ class Functions:
             )
             raise AwsError("InvalidParameterValueException", message) from error
         if (
-            found["ContentLength"] > MOST_UNPACKED_BYTES
+            found["ContentLength"] > MAX_UNPACKED_BYTES
         ):  # what it holds would be too large: nothing of it is read into memory
             too_large = TooLargeError(f"the zip itself has {found['ContentLength']}")
             raise AwsError("InvalidParameterValueException", refusal(too_large))

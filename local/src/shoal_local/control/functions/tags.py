@@ -14,7 +14,7 @@ MAPPING = ":event-source-mapping:"
 
 
 @dataclass(frozen=True)
-class Tagging:
+class FunctionTags:
     """Reads and changes tags by ARN."""
 
     functions: Functions

@@ -24,8 +24,8 @@ from shoal_local.metrics import Measure, Measurement
 
 SCHEDULER = "scheduler.amazonaws.com"
 NAMESPACE = "AWS/Scheduler"
-MOST_AT_ONCE = 8
-LONGEST_PAUSE_S = 60.0
+MAX_THREADS = 8
+MAX_PAUSE_S = 60.0
 THROTTLED = 429
 
 log = logging.getLogger(__name__)
@@ -49,10 +49,10 @@ class Deliveries:
             now,
             speed,
         )
-        self._pool = ThreadPoolExecutor(MOST_AT_ONCE, "scheduler")
+        self._pool = ThreadPoolExecutor(MAX_THREADS, "scheduler")
         self._closing = threading.Event()
 
-    def begin(self, schedule: Schedule) -> None:
+    def start(self, schedule: Schedule) -> None:
         """Deliver on a thread of the pool."""
         if not self._closing.is_set():
             self._pool.submit(self._deliver, schedule)
@@ -75,8 +75,8 @@ class Deliveries:
                 attempt > policy["MaximumRetryAttempts"]
                 or age_s >= policy["MaximumEventAgeInSeconds"]
             )
-            pause_s = min(2.0**attempt, LONGEST_PAUSE_S) / self._speed
-            if spent or not may_pass(error) or self._closing.wait(pause_s):
+            pause_s = min(2.0**attempt, MAX_PAUSE_S) / self._speed
+            if spent or not is_retryable(error) or self._closing.wait(pause_s):
                 break
         self._give_up(schedule, attempt, error)
 
@@ -85,7 +85,10 @@ class Deliveries:
         self._count(schedule, "InvocationAttemptCount")
         try:
             call_target(
-                self._clients, self._credentials(schedule), schedule, filled_in(schedule, attempt)
+                self._clients,
+                self._credentials(schedule),
+                schedule,
+                render_input(schedule, attempt),
             )
         except ClientError as error:
             refused = error_of(error)
@@ -130,7 +133,9 @@ class Deliveries:
         url = self._clients("sqs").get_queue_url(QueueName=name, QueueOwnerAWSAccountId=account)[
             "QueueUrl"
         ]
-        sqs.send_message(QueueUrl=url, MessageBody=filled_in(schedule, 1), MessageAttributes=told)
+        sqs.send_message(
+            QueueUrl=url, MessageBody=render_input(schedule, 1), MessageAttributes=told
+        )
 
     def _credentials(self, schedule: Schedule) -> RoleCredentials:
         role, session = schedule.settings["Target"]["RoleArn"], f"scheduler-{uuid.uuid4().hex}"
@@ -142,12 +147,12 @@ class Deliveries:
         )
 
 
-def may_pass(error: AwsError) -> bool:
+def is_retryable(error: AwsError) -> bool:
     """Whether the next attempt may succeed: nothing else makes a role or a target right."""
     return error.http_status >= 500 or error.http_status == THROTTLED
 
 
-def filled_in(schedule: Schedule, attempt: int) -> str:
+def render_input(schedule: Schedule, attempt: int) -> str:
     """The target's input with what Scheduler knows (user guide, "Adding context attributes")."""
     text = str(schedule.settings["Target"].get("Input") or "{}")
     due_at = schedule.due_at.strftime("%Y-%m-%dT%H:%M:%SZ") if schedule.due_at else ""

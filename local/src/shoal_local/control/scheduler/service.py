@@ -24,7 +24,7 @@ from shoal_local.errors import AwsError
 from shoal_local.metrics import Measure
 
 POLL_S = 0.25
-PAGE = 100
+PAGE_SIZE = 100
 TARGET = re.compile(r"^arn:aws:(lambda:[\w-]+:\d{12}:function:|sagemaker:[\w-]+:\d{12}:pipeline/)")
 
 
@@ -58,13 +58,13 @@ class Scheduler:
         return {
             "CreateSchedule": self._create,
             "UpdateSchedule": self._update,
-            "GetSchedule": lambda call: shown(
+            "GetSchedule": lambda call: describe(
                 self._store.get(call.parameters.get("GroupName"), call.parameters["Name"])
             ),
             "DeleteSchedule": self._delete,
             "ListSchedules": self._list,
             "CreateScheduleGroup": self._create_group,
-            "GetScheduleGroup": lambda call: shown_group(
+            "GetScheduleGroup": lambda call: describe_group(
                 self._store.group(call.parameters["Name"])
             ),
             "DeleteScheduleGroup": self._delete_group,
@@ -77,7 +77,7 @@ class Scheduler:
     def _run(self) -> None:
         while not self._closing.wait(POLL_S):
             for schedule in self._store.take_due():
-                self._deliveries.begin(schedule)
+                self._deliveries.start(schedule)
 
     def _create(self, call: ApiCall) -> Mapping[str, Any]:
         self._check_target(call.parameters)
@@ -129,18 +129,18 @@ class Scheduler:
     def _create_group(self, call: ApiCall) -> Mapping[str, Any]:
         return {
             "ScheduleGroupArn": (
-                self._store.make_group(call.parameters["Name"], _tag_map(call.parameters)).arn
+                self._store.create_group(call.parameters["Name"], _tag_map(call.parameters)).arn
             )
         }
 
     def _delete_group(self, call: ApiCall) -> Mapping[str, Any]:
-        self._store.drop_group(call.parameters["Name"])
+        self._store.delete_group(call.parameters["Name"])
         return {}
 
     def _list_groups(self, call: ApiCall) -> Mapping[str, Any]:
         prefix = call.parameters.get("NamePrefix") or ""
         found = [
-            shown_group(group) for group in self._store.groups() if group.name.startswith(prefix)
+            describe_group(group) for group in self._store.groups() if group.name.startswith(prefix)
         ]
         return _page("ScheduleGroups", found, call.parameters)
 
@@ -168,7 +168,7 @@ class Scheduler:
         )
 
 
-def shown(schedule: Schedule) -> dict[str, Any]:
+def describe(schedule: Schedule) -> dict[str, Any]:
     """As GetSchedule answers."""
     times = {"CreationDate": schedule.created_at, "LastModificationDate": schedule.modified_at}
     return {
@@ -192,7 +192,7 @@ def summary(schedule: Schedule) -> dict[str, Any]:
     return {**named, "Target": {"Arn": schedule.settings["Target"]["Arn"]}, **times}
 
 
-def shown_group(group: Group) -> dict[str, Any]:
+def describe_group(group: Group) -> dict[str, Any]:
     return {
         "Arn": group.arn,
         "Name": group.name,
@@ -206,7 +206,7 @@ def _page(name: str, found: list[dict[str, Any]], wanted: Mapping[str, Any]) -> 
     token = wanted.get("NextToken") or "0"
     if not token.isdecimal():
         raise AwsError("ValidationException", "Invalid NextToken.")
-    start, size = int(token), int(wanted.get("MaxResults") or PAGE)
+    start, size = int(token), int(wanted.get("MaxResults") or PAGE_SIZE)
     more = {"NextToken": str(start + size)} if start + size < len(found) else {}
     return {name: found[start : start + size], **more}
 

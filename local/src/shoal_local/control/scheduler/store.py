@@ -16,8 +16,8 @@ from shoal_local.errors import AwsError
 DEFAULT = "default"
 ENABLED = "ENABLED"
 # What a schedule may ask for and nothing here would honour.
-REFUSED = ("StartDate", "EndDate", "KmsKeyArn", "ActionAfterCompletion")
-KEPT = (
+UNSUPPORTED = ("StartDate", "EndDate", "KmsKeyArn", "ActionAfterCompletion")
+SUPPORTED = (
     "ScheduleExpression",
     "ScheduleExpressionTimezone",
     "FlexibleTimeWindow",
@@ -81,12 +81,12 @@ class Store:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
-        self.make_group(DEFAULT, {})
+        self.create_group(DEFAULT, {})
 
     def arn(self, kind: str, name: str) -> str:
         return f"arn:aws:scheduler:{self.region}:{self.account}:{kind}/{name}"
 
-    def make_group(self, name: str, tags: Mapping[str, str]) -> Group:
+    def create_group(self, name: str, tags: Mapping[str, str]) -> Group:
         with self._lock:
             if name in self._groups:
                 raise AwsError("ConflictException", f"Schedule group {name} already exists.", 409)
@@ -109,7 +109,7 @@ class Store:
         with self._lock:
             self._groups[group.name] = replace(group, tags=tags)
 
-    def drop_group(self, name: str) -> None:
+    def delete_group(self, name: str) -> None:
         """With its schedules. AWS takes a while; here it is gone."""
         with self._lock:
             if self.group(name).name == DEFAULT:
@@ -192,11 +192,11 @@ _INSTANT = datetime.resolution
 
 def settings_of(wanted: Mapping[str, Any]) -> dict[str, Any]:
     """What is kept of a request, defaults included; AwsError for what is not emulated."""
-    for name in REFUSED:
+    for name in UNSUPPORTED:
         if wanted.get(name) is not None:
             raise AwsError("ValidationException", f"Shoal's emulator has no schedules with {name}")
     target = {"RetryPolicy": DEFAULT_RETRIES, **wanted["Target"]}
-    kept = {name: wanted[name] for name in KEPT if wanted.get(name) is not None}
+    kept = {name: wanted[name] for name in SUPPORTED if wanted.get(name) is not None}
     return {"State": ENABLED, "ScheduleExpressionTimezone": "UTC", **kept, "Target": target}
 
 
