@@ -74,7 +74,7 @@ def test_the_runtimes_find_their_locks_and_stand_ins(installed: Path, tmp_path: 
         "[str(path) for each in runtimes().values() for path in (each.lock, *each.stand_ins)]))"
     )
     _, environment = command(installed, tmp_path)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program],
         env=environment,
         cwd=tmp_path,
@@ -83,7 +83,7 @@ def test_the_runtimes_find_their_locks_and_stand_ins(installed: Path, tmp_path: 
         check=True,
         timeout=60,
     )
-    paths = [Path(each) for each in json.loads(done.stdout)]
+    paths = [Path(each) for each in json.loads(process.stdout)]
     assert {"pytorch.txt", "tensorflow.txt", "smddp", "horovod"} <= {path.name for path in paths}
     assert [path for path in paths if not (path.exists() and installed in path.parents)] == []
 
@@ -112,7 +112,7 @@ def test_serve_needs_no_option_and_answers(installed: Path, tmp_path: Path) -> N
 
 def test_iam_is_not_enforced_without_its_evaluator(installed: Path, tmp_path: Path) -> None:
     arguments, environment = command(installed, tmp_path, "serve", "--enforce-iam")
-    done = subprocess.run(
+    process = subprocess.run(
         arguments,
         env=environment,
         cwd=tmp_path,
@@ -121,5 +121,5 @@ def test_iam_is_not_enforced_without_its_evaluator(installed: Path, tmp_path: Pa
         check=False,
         timeout=60,
     )
-    assert done.returncode == 1
-    assert "--enforce-iam needs the npm package" in done.stderr
+    assert process.returncode == 1
+    assert "--enforce-iam needs the npm package" in process.stderr

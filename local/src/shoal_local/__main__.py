@@ -32,12 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand; 0 when it did what it says, 1 with one sentence on stderr when not, 3 when
     `status` finds none running.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["runtime"]:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["runtime"]:
         from shoal_local.runtimes import cli
 
-        return int(cli.main(given[1:]))
-    options = parser().parse_args(given)
+        return int(cli.main(words[1:]))
+    options = parser().parse_args(words)
     try:
         return COMMANDS[options.command](options)
     except EmulatorError as error:
@@ -147,12 +147,12 @@ def account_id(text: str) -> str:
 
 def speed(text: str) -> float:
     try:
-        found = float(text)
+        factor = float(text)
     except ValueError:
-        found = 0.0
-    if not 1 <= found <= MAX_SPEED:
+        factor = 0.0
+    if not 1 <= factor <= MAX_SPEED:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to {MAX_SPEED}")
-    return found
+    return factor
 
 
 def own_image(text: str) -> tuple[str, str]:
@@ -196,7 +196,7 @@ def serve(options: argparse.Namespace) -> int:
     keep_what_is_loaded()
     on_signals(stop.set)
     first, *others = options.account or [DEFAULT_ACCOUNT]
-    chosen = Options(
+    settings = Options(
         state.folder,
         first,
         options.region,
@@ -210,7 +210,7 @@ def serve(options: argparse.Namespace) -> int:
         faults=options.faults,
         durations=dict(options.duration),
     )
-    emulator = Emulator(chosen)
+    emulator = Emulator(settings)
     try:
         emulator.start()
         print(json.dumps(emulator.description()), flush=True)

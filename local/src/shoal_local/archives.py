@@ -57,8 +57,8 @@ def unpack_tar(path: Path, target: Path, max_bytes: int = MAX_UNPACKED_BYTES) ->
         OSError,
         ValueError,
         RuntimeError,
-    ) as damaged:  # the last: headers of headers, nested
-        raise BadArchiveError(f"{type(damaged).__name__}: {damaged}") from damaged
+    ) as error:  # the last: headers of headers, nested
+        raise BadArchiveError(f"{type(error).__name__}: {error}") from error
 
 
 def unpack_zip(archive: IO[bytes], target: Path, max_bytes: int) -> None:
@@ -67,9 +67,9 @@ def unpack_zip(archive: IO[bytes], target: Path, max_bytes: int) -> None:
     """
     budget = Budget(max_bytes)
     try:
-        with zipfile.ZipFile(archive) as opened:
-            for member in opened.infolist():
-                _extract_from_zip(opened, member, target, budget)
+        with zipfile.ZipFile(archive) as archive_file:
+            for member in archive_file.infolist():
+                _extract_from_zip(archive_file, member, target, budget)
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -78,8 +78,8 @@ def unpack_zip(archive: IO[bytes], target: Path, max_bytes: int) -> None:
         RuntimeError,
         OSError,
         ValueError,
-    ) as damaged:
-        raise BadArchiveError(f"{type(damaged).__name__}: {damaged}") from damaged
+    ) as error:
+        raise BadArchiveError(f"{type(error).__name__}: {error}") from error
 
 
 class Budget:
@@ -154,7 +154,7 @@ def _extract_from_tar(
 
 
 def _extract_from_zip(
-    opened: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, budget: Budget
+    archive_file: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, budget: Budget
 ) -> None:
     mode = member.external_attr >> 16
     plain = not S_IFMT(mode) or S_ISREG(mode) or S_ISDIR(mode)
@@ -165,7 +165,7 @@ def _extract_from_zip(
         method = f"method {member.compress_type}; 0 (stored) or 8 (deflate) is needed"
         raise BadArchiveError(f"{_quoted(member.filename)} is compressed with {method}")
     else:
-        with opened.open(member) as source:
+        with archive_file.open(member) as source:
             _write(source, place, 0o755 if mode & 0o100 else 0o644, budget)
 
 

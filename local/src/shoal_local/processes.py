@@ -97,12 +97,12 @@ class ProcessRegistry:
 
     def sweep(self, grace_s: float = GRACE_S) -> list[int]:
         """End every group that is left; the pids that were ended."""
-        ended = self.alive()
-        for pid in ended:
+        pids = self.alive()
+        for pid in pids:
             end_group(pid, grace_s)
         for record in self._records():
             self.forget(record["pid"])
-        return ended
+        return pids
 
     def _records(self) -> list[dict[str, Any]]:
         return [json.loads(path.read_text()) for path in sorted(self._folder.glob("*.json"))]

@@ -160,15 +160,15 @@ class Emulator:
         """The answer of the account that knows a URL of the emulator's own; such URLs are not
         signed.
         """
-        refused = None
+        refusal = None
         for account in self.accounts.values():
             answer = account.layers.answer_path(environ) or account.cloudformation.answer_path(
                 environ
             )
             if answer is not None and answer.status == HTTPStatus.OK:
                 return answer
-            refused = refused or answer
-        return refused
+            refusal = refusal or answer
+        return refusal
 
     def _listen(self, port: int) -> BaseWSGIServer:
         """The server on its port.

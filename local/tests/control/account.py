@@ -65,10 +65,10 @@ def start(
     return process, dict(json.loads(process.stdout.readline()))
 
 
-def eventually(found: Callable[[], Any], limit_s: float = 15.0) -> Any:
+def eventually(look: Callable[[], Any], limit_s: float = 15.0) -> Any:
     """What `found` returns once that is true; the last answer when the limit is over."""
     deadline = time.monotonic() + limit_s
-    while not (answer := found()) and time.monotonic() < deadline:
+    while not (answer := look()) and time.monotonic() < deadline:
         time.sleep(0.05)
     return answer
 
@@ -84,11 +84,11 @@ def zipped(source: str, name: str = "main.py") -> bytes:
     return buffer.getvalue()
 
 
-def allow(actions: str | list[str], resource: str = "*", **more: Any) -> dict[str, Any]:
+def allow(actions: str | list[str], resource: str = "*", **elements: Any) -> dict[str, Any]:
     """A policy document with one statement."""
     return {
         "Version": "2012-10-17",
-        "Statement": [{"Effect": "Allow", "Action": actions, "Resource": resource, **more}],
+        "Statement": [{"Effect": "Allow", "Action": actions, "Resource": resource, **elements}],
     }
 
 
@@ -122,25 +122,28 @@ class Account:
 
     def as_role(self, service: str, role_arn: str) -> Any:
         """A client with the role's credentials."""
-        made = self.client("sts").assume_role(RoleArn=role_arn, RoleSessionName="tests")[
+        credentials = self.client("sts").assume_role(RoleArn=role_arn, RoleSessionName="tests")[
             "Credentials"
         ]
         return self.client_of(
-            service, made["AccessKeyId"], made["SecretAccessKey"], made["SessionToken"]
+            service,
+            credentials["AccessKeyId"],
+            credentials["SecretAccessKey"],
+            credentials["SessionToken"],
         )
 
     def role(self, principal: Mapping[str, Any] | None = None) -> str:
         """A new role's ARN; functions may assume it unless `principal` says otherwise."""
         document = trust(principal or {"Service": "lambda.amazonaws.com"})
-        made = self.client("iam").create_role(
+        role = self.client("iam").create_role(
             RoleName=unique("role"), AssumeRolePolicyDocument=document
         )
-        return str(made["Role"]["Arn"])
+        return str(role["Role"]["Arn"])
 
     def function(self, source: str, **settings: Any) -> str:
         """A new function of one module with `handler(event, context)`; its name."""
         name = unique("function")
-        wanted = {
+        request = {
             "Runtime": "python3.12",
             "Handler": "main.handler",
             "Role": self.role(),
@@ -148,7 +151,7 @@ class Account:
             **settings,
         }
         self.client("lambda").create_function(
-            FunctionName=name, Code={"ZipFile": zipped(source)}, **wanted
+            FunctionName=name, Code={"ZipFile": zipped(source)}, **request
         )
         return name
 
@@ -185,23 +188,23 @@ class Account:
     def received(self, url: str, limit_s: float = 15.0) -> list[Any]:
         """Bodies (JSON) of the messages in a queue, once there are some."""
         sqs = self.client("sqs")
-        found = eventually(
+        messages = eventually(
             lambda: sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"),
             limit_s,
         )
-        return [json.loads(message["Body"]) for message in found or []]
+        return [json.loads(message["Body"]) for message in messages or []]
 
-    def stack(self, resources: Mapping[str, Any], name: str = "", **more: Any) -> dict[str, Any]:
+    def stack(self, resources: Mapping[str, Any], name: str = "", **options: Any) -> dict[str, Any]:
         """Create a stack, wait until it is settled; its description."""
         stack_name = name or unique("stack")
         self.client("cloudformation").create_stack(
-            StackName=stack_name, TemplateBody=template(resources, **more)
+            StackName=stack_name, TemplateBody=template(resources, **options)
         )
         return self.settled(stack_name)
 
-    def update(self, name: str, resources: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    def update(self, name: str, resources: Mapping[str, Any], **options: Any) -> dict[str, Any]:
         self.client("cloudformation").update_stack(
-            StackName=name, TemplateBody=template(resources, **more)
+            StackName=name, TemplateBody=template(resources, **options)
         )
         return self.settled(name)
 
@@ -219,16 +222,16 @@ class Account:
     def failures(self, name: str) -> dict[str, str]:
         """Reasons of the resources of a stack that failed, by logical id."""
         events = self.client("cloudformation").describe_stack_events(StackName=name)["StackEvents"]
-        failed = [event for event in events if event["ResourceStatus"].endswith("_FAILED")]
-        return {event["LogicalResourceId"]: event["ResourceStatusReason"] for event in failed}
+        failures = [event for event in events if event["ResourceStatus"].endswith("_FAILED")]
+        return {event["LogicalResourceId"]: event["ResourceStatusReason"] for event in failures}
 
     def log(self, function_name: str) -> list[str]:
         """All log lines of a function; none while it has not run."""
         group = f"/aws/lambda/{function_name}"
         if not self.client("logs").describe_log_groups(logGroupNamePrefix=group)["logGroups"]:
             return []
-        found = self.client("logs").filter_log_events(logGroupName=group)
-        return [event["message"] for event in found["events"]]
+        events = self.client("logs").filter_log_events(logGroupName=group)
+        return [event["message"] for event in events["events"]]
 
     def requests(self, operation: str) -> list[dict[str, Any]]:
         """The emulator's record of the requests for an operation."""

@@ -117,7 +117,7 @@ def test_a_rule_that_was_late_fires_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "named"),
+    ("target", "reason"),
     [
         (
             {
@@ -133,11 +133,11 @@ def test_a_rule_that_was_late_fires_once() -> None:
     ],
 )
 def test_a_target_that_would_never_be_reached_is_refused_by_name(
-    account: Account, target: dict[str, Any], named: str
+    account: Account, target: dict[str, Any], reason: str
 ) -> None:
     events, name = account.client("events"), unique("rule")
     events.put_rule(Name=name, EventPattern='{"source": ["x"]}')
-    with pytest.raises(ClientError, match=named):
+    with pytest.raises(ClientError, match=reason):
         events.put_targets(Rule=name, Targets=[{"Id": "target", **target}])
 
 
@@ -173,10 +173,10 @@ def test_a_message_invokes_the_mapped_function_and_is_deleted(account: Account) 
 def counted(account: Account, url: str) -> tuple[int, int]:
     """Messages that wait and messages that are in flight."""
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-    found = account.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=names)[
+    attributes = account.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=names)[
         "Attributes"
     ]
-    return int(found[names[0]]), int(found[names[1]])
+    return int(attributes[names[0]]), int(attributes[names[1]])
 
 
 def test_a_message_that_fails_too_often_ends_in_the_dead_letter_queue(account: Account) -> None:
@@ -213,21 +213,21 @@ def test_a_mapping_goes_on_after_a_failure_that_nobody_expects(account: Account)
 
 
 def last_result(account: Account, name: str) -> str:
-    found = account.client("lambda").list_event_source_mappings(FunctionName=name)[
+    mappings = account.client("lambda").list_event_source_mappings(FunctionName=name)[
         "EventSourceMappings"
     ]
-    return str(found[0]["LastProcessingResult"])
+    return str(mappings[0]["LastProcessingResult"])
 
 
 def test_a_disabled_mapping_leaves_messages_alone_until_it_is_enabled(account: Account) -> None:
     url, arn = account.queue(VisibilityTimeout="1")
     name = account.function("def handler(event, context):\n    pass\n", Timeout=1)
-    made = account.client("lambda").create_event_source_mapping(
+    mapping = account.client("lambda").create_event_source_mapping(
         FunctionName=name, EventSourceArn=arn, Enabled=False
     )
     account.client("sqs").send_message(QueueUrl=url, MessageBody="later")
     assert not eventually(lambda: counted(account, url) == (0, 0), limit_s=1.5)
-    account.client("lambda").update_event_source_mapping(UUID=made["UUID"], Enabled=True)
+    account.client("lambda").update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
     assert eventually(lambda: counted(account, url) == (0, 0))
 
 
@@ -243,7 +243,7 @@ def test_a_queue_that_shows_messages_again_before_the_function_ends_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("payload", "failed"),
+    ("payload", "failed_ids"),
     [
         (None, set()),
         ({"batchItemFailures": []}, set()),
@@ -263,6 +263,6 @@ def test_a_queue_that_shows_messages_again_before_the_function_ends_is_refused(
     ],
 )
 def test_a_partial_batch_response_that_lambda_cannot_read_fails_the_whole_batch(
-    payload: Any, failed: set[str]
+    payload: Any, failed_ids: set[str]
 ) -> None:
-    assert failures(payload, [{"MessageId": "a"}, {"MessageId": "b"}]) == failed
+    assert failures(payload, [{"MessageId": "a"}, {"MessageId": "b"}]) == failed_ids

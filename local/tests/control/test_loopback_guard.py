@@ -36,7 +36,7 @@ def ask(
     of `host`, PORT its own.
     """
     connection = http.client.HTTPConnection("127.0.0.1", port_of(account), timeout=30)
-    given = {"Host": (host or "localhost:PORT").replace("PORT", str(port_of(account)))}
+    address = {"Host": (host or "localhost:PORT").replace("PORT", str(port_of(account)))}
     form = {
         "Content-Type": "application/x-www-form-urlencoded",
         "Authorization": STS,
@@ -44,7 +44,7 @@ def ask(
     }
     try:
         connection.putrequest("POST", "/", skip_host=True, skip_accept_encoding=True)
-        for name, value in {**given, **form, **headers}.items():
+        for name, value in {**address, **form, **headers}.items():
             connection.putheader(name, value)
         connection.endheaders(body.encode())
         response = connection.getresponse()
@@ -156,7 +156,7 @@ def test_a_bucket_can_be_addressed_by_its_name_below_localhost(
 ) -> None:
     account.client("s3").create_bucket(Bucket="by-its-name")
     account.client("s3").put_object(Bucket="by-its-name", Key="a key/with spaces+", Body=b"found")
-    seen: list[str] = []
+    hosts: list[str] = []
     virtual = boto3.client(
         "s3",
         region_name=REGION,
@@ -165,7 +165,7 @@ def test_a_bucket_can_be_addressed_by_its_name_below_localhost(
         aws_secret_access_key="test",
         config=Config(s3={"addressing_style": "virtual"}),
     )
-    virtual.meta.events.register("before-send.s3", lambda request, **_: seen.append(request.url))
+    virtual.meta.events.register("before-send.s3", lambda request, **_: hosts.append(request.url))
     below_localhost(monkeypatch)
     assert (
         virtual.get_object(Bucket="by-its-name", Key="a key/with spaces+")["Body"].read()
@@ -174,18 +174,18 @@ def test_a_bucket_can_be_addressed_by_its_name_below_localhost(
     assert [each["Key"] for each in virtual.list_objects_v2(Bucket="by-its-name")["Contents"]] == [
         "a key/with spaces+"
     ]
-    assert seen[0].startswith("http://by-its-name.localhost:")
+    assert hosts[0].startswith("http://by-its-name.localhost:")
 
 
 def below_localhost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names below localhost are this machine (RFC 6761); not every system's resolver knows."""
     ask_system = socket.getaddrinfo
 
-    def ask(host: Any, *arguments: Any, **named: Any) -> Any:
+    def ask(host: Any, *arguments: Any, **options: Any) -> Any:
         return ask_system(
             "localhost" if str(host).endswith(".localhost") else host,
             *arguments,
-            **named,
+            **options,
         )
 
     monkeypatch.setattr(socket, "getaddrinfo", ask)
@@ -216,14 +216,14 @@ def test_a_length_that_is_no_number_of_bytes_is_one_error(account: Account, leng
 def test_a_request_larger_than_the_service_takes_is_refused_before_it_is_read(
     account: Account, service: str, method: str, path: str, code: int
 ) -> None:
-    most = DEFAULT_MAX_BYTES if "?" in path else MAX_BYTES.get(service, DEFAULT_MAX_BYTES)
+    max_bytes = DEFAULT_MAX_BYTES if "?" in path else MAX_BYTES.get(service, DEFAULT_MAX_BYTES)
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=30)
     connection.putrequest(method, path)
     connection.putheader("Authorization", STS.replace("/sts/", f"/{service}/"))
-    connection.putheader("Content-Length", str(most + 1))
+    connection.putheader("Content-Length", str(max_bytes + 1))
     connection.endheaders(b"only the beginning")
     response = connection.getresponse()
-    assert (response.status, str(most) in response.read().decode()) == (code, True)
+    assert (response.status, str(max_bytes) in response.read().decode()) == (code, True)
 
 
 def test_what_boto3_compresses_is_read(account: Account) -> None:

@@ -22,7 +22,7 @@ from shoal_local.processes import ProcessRegistry, started_at
 
 def emulator(*arguments: str) -> tuple[int, str]:
     """Run `python -m shoal_local ...`; exit code and output."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "shoal_local", *arguments],
         cwd=ROOT,
         capture_output=True,
@@ -30,7 +30,7 @@ def emulator(*arguments: str) -> tuple[int, str]:
         timeout=60,
         check=False,
     )
-    return done.returncode, done.stdout + done.stderr
+    return process.returncode, process.stdout + process.stderr
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def test_the_ready_line_is_what_the_state_file_and_status_say(
     served: tuple[subprocess.Popen[str], dict[str, Any], Path],
 ) -> None:
     process, ready, state_dir = served
-    code, said = emulator("status", "--state-dir", str(state_dir))
+    code, output = emulator("status", "--state-dir", str(state_dir))
     assert ready["pid"] == process.pid
-    assert (code, json.loads(said), json.loads((state_dir / "emulator.json").read_text())) == (
+    assert (code, json.loads(output), json.loads((state_dir / "emulator.json").read_text())) == (
         0,
         ready,
         ready,
@@ -89,9 +89,9 @@ def test_down_stops_it_and_removes_its_files(
 def test_a_second_emulator_with_the_same_state_directory_is_refused(
     served: tuple[subprocess.Popen[str], dict[str, Any], Path],
 ) -> None:
-    code, said = emulator("serve", "--state-dir", str(served[2]))
+    code, output = emulator("serve", "--state-dir", str(served[2]))
     assert code == 1
-    assert "an emulator already runs" in said
+    assert "an emulator already runs" in output
 
 
 def test_children_of_a_crashed_emulator_are_ended_by_down(
@@ -124,8 +124,8 @@ def test_a_start_after_a_crash_begins_empty(
 
 def test_a_folder_with_somebodys_files_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    code, said = emulator("serve", "--state-dir", str(tmp_path))
-    assert (code, "has files that no emulator made" in said) == (1, True)
+    code, output = emulator("serve", "--state-dir", str(tmp_path))
+    assert (code, "has files that no emulator made" in output) == (1, True)
     assert emulator("down", "--state-dir", str(tmp_path))[0] == 0
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
@@ -138,19 +138,19 @@ def test_without_a_state_directory_it_is_in_the_users_state_folder(
 
 
 def test_an_account_that_is_none_is_refused(tmp_path: Path) -> None:
-    code, said = emulator("serve", "--state-dir", str(tmp_path / "state"), "--account", "12345")
-    assert (code, "'12345' is not an account id of 12 digits" in said) == (2, True)
+    code, output = emulator("serve", "--state-dir", str(tmp_path / "state"), "--account", "12345")
+    assert (code, "'12345' is not an account id of 12 digits" in output) == (2, True)
 
 
 def test_a_port_that_is_taken_is_one_sentence(
     served: tuple[subprocess.Popen[str], dict[str, Any], Path], tmp_path: Path
 ) -> None:
-    code, said = emulator(
+    code, output = emulator(
         "serve", "--state-dir", str(tmp_path / "other"), "--port", str(served[1]["port"])
     )
     assert code == 1
     assert (
-        said.strip()
+        output.strip()
         == f"emulator: port {served[1]['port']} of 127.0.0.1 cannot be used: Address already in use"
     )
 

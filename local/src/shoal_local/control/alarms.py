@@ -83,12 +83,12 @@ class Alarms:
 
     def guard(self, call: ApiCall) -> None:
         """Before DescribeAlarms is answered: bring the states of what it asks for up to date."""
-        wanted = call.parameters.get("AlarmNames")
+        names = call.parameters.get("AlarmNames")
         with self._evaluating:
             for name, alarm in list(
                 cloudwatch_backends[self._account][self._region].alarms.items()
             ):
-                if not wanted or name in wanted:
+                if not names or name in names:
                     self._evaluate(alarm)
 
     def _evaluate(self, alarm: Alarm) -> None:
@@ -114,17 +114,17 @@ class Alarms:
     def _values(self, alarm: Alarm, metrics: Mapping[str, Metric]) -> Values:
         """The alarm's value in each of its periods, the latest first."""
         count = int(alarm.evaluation_periods)
-        found = {id_: self.series(metric, count) for id_, metric in metrics.items()}
+        series_by_id = {id_: self.series(metric, count) for id_, metric in metrics.items()}
         if not alarm.metric_data_queries:
-            return found[""]
+            return series_by_id[""]
         expressions = [each for each in alarm.metric_data_queries if each.expression]
         if not expressions:
-            return next(iter(found.values()))
+            return next(iter(series_by_id.values()))
         if len(expressions) > 1:
             raise UnreadableError("it has more than one expression")
         tree = _parse(str(expressions[0].expression))
         return [
-            _calculate(tree, {id_: series[position] for id_, series in found.items()})
+            _calculate(tree, {id_: series[position] for id_, series in series_by_id.items()})
             for position in range(count)
         ]
 
@@ -194,17 +194,17 @@ def _metrics(alarm: Alarm) -> dict[str, Metric]:
 def _statistic(name: str, values: Sequence[float]) -> float:
     if name in STATISTICS:
         return float(STATISTICS[name](values))
-    found = nearest_rank(values, name)
-    if found is None:
+    percentile = nearest_rank(values, name)
+    if percentile is None:
         raise UnreadableError(f"the statistic {name}")
-    return found
+    return percentile
 
 
 def _parse(expression: str) -> ast.expr:
     try:
         return ast.parse(expression, mode="eval").body
-    except SyntaxError as wrong:
-        raise UnreadableError(f"the expression {expression}") from wrong
+    except SyntaxError as error:
+        raise UnreadableError(f"the expression {expression}") from error
 
 
 def _calculate(tree: ast.AST, values: Mapping[str, float | None]) -> float | None:
@@ -246,34 +246,31 @@ def _call(name: str, arguments: Values) -> float | None:
 
 def evaluate(alarm: Alarm, values: Values) -> tuple[str, str]:
     """State and reason, in CloudWatch's words."""
-    missing, crosses = alarm.treat_missing_data or "missing", COMPARISONS[alarm.comparison_operator]
-    threshold, needed = (
-        float(alarm.threshold),
-        int(alarm.datapoints_to_alarm or alarm.evaluation_periods),
-    )
-    there = [value for value in values if value is not None]
-    if not there and missing == "missing":
+    treatment = alarm.treat_missing_data or "missing"
+    crosses = COMPARISONS[alarm.comparison_operator]
+    threshold = float(alarm.threshold)
+    needed = int(alarm.datapoints_to_alarm or alarm.evaluation_periods)
+    data = [value for value in values if value is not None]
+    if not data and treatment == "missing":
         return "INSUFFICIENT_DATA", f"Insufficient Data: {len(values)} datapoints were unknown."
-    if not there and missing == "ignore":
+    if not data and treatment == "ignore":
         return alarm.state_value, alarm.state_reason
-    crossing = [value for value in there if crosses(value, threshold)]
-    number = len(crossing) + (len(values) - len(there) if missing == "breaching" else 0)
-    shown = ", ".join(f"{value:g}" for value in there) or "none"
+    crossing = [value for value in data if crosses(value, threshold)]
+    number = len(crossing) + (len(values) - len(data) if treatment == "breaching" else 0)
+    data_text = ", ".join(f"{value:g}" for value in data) or "none"
     state = "ALARM" if number >= needed else "OK"
     was = "were" if state == "ALARM" else "were not enough of"
-    return (
-        state,
-        (
-            f"Threshold Crossed: {number} out of the last {len(values)} datapoints [{shown}] {was}"
-            f" {_threshold_text(alarm, threshold, needed)}"
-        ),
+    reason = (
+        f"Threshold Crossed: {number} out of the last {len(values)} datapoints [{data_text}]"
+        f" {was} {_threshold_text(alarm, threshold, needed)}"
     )
+    return state, reason
 
 
 def _threshold_text(alarm: Alarm, threshold: float, needed: int) -> str:
     words = {"GreaterThan": "greater than", "LessThan": "less than"}
     comparison = next(
-        said for kind, said in words.items() if alarm.comparison_operator.startswith(kind)
+        phrase for kind, phrase in words.items() if alarm.comparison_operator.startswith(kind)
     )
     equal = " or equal to" if "OrEqual" in alarm.comparison_operator else ""
     return f"{comparison}{equal} the threshold ({threshold:g}); {needed} make an alarm."

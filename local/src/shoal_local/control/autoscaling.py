@@ -209,16 +209,16 @@ class AutoScaling:
         configuration = _tracking(request)
         with self._lock:
             target, name = self._target(request), request["PolicyName"]
-            old = target.policies.get(name)
+            previous = target.policies.get(name)
             where = f"{self._identity.region}:{self._identity.account}"
             of = f"resource/{NAMESPACE}/{target.resource_id}:policyName/{name}"
             policy = Policy(
                 name,
-                old.arn
-                if old
+                previous.arn
+                if previous
                 else f"arn:aws:autoscaling:{where}:scalingPolicy:{uuid.uuid4()}:{of}",
                 configuration,
-                old.created_at if old else datetime.now(UTC),
+                previous.created_at if previous else datetime.now(UTC),
             )
             target.policies[name] = policy
         return {"PolicyARN": policy.arn, "Alarms": []}

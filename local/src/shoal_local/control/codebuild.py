@@ -60,10 +60,10 @@ class BuildProjects:
         return {}
 
     def _get(self, call: ApiCall) -> Mapping[str, Any]:
-        wanted = call.parameters["names"]
-        missing = [name for name in wanted if name not in self._projects]
-        found = [self._projects[name] for name in wanted if name not in missing]
-        return {"projects": found, **({"projectsNotFound": missing} if missing else {})}
+        names = call.parameters["names"]
+        missing = [name for name in names if name not in self._projects]
+        projects = [self._projects[name] for name in names if name not in missing]
+        return {"projects": projects, **({"projectsNotFound": missing} if missing else {})}
 
     def _refuse_build(self, call: ApiCall) -> Mapping[str, Any]:
         name = self._project(call.parameters["projectName"])["name"]

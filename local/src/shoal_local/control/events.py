@@ -83,7 +83,7 @@ class Events:
         """Deliver an event; where a test asked for it, never, twice, late, or after the next one of
         the same execution.
         """
-        held = self._postponed.pop(str(event["detail"].get("pipelineExecutionArn")), None)
+        postponed = self._postponed.pop(str(event["detail"].get("pipelineExecutionArn")), None)
         rule = self.faults.take("event", event["detail-type"], event["detail"])
         if rule is not None:
             self.faults.happened(rule, str(event["detail-type"]))
@@ -97,8 +97,8 @@ class Events:
             later = threading.Timer(rule.seconds, self._submit, (event,))
             later.daemon = True
             later.start()
-        if held is not None:
-            self._submit(held)
+        if postponed is not None:
+            self._submit(postponed)
 
     def _submit(self, event: dict[str, Any]) -> None:
         if not self._closing.is_set():
@@ -162,13 +162,13 @@ class Events:
             detail = None
         if not isinstance(detail, dict):
             return {"ErrorCode": "MalformedDetail", "ErrorMessage": "Detail is malformed."}
-        given = {
+        event = {
             "source": entry["Source"],
             "detail-type": entry["DetailType"],
             "detail": detail,
             "resources": entry.get("Resources") or [],
         }
-        return {"EventId": self.emit(given)}
+        return {"EventId": self.emit(event)}
 
     def _route(self, event: dict[str, Any]) -> None:
         for rule in self._rules():
@@ -304,10 +304,10 @@ def _check_input(target: Mapping[str, Any]) -> None:
     """The words: EventBridge's, as users quote them."""
     try:
         json.loads(target.get("Input") or "{}")
-    except (ValueError, RecursionError) as broken:
+    except (ValueError, RecursionError) as error:
         raise AwsError(
-            "ValidationException", f"JSON syntax error in input for target {target['Id']}: {broken}"
-        ) from broken
+            "ValidationException", f"JSON syntax error in input for target {target['Id']}: {error}"
+        ) from error
 
 
 def check_rule(call: ApiCall) -> None:

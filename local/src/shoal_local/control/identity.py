@@ -169,18 +169,18 @@ class Identity:
         pass.
         """
         arn = call.parameters.get("PermissionsBoundary")
-        known = iam_backends[self.account][PARTITION].managed_policies
-        if arn and arn not in known and not arn.startswith("arn:aws:iam::aws:policy/"):
+        policies = iam_backends[self.account][PARTITION].managed_policies
+        if arn and arn not in policies and not arn.startswith("arn:aws:iam::aws:policy/"):
             raise AwsError(
                 "NoSuchEntity", f"Scope ARN: {arn} does not exist or is not attachable.", 404
             )
 
     def _assume_role_api(self, call: ApiCall) -> Mapping[str, Any]:
-        wanted = call.parameters
+        request = call.parameters
         principal = self.caller_principal(call.caller_arn)
-        limits = _session_policy(wanted)
+        limits = _session_policy(request)
         session = self.assume_role(
-            wanted["RoleArn"], wanted["RoleSessionName"], principal, wanted.get("ExternalId")
+            request["RoleArn"], request["RoleSessionName"], principal, request.get("ExternalId")
         )
         if limits is not None:
             self._session_policies[session.access_key_id] = limits
@@ -208,19 +208,19 @@ def _aliases(caller_arn: str, account: str) -> tuple[str, ...]:
     return (*roles, f"arn:aws:iam::{account}:root", account)
 
 
-def _session_policy(wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _session_policy(request: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The inline session policy of an AssumeRole; managed ones are refused by name."""
-    if wanted.get("PolicyArns"):
+    if request.get("PolicyArns"):
         raise AwsError(
             "ValidationError",
             "Shoal's emulator takes a session policy inline (Policy), not as PolicyArns",
         )
     try:
-        return dict(json.loads(wanted["Policy"])) if wanted.get("Policy") else None
-    except (ValueError, TypeError, RecursionError) as broken:
+        return dict(json.loads(request["Policy"])) if request.get("Policy") else None
+    except (ValueError, TypeError, RecursionError) as error:
         raise AwsError(
-            "MalformedPolicyDocument", f"The session policy is not JSON: {broken}"
-        ) from broken
+            "MalformedPolicyDocument", f"The session policy is not JSON: {error}"
+        ) from error
 
 
 def error_of(error: ClientError) -> AwsError:

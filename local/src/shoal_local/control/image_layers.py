@@ -77,8 +77,12 @@ class Layers:
 
     def upload(self, call: ApiCall) -> Mapping[str, Any]:
         """UploadLayerPart: parts in order, each from where the last one ended."""
-        upload, given = self._upload(call), call.parameters
-        part, first, last = given["layerPartBlob"], given["partFirstByte"], given["partLastByte"]
+        upload, request = self._upload(call), call.parameters
+        part, first, last = (
+            request["layerPartBlob"],
+            request["partFirstByte"],
+            request["partLastByte"],
+        )
         with upload.lock:
             if (first, last) != (upload.length, upload.length + len(part) - 1) or not 0 < len(
                 part
@@ -108,8 +112,8 @@ class Layers:
                     "LayerPartTooSmallException", "Layer parts must be at least 5 MiB in size."
                 )
             with upload.file.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-            digest = f"sha256:{found}"
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = f"sha256:{sha256}"
             if digest not in call.parameters["layerDigests"]:
                 calculated = (
                     "The layer digest calculation performed by Amazon ECR upon receipt of the image"
@@ -125,7 +129,7 @@ class Layers:
                     "LayerAlreadyExistsException",
                     "The image layer already exists in the associated repository.",
                 )
-            upload.file.replace(self._place("blobs", found))
+            upload.file.replace(self._place("blobs", sha256))
             repository.layers[digest] = upload.length
         return {**self._ids(call), "layerDigest": digest}
 
@@ -157,14 +161,14 @@ class Layers:
 
     def _repository(self, call: ApiCall) -> Any:
         name = call.parameters["repositoryName"]
-        found = ecr_backends[self.identity.account][call.region].repositories.get(name)
-        if found is None:
+        repository = ecr_backends[self.identity.account][call.region].repositories.get(name)
+        if repository is None:
             where = f"in the registry with id '{self.identity.account}'"
             raise AwsError(
                 "RepositoryNotFoundException",
                 f"The repository with name '{name}' does not exist {where}",
             )
-        return found
+        return repository
 
     def _upload(self, call: ApiCall) -> Upload:
         """Raises AwsError for one that was not begun in this repository, or has ended."""
@@ -178,11 +182,11 @@ class Layers:
         return upload
 
     def _ids(self, call: ApiCall) -> dict[str, Any]:
-        asked = call.parameters
+        request = call.parameters
         return {
             "registryId": self.identity.account,
-            "repositoryName": asked["repositoryName"],
-            "uploadId": asked["uploadId"],
+            "repositoryName": request["repositoryName"],
+            "uploadId": request["uploadId"],
         }
 
     def _place(self, kind: str, name: str) -> Path:

@@ -32,43 +32,47 @@ class Registries:
         """BatchGetImage; of other registries' images without manifests: nothing here could pull
         them.
         """
-        wanted = call.parameters
+        request = call.parameters
         registry, repository = (
-            wanted.get("registryId") or self.identity.account,
-            wanted["repositoryName"],
+            request.get("registryId") or self.identity.account,
+            request["repositoryName"],
         )
         if registry == self.identity.account:
             try:
-                found = ecr_backends[registry][call.region].batch_get_image(
-                    repository, registry, wanted["imageIds"]
+                result = ecr_backends[registry][call.region].batch_get_image(
+                    repository, registry, request["imageIds"]
                 )
             except RepositoryNotFoundException as error:
                 raise AwsError("RepositoryNotFoundException", str(error.message)) from error
             return {
-                "images": [self._own_image(registry, repository, each) for each in found["images"]],
-                "failures": found["failures"],
+                "images": [
+                    self._own_image(registry, repository, each) for each in result["images"]
+                ],
+                "failures": result["failures"],
             }
         host = f"{registry}.dkr.ecr.{call.region}.amazonaws.com/{repository}"
-        looked_up = [(each, self._stand_in(host, each)) for each in wanted["imageIds"]]
+        standing_in = [(each, self._stand_in(host, each)) for each in request["imageIds"]]
         why = {"failureCode": "ImageNotFound", "failureReason": "Requested image not found"}
         return {
             "images": [
-                {"registryId": registry, "repositoryName": repository, "imageId": known}
-                for _, known in looked_up
-                if known
+                {"registryId": registry, "repositoryName": repository, "imageId": image_id}
+                for _, image_id in standing_in
+                if image_id
             ],
-            "failures": [{"imageId": each, **why} for each, known in looked_up if not known],
+            "failures": [
+                {"imageId": each, **why} for each, image_id in standing_in if not image_id
+            ],
         }
 
-    def _own_image(self, registry: str, repository: str, found: Any) -> dict[str, Any]:
+    def _own_image(self, registry: str, repository: str, stored: Any) -> dict[str, Any]:
         manifest = {
-            "imageManifest": found.image_manifest,
-            "imageManifestMediaType": found.image_manifest_media_type,
+            "imageManifest": stored.image_manifest,
+            "imageManifestMediaType": stored.image_manifest_media_type,
         }
         return {
             "registryId": registry,
             "repositoryName": repository,
-            "imageId": {"imageDigest": found.get_image_digest()},
+            "imageId": {"imageDigest": stored.get_image_digest()},
             **manifest,
         }
 
@@ -80,9 +84,9 @@ class Registries:
         tag, digest = image_id.get("imageTag"), image_id.get("imageDigest", "")
         if tag is None:
             return {"imageDigest": digest} if f"{host}@{digest}" in self._digests else None
-        found = next((known for use in USES if (known := image(f"{host}:{tag}", use))), None)
-        if found is None:
+        entry = next((match for use in USES if (match := image(f"{host}:{tag}", use))), None)
+        if entry is None:
             return None
-        digest = f"sha256:{hashlib.sha256(f'{host}:{tag} {found.runtime.base_version}'.encode()).hexdigest()}"  # noqa: E501
+        digest = f"sha256:{hashlib.sha256(f'{host}:{tag} {entry.runtime.base_version}'.encode()).hexdigest()}"  # noqa: E501
         self._digests.add(f"{host}@{digest}")
         return {"imageTag": tag, "imageDigest": digest}

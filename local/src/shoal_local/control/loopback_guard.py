@@ -64,23 +64,25 @@ class LoopbackGuard:
             self._check_site(environ)
             self._check_host(environ)
             check_size(environ)
-        except AwsError as refused:
-            return self._refuse(environ, start_response, refused)
-        answered: Iterable[bytes] = self.app(environ, start_response)
-        return answered
+        except AwsError as refusal:
+            return self._refuse(environ, start_response, refusal)
+        response: Iterable[bytes] = self.app(environ, start_response)
+        return response
 
     def _check_host(self, environ: dict[str, Any]) -> None:
         """AwsError for a foreign Host header; `BUCKET.localhost` becomes a path, which is how S3 is
         addressed behind here.
         """
-        given = environ.get("HTTP_HOST", "")
-        name, _, port = given.rpartition(":") if re.search(r":\d*$", given) else (given, "", "80")
+        header = environ.get("HTTP_HOST", "")
+        name, _, port = (
+            header.rpartition(":") if re.search(r":\d*$", header) else (header, "", "80")
+        )
         bucket = BUCKET_HOST.match(name.lower())
         if port != str(self.port) or not (name.lower() in HOSTS or bucket):
             allowed = ", ".join(f"{host}:{self.port}" for host in HOSTS)
             raise AwsError(
                 "AccessDenied",
-                f"Shoal's emulator answers to {allowed} only, not to the host {given[:200]!r}",
+                f"Shoal's emulator answers to {allowed} only, not to the host {header[:200]!r}",
                 403,
             )
         if bucket:
@@ -106,8 +108,10 @@ class LoopbackGuard:
         Fetch Metadata: Sec-Fetch-Site).
         """
         origin, site = environ.get("HTTP_ORIGIN"), environ.get("HTTP_SEC_FETCH_SITE", "")
-        ours = {f"http://{host}:{self.port}" for host in HOSTS}
-        if (origin is not None and origin.lower() not in ours) or site.lower() not in SAME_SITE:
+        own_origins = {f"http://{host}:{self.port}" for host in HOSTS}
+        if (
+            origin is not None and origin.lower() not in own_origins
+        ) or site.lower() not in SAME_SITE:
             asking = origin or f"a page of another site (Sec-Fetch-Site: {site[:40]})"
             raise AwsError(
                 "AccessDenied",
@@ -118,9 +122,9 @@ class LoopbackGuard:
 
     @staticmethod
     def _refuse(
-        environ: Mapping[str, Any], start_response: Any, refused: AwsError
+        environ: Mapping[str, Any], start_response: Any, refusal: AwsError
     ) -> Iterable[bytes]:
-        answer = error_answer(refused, protocol_of(environ))
+        answer = error_answer(refusal, protocol_of(environ))
         headers = [*answer.headers.items(), ("Content-Length", str(len(answer.body)))]
         start_response(status_line(answer.status), headers)
         return [answer.body]
@@ -133,41 +137,41 @@ def check_size(environ: dict[str, Any]) -> None:
     """
     signature = signature_of(environ)
     service = signature.service if signature else "s3"
-    most = (
+    max_bytes = (
         MAX_BYTES.get(service, DEFAULT_MAX_BYTES)
         if service != "s3" or environ["REQUEST_METHOD"] == "PUT"
         else DEFAULT_MAX_BYTES
     )
     if environ.get("wsgi.input_terminated"):
-        environ["wsgi.input"], length = spool(environ["wsgi.input"], most, service)
+        environ["wsgi.input"], length = spool(environ["wsgi.input"], max_bytes, service)
         environ["CONTENT_LENGTH"] = str(length)
-        for said in ("wsgi.input_terminated", "HTTP_TRANSFER_ENCODING"):
-            environ.pop(said, None)
+        for key in ("wsgi.input_terminated", "HTTP_TRANSFER_ENCODING"):
+            environ.pop(key, None)
         return
-    given = environ.get("CONTENT_LENGTH") or "0"
-    if not LENGTH.match(given):
-        raise AwsError("InvalidRequest", f"Content-Length is not a number of bytes: {given[:40]!r}")
-    if int(given) > most:
-        raise too_large(service, most)
+    header = environ.get("CONTENT_LENGTH") or "0"
+    if not LENGTH.match(header):
+        raise AwsError(
+            "InvalidRequest", f"Content-Length is not a number of bytes: {header[:40]!r}"
+        )
+    if int(header) > max_bytes:
+        raise too_large(service, max_bytes)
 
 
-def spool(source: IO[bytes], most: int, service: str) -> tuple[IO[bytes], int]:
+def spool(source: IO[bytes], max_bytes: int, service: str) -> tuple[IO[bytes], int]:
     """A chunked body as a file, in memory while it is small, and its length; AwsError as soon as it
     is too long or broken off.
     """
-    kept = tempfile.SpooledTemporaryFile(max_size=MAX_IN_MEMORY_BYTES)  # noqa: SIM115 (whoever answers reads it; collected with the request)
+    spooled = tempfile.SpooledTemporaryFile(max_size=MAX_IN_MEMORY_BYTES)  # noqa: SIM115 (whoever answers reads it; collected with the request)
     try:
         while block := source.read(BLOCK):
-            kept.write(block)
-            if kept.tell() > most:
-                raise too_large(service, most)
-    except (OSError, ValueError) as broken:
-        raise AwsError(
-            "IncompleteBody", f"The request's chunks cannot be read: {broken}"
-        ) from broken
-    length = kept.tell()
-    kept.seek(0)
-    return kept, length
+            spooled.write(block)
+            if spooled.tell() > max_bytes:
+                raise too_large(service, max_bytes)
+    except (OSError, ValueError) as error:
+        raise AwsError("IncompleteBody", f"The request's chunks cannot be read: {error}") from error
+    length = spooled.tell()
+    spooled.seek(0)
+    return spooled, length
 
 
 def inflate(environ: dict[str, Any], body: bytes, service: str) -> bytes:
@@ -176,33 +180,33 @@ def inflate(environ: dict[str, Any], body: bytes, service: str) -> bytes:
     """
     if environ.get("HTTP_CONTENT_ENCODING", "").lower() != "gzip":
         return body
-    most = MAX_BYTES.get(service, DEFAULT_MAX_BYTES)
+    max_bytes = MAX_BYTES.get(service, DEFAULT_MAX_BYTES)
     try:
-        inflated = gzip.GzipFile(fileobj=io.BytesIO(body)).read(most + 1)
-    except (OSError, EOFError, zlib.error) as damaged:
+        inflated = gzip.GzipFile(fileobj=io.BytesIO(body)).read(max_bytes + 1)
+    except (OSError, EOFError, zlib.error) as error:
         raise AwsError(
-            "SerializationException", f"the request is not compressed as it says: {damaged}"
-        ) from damaged
-    if len(inflated) > most:
-        raise too_large(service, most)
+            "SerializationException", f"the request is not compressed as it says: {error}"
+        ) from error
+    if len(inflated) > max_bytes:
+        raise too_large(service, max_bytes)
     del environ["HTTP_CONTENT_ENCODING"]
     environ.update({"wsgi.input": io.BytesIO(inflated), "CONTENT_LENGTH": str(len(inflated))})
     return inflated
 
 
-def too_large(service: str, most: int) -> AwsError:
+def too_large(service: str, max_bytes: int) -> AwsError:
     """In the words of the service that has documented them."""
     if service == "s3":
         return AwsError(
             "EntityTooLarge",
-            f"Your proposed upload exceeds the maximum allowed size of {most} bytes",
+            f"Your proposed upload exceeds the maximum allowed size of {max_bytes} bytes",
         )
     if service == "lambda":
         return AwsError(
-            "RequestEntityTooLargeException", f"Request must be smaller than {most} bytes", 413
+            "RequestEntityTooLargeException", f"Request must be smaller than {max_bytes} bytes", 413
         )
     return AwsError(
         "RequestEntityTooLargeException",
-        f"Request must be smaller than {most} bytes for {service}",
+        f"Request must be smaller than {max_bytes} bytes for {service}",
         413,
     )

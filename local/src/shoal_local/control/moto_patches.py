@@ -59,9 +59,9 @@ def statistic(statistics: Statistics, name: str) -> Any:
     """What moto's Statistics knows, and percentiles (`p99`), which it leaves out: the nearest rank
     of the values.
     """
-    found = _statistic_of_moto(statistics, name)
+    value = _statistic_of_moto(statistics, name)
     values = statistics.metric_single_values_list
-    return nearest_rank(values, name) if found is None and values else found
+    return nearest_rank(values, name) if value is None and values else value
 
 
 def patch_cloudwatch() -> None:

@@ -59,14 +59,14 @@ class Body:
 
     def __iter__(self) -> Iterator[bytes]:
         """Blocks; OSError when the file has become shorter, which must not look like the end."""
-        done = 0
-        while done < self._length:
+        position = 0
+        while position < self._length:
             block = os.pread(
-                self._file.fileno(), min(BLOCK, self._length - done), self._start + done
+                self._file.fileno(), min(BLOCK, self._length - position), self._start + position
             )
             if not block:
-                raise OSError(f"an object of {self._length} bytes ends after {done}")
-            done += len(block)
+                raise OSError(f"an object of {self._length} bytes ends after {position}")
+            position += len(block)
             yield block
 
 
@@ -117,14 +117,14 @@ def keep(key: FakeKey, value: str | bytes | Body | Concatenation) -> None:
 
 
 def complete(
-    upload: FakeMultipart, chosen: Iterator[tuple[int, str]]
+    upload: FakeMultipart, chosen_parts: Iterator[tuple[int, str]]
 ) -> tuple[Concatenation, str, Checksum | None]:
     """The object, its ETag and its checksum.
 
     Source of the errors: S3 API reference, CompleteMultipartUpload.
     """
     parts: list[FakeKey] = []
-    for number, etag in chosen:
+    for number, etag in chosen_parts:
         part = upload.parts.get(number)
         if part is None or part.etag.strip('"') != etag.strip('"'):
             raise InvalidPart
@@ -156,18 +156,18 @@ def _checksum(values: Sequence[bytes | Body], algorithm: str, kind: str) -> Chec
 
 
 def _crc32(blocks: Iterable[bytes]) -> bytes:
-    found = 0
+    checksum = 0
     for block in blocks:
-        found = binascii.crc32(block, found)
-    return found.to_bytes(4, "big")
+        checksum = binascii.crc32(block, checksum)
+    return checksum.to_bytes(4, "big")
 
 
 def _sha(name: str) -> Callable[[Iterable[bytes]], bytes]:
     def digest(blocks: Iterable[bytes]) -> bytes:
-        found = hashlib.new(name, usedforsecurity=False)
+        hasher = hashlib.new(name, usedforsecurity=False)
         for block in blocks:
-            found.update(block)
-        return found.digest()
+            hasher.update(block)
+        return hasher.digest()
 
     return digest
 
@@ -180,12 +180,12 @@ _ALGORITHMS: dict[str, Callable[[Iterable[bytes]], bytes]] = {
 
 
 def complete_and_forget_parts(
-    backend: S3Backend, bucket: str, upload: str, chosen: Iterator[tuple[int, str]]
+    backend: S3Backend, bucket: str, upload: str, chosen_parts: Iterator[tuple[int, str]]
 ) -> FakeKey | None:
     """The object has its own copy; moto would keep the parts beside it for as long as it is
     there.
     """
-    key = _complete_by_moto(backend, bucket, upload, chosen)
+    key = _complete_by_moto(backend, bucket, upload, chosen_parts)
     if key is not None and key.multipart is not None:
         key.multipart.dispose()
     return key
@@ -209,10 +209,10 @@ def set_up(
 def _spooled(source: IO[bytes], length: int) -> Body:
     """OSError when less comes than was announced."""
     with tempfile.TemporaryFile() as file:
-        left = length
-        while left and (block := source.read(min(BLOCK, left))):
+        remaining = length
+        while remaining and (block := source.read(min(BLOCK, remaining))):
             file.write(block)
-            left -= len(block)
-        if left:
-            raise OSError(f"of {length} announced bytes {left} did not come")
+            remaining -= len(block)
+        if remaining:
+            raise OSError(f"of {length} announced bytes {remaining} did not come")
         return Body.of(file, length)

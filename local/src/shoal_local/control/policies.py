@@ -98,8 +98,8 @@ def _matches(
         and _listing(statement, "Action", action.lower(), str.lower)
         and _listing(statement, "Resource", resource, str)
         and all(
-            _condition(operator, wanted, context)
-            for operator, wanted in statement.get("Condition", {}).items()
+            _condition(operator, keys, context)
+            for operator, keys in statement.get("Condition", {}).items()
         )
     )
 
@@ -118,21 +118,21 @@ def _listing(
 
 
 def _names(statement: Mapping[str, Any], principal: Principal) -> bool:
-    named = statement.get("Principal", {})
-    if named == "*":
+    names = statement.get("Principal", {})
+    if names == "*":
         return True
-    listed = _listed(named.get(principal.kind, []))
-    return any(name in listed for name in (principal.name, *principal.also)) or (
-        principal.kind == "AWS" and "*" in listed
+    allowed_names = _listed(names.get(principal.kind, []))
+    return any(name in allowed_names for name in (principal.name, *principal.also)) or (
+        principal.kind == "AWS" and "*" in allowed_names
     )
 
 
-def _condition(operator: str, wanted: Mapping[str, Any], context: Mapping[str, str]) -> bool:
+def _condition(operator: str, keys: Mapping[str, Any], context: Mapping[str, str]) -> bool:
     if_exists = operator.endswith("IfExists")
     test = CONDITIONS.get(operator.removesuffix("IfExists"))
-    known = {key.lower(): value for key, value in context.items()}
-    for key, values in wanted.items():
-        value = known.get(key.lower())
+    values_by_key = {key.lower(): value for key, value in context.items()}
+    for key, values in keys.items():
+        value = values_by_key.get(key.lower())
         if operator == "Null":
             if (value is None) != (str(values).lower() == "true"):
                 return False
@@ -145,26 +145,26 @@ def _condition(operator: str, wanted: Mapping[str, Any], context: Mapping[str, s
     return True
 
 
-def _equal(value: str, wanted: Iterable[str]) -> bool:
-    return value in wanted
+def _equal(value: str, patterns: Iterable[str]) -> bool:
+    return value in patterns
 
 
-def _equal_ignoring_case(value: str, wanted: Iterable[str]) -> bool:
-    return value.lower() in {item.lower() for item in wanted}
+def _equal_ignoring_case(value: str, patterns: Iterable[str]) -> bool:
+    return value.lower() in {item.lower() for item in patterns}
 
 
-def _like(value: str, wanted: Iterable[str]) -> bool:
+def _like(value: str, patterns: Iterable[str]) -> bool:
     """A value that itself ends in `*` is known only up to there: it matches a pattern that agrees
     as far as both go.
     """
-    known = value.removesuffix("*")
+    prefix = value.removesuffix("*")
     return any(
-        like(item, value) or (value.endswith("*") and item.startswith(known)) for item in wanted
+        like(item, value) or (value.endswith("*") and item.startswith(prefix)) for item in patterns
     )
 
 
 def _not(test: Callable[[str, Iterable[str]], bool]) -> Callable[[str, Iterable[str]], bool]:
-    return lambda value, wanted: not test(value, wanted)
+    return lambda value, patterns: not test(value, patterns)
 
 
 CONDITIONS: dict[str, Callable[[str, Iterable[str]], bool]] = {

@@ -121,9 +121,9 @@ def buffer_body(environ: dict[str, Any]) -> bytes:
 
 def discard_body(environ: Mapping[str, Any]) -> None:
     """Read the body, whatever its size, and keep nothing of it."""
-    left = int(environ.get("CONTENT_LENGTH") or 0)
-    while left and (block := environ["wsgi.input"].read(min(left, _BLOCK))):
-        left -= len(block)
+    remaining = int(environ.get("CONTENT_LENGTH") or 0)
+    while remaining and (block := environ["wsgi.input"].read(min(remaining, _BLOCK))):
+        remaining -= len(block)
 
 
 @dataclass(frozen=True)
@@ -186,12 +186,12 @@ class Operation:
         """The parameters without nulls; AwsError ValidationException when some are missing, unknown
         or of a wrong type. boto3 checks too, others do not.
         """
-        given: Mapping[str, Any] = _without_nulls(parameters)
+        members: Mapping[str, Any] = _without_nulls(parameters)
         if self.model.input_shape is not None:
-            report = ParamValidator().validate(given, self.model.input_shape)
+            report = ParamValidator().validate(members, self.model.input_shape)
             if report.has_errors():
                 raise AwsError("ValidationException", report.generate_report())
-        return given
+        return members
 
     def without_nulls(self, body: bytes) -> bytes:
         """A body for moto, which takes JSON's null in the place of a structure for one."""
@@ -214,13 +214,13 @@ class Operation:
                     f"answer of {self.name} is not of its shape: {report.generate_report()}",
                     500,
                 )
-        written = get_serializer_class(self.model.service_model.service_name, self.protocol)(
+        response = get_serializer_class(self.model.service_model.service_name, self.protocol)(
             self.model
         ).serialize(result)
-        body = written["body"] or ""
-        headers = {**written["headers"], "x-amzn-RequestId": request_id}
+        body = response["body"] or ""
+        headers = {**response["headers"], "x-amzn-RequestId": request_id}
         return Answer(
-            self._status(result, written["status_code"]),
+            self._status(result, response["status_code"]),
             headers,
             body.encode() if isinstance(body, str) else bytes(body),
         )

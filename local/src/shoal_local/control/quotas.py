@@ -71,8 +71,8 @@ class Quotas:
             )
         names, start = quota_names(), int(token)
         size = int(call.parameters.get("MaxResults") or PAGE_SIZE)
-        more = {"NextToken": str(start + size)} if start + size < len(names) else {}
-        return {"Quotas": [self._quota(name) for name in names[start : start + size]], **more}
+        next_page = {"NextToken": str(start + size)} if start + size < len(names) else {}
+        return {"Quotas": [self._quota(name) for name in names[start : start + size]], **next_page}
 
     def _get(self, call: ApiCall) -> Mapping[str, Any]:
         return {"Quota": self._quota(self._name(call))}

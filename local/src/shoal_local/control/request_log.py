@@ -75,15 +75,15 @@ class RequestLog:
 
 def shortened(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters without payloads, long values cut."""
-    kept = {
+    readable = {
         key: value
         for key, value in parameters.items()
         if value is not None and not hasattr(value, "read")
     }
-    listed = list(kept.items())[:MAX_MEMBERS]
+    members = list(readable.items())[:MAX_MEMBERS]
     return {
         key: value if key in WHOLE and isinstance(value, str) else _short(value)
-        for key, value in listed
+        for key, value in members
         if key not in PAYLOADS
     }
 

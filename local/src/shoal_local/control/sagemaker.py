@@ -53,11 +53,11 @@ class Gateway:
         target = environ.get("HTTP_X_AMZ_TARGET", "")
         operation = target.removeprefix(TARGET_PREFIX)
         if not target.startswith(TARGET_PREFIX):
-            refused = AwsError(
+            refusal = AwsError(
                 "UnknownOperationException",
                 f"Shoal's emulator does not emulate {environ.get('PATH_INFO')} of SageMaker",
             )
-            return Reply(call, error_answer(refused), refused.code)
+            return Reply(call, error_answer(refusal), refusal.code)
         return self._handle(call, operation, body)
 
     def _handle(self, call: ApiCall, operation: str, body: bytes) -> Reply:
@@ -107,13 +107,13 @@ def parsed_body(body: bytes) -> dict[str, Any]:
 
 def request_headers(environ: Mapping[str, Any]) -> dict[str, str]:
     """The HTTP headers of a WSGI request, in lower case."""
-    found = {
+    headers = {
         key[5:].replace("_", "-").lower(): str(value)
         for key, value in environ.items()
         if key.startswith("HTTP_")
     }
     content_type = {"content-type": environ["CONTENT_TYPE"]} if environ.get("CONTENT_TYPE") else {}
-    return {**found, **content_type}
+    return {**headers, **content_type}
 
 
 def as_timestamp(value: Any) -> float:

@@ -109,9 +109,9 @@ class ServiceRouter:
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
         if path.startswith((OWN_PATH, *CLOSED_PATHS)):
-            own = self.paths(environ)
+            answer = self.paths(environ)
             return write(
-                own or error_answer(AwsError("NotFound", f"the emulator has no {path}", 404)),
+                answer or error_answer(AwsError("NotFound", f"the emulator has no {path}", 404)),
                 start_response,
             )
         signature = signature_of(environ) or ANONYMOUS
@@ -132,9 +132,9 @@ class ServiceRouter:
             return self._answer(environ, start_response, call)
         except Exception as error:
             log.exception("request failed: %s %s", call.service, path)
-            failed = AwsError("InternalFailure", f"{type(error).__name__}: {error}", 500)
-            self.requests.record(call, 500, failed.code)
-            return write(error_answer(failed, protocol_of(environ)), start_response)
+            failure = AwsError("InternalFailure", f"{type(error).__name__}: {error}", 500)
+            self.requests.record(call, 500, failure.code)
+            return write(error_answer(failure, protocol_of(environ)), start_response)
 
     def _answer(
         self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall
@@ -214,9 +214,9 @@ class ServiceRouter:
         call = self.authorizer.asked(call)
         try:
             self._check(call, environ)
-        except AwsError as refused:
+        except AwsError as refusal:
             return self._finish(
-                Reply(call, error_answer(refused, protocol_of(environ)), refused.code),
+                Reply(call, error_answer(refusal, protocol_of(environ)), refusal.code),
                 start_response,
             )
         return self._moto(environ, start_response, call)
@@ -224,9 +224,9 @@ class ServiceRouter:
     def _refuse(
         self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall, reason: str
     ) -> Iterable[bytes]:
-        refused = AwsError("UnknownOperationException", reason)
+        refusal = AwsError("UnknownOperationException", reason)
         return self._finish(
-            Reply(call, error_answer(refused, protocol_of(environ)), refused.code), start_response
+            Reply(call, error_answer(refusal, protocol_of(environ)), refusal.code), start_response
         )
 
     @staticmethod
@@ -254,18 +254,20 @@ class ServiceRouter:
         self, environ: dict[str, Any], start_response: StartResponse, call: ApiCall
     ) -> Iterable[bytes]:
         status: list[int] = []
-        sent: list[int] = []
+        lengths: list[int] = []
 
-        def started(line: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+        def started(line: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
             status.append(int(line.split(" ", 1)[0]))
-            sent.extend(int(value) for name, value in headers if name.lower() == "content-length")
-            return start_response(line, headers, *more)
+            lengths.extend(
+                int(value) for name, value in headers if name.lower() == "content-length"
+            )
+            return start_response(line, headers, *rest)
 
         environ["HTTP_X_MOTO_ACCOUNT_ID"] = (
             call.account or self.identity.account
         )  # whatever the client may have sent by that name
         try:
-            answered = self.moto(environ, started)
+            response = self.moto(environ, started)
         except Exception as error:
             if call.questions is not None and not isinstance(error, NotImplementedError):
                 # an operation that is emulated has broken: nobody must take that for a mistake of
@@ -279,10 +281,10 @@ class ServiceRouter:
                 f"Shoal's emulator does not emulate {call.service} {call.operation}",
             )
         has_body = (
-            sent and environ["REQUEST_METHOD"] != "HEAD"
+            lengths and environ["REQUEST_METHOD"] != "HEAD"
         )  # whose answer has the length of what it leaves out
-        self.requests.record(call, status[0] if status else 0, sent=sent[0] if has_body else 0)
-        return answered
+        self.requests.record(call, status[0] if status else 0, sent=lengths[0] if has_body else 0)
+        return response
 
     def _finish(self, reply: Reply, start_response: StartResponse) -> Iterable[bytes]:
         self.requests.record(

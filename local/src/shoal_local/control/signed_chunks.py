@@ -37,24 +37,22 @@ def decode_chunks(environ: dict[str, Any]) -> None:
         environ["wsgi.input"], int(environ.get("CONTENT_LENGTH") or 0)
     )
     source = io.BufferedReader(whole)
-    kept = tempfile.SpooledTemporaryFile(max_size=MAX_IN_MEMORY_BYTES)  # noqa: SIM115 (whoever answers reads it; collected with the request)
+    body = tempfile.SpooledTemporaryFile(max_size=MAX_IN_MEMORY_BYTES)  # noqa: SIM115 (whoever answers reads it; collected with the request)
     try:
         for block in blocks(source):
-            kept.write(block)
-    except (ValueError, ClientDisconnected) as broken:
-        raise AwsError(
-            "IncompleteBody", f"The request's chunks cannot be read: {broken}"
-        ) from broken
-    length = kept.tell()
+            body.write(block)
+    except (ValueError, ClientDisconnected) as error:
+        raise AwsError("IncompleteBody", f"The request's chunks cannot be read: {error}") from error
+    length = body.tell()
     if environ.get(LENGTH_HEADER, str(length)) != str(length):
         raise AwsError(
             "IncompleteBody",
             f"The chunks have {length} bytes, and x-amz-decoded-content-length says"
             f" {environ[LENGTH_HEADER][:40]}",
         )
-    kept.seek(0)
+    body.seek(0)
     environ.update(
-        {"wsgi.input": kept, "CONTENT_LENGTH": str(length), HASH_HEADER: "UNSIGNED-PAYLOAD"}
+        {"wsgi.input": body, "CONTENT_LENGTH": str(length), HASH_HEADER: "UNSIGNED-PAYLOAD"}
     )
 
 
@@ -63,12 +61,12 @@ def blocks(source: IO[bytes]) -> Iterator[bytes]:
 
     All of the request is read, trailers too.
     """
-    while left := _size(source.readline(MAX_LINE_BYTES)):
-        while left:
-            block = source.read(min(left, BLOCK))
+    while remaining := _size(source.readline(MAX_LINE_BYTES)):
+        while remaining:
+            block = source.read(min(remaining, BLOCK))
             if not block:
                 raise ValueError("the last one is not whole")
-            left -= len(block)
+            remaining -= len(block)
             yield block
         if source.read(2) != b"\r\n":
             raise ValueError("one is longer than it says")

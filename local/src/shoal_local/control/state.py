@@ -57,9 +57,9 @@ class State:
 
     def make(self, name: str) -> Path:
         """A folder of ours in it."""
-        made = self.folder / name
-        made.mkdir(mode=0o700, exist_ok=True)
-        return made
+        folder = self.folder / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
 
     def write(self, description: dict[str, Any]) -> None:
         """Say where the emulator is; whole or not at all."""
@@ -103,12 +103,12 @@ class State:
         """
         running = self.running()
         if running:
-            pid, begun = int(running["pid"]), running["process_started_at"]
+            pid, start = int(running["pid"]), running["process_started_at"]
             os.kill(pid, signal.SIGTERM)
             deadline = time.monotonic() + limit_s
-            while started_at(pid) == begun and time.monotonic() < deadline:
+            while started_at(pid) == start and time.monotonic() < deadline:
                 time.sleep(POLL_S)
-            if started_at(pid) == begun:
+            if started_at(pid) == start:
                 os.kill(pid, signal.SIGKILL)
         self.clean()
         return running is not None

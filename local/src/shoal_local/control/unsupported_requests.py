@@ -41,9 +41,9 @@ def _notification(call: ApiCall) -> None:
     """moto would deliver to functions and queues by itself, past policies and past the functions
     that are here.
     """
-    wanted: Mapping[str, Any] = call.parameters.get("NotificationConfiguration") or {}
+    configuration: Mapping[str, Any] = call.parameters.get("NotificationConfiguration") or {}
     for name in ("LambdaFunctionConfigurations", "QueueConfigurations", "TopicConfigurations"):
-        if wanted.get(name) is not None and wanted.get(name) != []:
+        if configuration.get(name) is not None and configuration.get(name) != []:
             raise AwsError(
                 "InvalidArgument",
                 f"Shoal's emulator tells of objects through EventBridge only ({name})",

@@ -150,8 +150,8 @@ def _why_pip_failed(lines: list[str]) -> str:
 
 
 def _run(command: list[str], environment: dict[str, str], failure: str) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         command, env=environment, capture_output=True, text=True, errors="replace", check=False
     )
-    if done.returncode != 0:
-        raise EmulatorError(f"{failure}:\n" + "\n".join(done.stderr.splitlines()[-_TAIL_LINES:]))
+    if process.returncode != 0:
+        raise EmulatorError(f"{failure}:\n" + "\n".join(process.stderr.splitlines()[-_TAIL_LINES:]))

@@ -110,8 +110,8 @@ class Image:
 
 def default_cache() -> Path:
     """The folder of the runtimes, unless a command names another one."""
-    if chosen := os.environ.get(CACHE_VARIABLE):
-        return Path(chosen)
+    if cache := os.environ.get(CACHE_VARIABLE):
+        return Path(cache)
     if (_SOURCE_TREE / "stand_ins").is_dir():
         return _SOURCE_TREE.parent / ".shoal" / "runtimes"
     return (

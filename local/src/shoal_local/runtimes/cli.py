@@ -24,8 +24,8 @@ def main(arguments: list[str]) -> int:
                 if options.verb == "build"
                 else _print_python(runtime, options.cache)
             )
-    except EmulatorError as failed:
-        sys.stderr.write(f"{failed}\n")
+    except EmulatorError as error:
+        sys.stderr.write(f"{error}\n")
         return 1
     return 0
 
@@ -60,13 +60,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def chosen(name: str | None) -> list[Runtime]:
     """The runtime of that name; without one, those that are not left to their first use."""
-    known = runtimes()
-    if name is not None and name not in known:
-        raise EmulatorError(f"There is no runtime {name!r}; there are: {', '.join(known)}.")
+    catalog = runtimes()
+    if name is not None and name not in catalog:
+        raise EmulatorError(f"There is no runtime {name!r}; there are: {', '.join(catalog)}.")
     return (
-        [known[name]]
+        [catalog[name]]
         if name
-        else [runtime for runtime in known.values() if not runtime.on_first_use]
+        else [runtime for runtime in catalog.values() if not runtime.on_first_use]
     )
 
 

@@ -161,16 +161,16 @@ def check_association(
             f"DataRepositoryPath {request['DataRepositoryPath']} is not of the form"
             " s3://bucket-name/prefix/"
         )
-    path, taken = (
+    path, other_paths = (
         folder_of(request.get("FileSystemPath", "/")),
         [folder_of(other["FileSystemPath"]) for other in others],
     )
-    if len(taken) >= _MAX_ASSOCIATIONS:
+    if len(other_paths) >= _MAX_ASSOCIATIONS:
         raise AwsError(
             "ServiceLimitExceeded",
             f"a file system has at most {_MAX_ASSOCIATIONS} data repository associations",
         )
-    for other in taken:
+    for other in other_paths:
         if path.startswith(other) or other.startswith(path):
             raise bad_request(
                 f"FileSystemPath {path} overlaps with {other} of another data repository"

@@ -53,7 +53,7 @@ class Contents:
 
     def follow(self, s3: Any, events: Iterable[str]) -> None:
         """Import what is NEW, CHANGED or DELETED in the repository, as far as `events` names it."""
-        now, followed = self._objects(s3), set(events)
+        now, kinds = self._objects(s3), set(events)
         for path, tag in now.items():
             event = (
                 "NEW"
@@ -62,10 +62,10 @@ class Contents:
                 if self.listing[path] != tag
                 else ""
             )
-            if event in followed:
+            if event in kinds:
                 self.imported.add(path)
                 self.loaded.pop(path, None)
-        if "DELETED" in followed:
+        if "DELETED" in kinds:
             for path in set(self.listing) - set(now):
                 self._forget(path)
         self.listing = dict(now)
@@ -99,13 +99,15 @@ class Contents:
     def _objects(self, s3: Any) -> Objects:
         bucket, prefix = split_repository(self.repository)
         pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        found = {
+        objects = {
             each["Key"][len(prefix) :]: each["ETag"]
             for page in pages
             for each in page.get("Contents", [])
         }
-        folders = {str(parent) for path in found for parent in PurePosixPath(path).parents}
-        return {path: tag for path, tag in found.items() if _is_file(path) and path not in folders}
+        folders = {str(parent) for path in objects for parent in PurePosixPath(path).parents}
+        return {
+            path: tag for path, tag in objects.items() if _is_file(path) and path not in folders
+        }
 
 
 def _is_file(path: str) -> bool:

@@ -59,9 +59,9 @@ def _opens(rule: Mapping[str, Any], first: int, last: int, peers: Sequence[Group
         protocol not in _TCP or not rule["FromPort"] <= first <= last <= rule["ToPort"]
     ):
         return False
-    named = {pair["GroupId"] for pair in rule.get("UserIdGroupPairs", [])}
+    group_ids = {pair["GroupId"] for pair in rule.get("UserIdGroupPairs", [])}
     return bool(
-        named & {peer["GroupId"] for peer in peers}
+        group_ids & {peer["GroupId"] for peer in peers}
         or rule.get("IpRanges")
         or rule.get("PrefixListIds")
     )

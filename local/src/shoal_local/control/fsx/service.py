@@ -60,8 +60,10 @@ class Fsx:
 
     def _describe(self, call: ApiCall) -> Mapping[str, Any]:
         ids = call.parameters.get("FileSystemIds")
-        found = [self.file_systems.get(each) for each in ids] if ids else self.file_systems.all()
-        return _page("FileSystems", [each.document for each in found], call.parameters)
+        file_systems = (
+            [self.file_systems.get(each) for each in ids] if ids else self.file_systems.all()
+        )
+        return _page("FileSystems", [each.document for each in file_systems], call.parameters)
 
     def _update(self, call: ApiCall) -> Mapping[str, Any]:
         _refuse_others(
@@ -84,18 +86,22 @@ class Fsx:
 
     def _describe_associations(self, call: ApiCall) -> Mapping[str, Any]:
         ids, filters = call.parameters.get("AssociationIds"), call.parameters.get("Filters") or []
-        found = [
+        associations = [
             each
             for file_system in self.file_systems.all()
             for each in file_system.associations.values()
         ]
         if ids:
-            found = [self.file_systems.association(each)[1] for each in ids]
-        for wanted in filters:
-            if wanted["Name"] != "file-system-id":
-                raise not_emulated(f"the filter {wanted['Name']}")
-            found = [each for each in found if each.document["FileSystemId"] in wanted["Values"]]
-        return _page("Associations", [each.document for each in found], call.parameters)
+            associations = [self.file_systems.association(each)[1] for each in ids]
+        for condition in filters:
+            if condition["Name"] != "file-system-id":
+                raise not_emulated(f"the filter {condition['Name']}")
+            associations = [
+                each
+                for each in associations
+                if each.document["FileSystemId"] in condition["Values"]
+            ]
+        return _page("Associations", [each.document for each in associations], call.parameters)
 
     def _update_association(self, call: ApiCall) -> Mapping[str, Any]:
         return {"Association": _response(self.file_systems.update_association(call.parameters))}
@@ -110,11 +116,11 @@ class Fsx:
         return _response({"Tags": self._resource(call.parameters["ResourceARN"])["Tags"]})
 
     def _tag(self, call: ApiCall) -> Mapping[str, Any]:
-        document, new = (
+        document, tags = (
             self._resource(call.parameters["ResourceARN"]),
             list(call.parameters["Tags"]),
         )
-        document["Tags"] = [*_without(document["Tags"], [tag["Key"] for tag in new]), *new]
+        document["Tags"] = [*_without(document["Tags"], [tag["Key"] for tag in tags]), *tags]
         return {}
 
     def _untag(self, call: ApiCall) -> Mapping[str, Any]:
@@ -145,21 +151,23 @@ def _without(tags: Sequence[Mapping[str, str]], keys: Sequence[str]) -> list[Map
 
 
 def _refuse_others(
-    given: Mapping[str, Any], emulated: set[str] | frozenset[str], what: str
+    parameters: Mapping[str, Any], emulated: set[str] | frozenset[str], what: str
 ) -> None:
     unknown = sorted(
-        key for key, value in given.items() if value is not None and key not in emulated
+        key for key, value in parameters.items() if value is not None and key not in emulated
     )
     if unknown:
         raise not_emulated(f"{unknown[0]} in {what}")
 
 
-def _page(name: str, found: Sequence[Document], parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    most, token = parameters.get("MaxResults") or MAX_RESULTS, parameters.get("NextToken") or "0"
+def _page(
+    name: str, documents: Sequence[Document], parameters: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    size, token = parameters.get("MaxResults") or MAX_RESULTS, parameters.get("NextToken") or "0"
     if not token.isdecimal():
         raise bad_request(f"NextToken {token} is none of this operation's")
-    first, end = int(token), int(token) + most
+    first, end = int(token), int(token) + size
     return {
-        name: [_response(each) for each in found[first:end]],
-        **({"NextToken": str(end)} if end < len(found) else {}),
+        name: [_response(each) for each in documents[first:end]],
+        **({"NextToken": str(end)} if end < len(documents) else {}),
     }

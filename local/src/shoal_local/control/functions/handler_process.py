@@ -56,15 +56,15 @@ def show_log_records(request_id: RequestId) -> None:
     """Lambda's runtime gives the root logger a handler, and its default level: a function only has
     to say `logging.info`.
     """
-    shown = logging.StreamHandler(sys.stdout)
-    shown.setFormatter(
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(
         logging.Formatter(
             "[%(levelname)s]\t%(asctime)s.%(msecs)03dZ\t%(aws_request_id)s\t%(message)s",
             "%Y-%m-%dT%H:%M:%S",
         )
     )
-    shown.addFilter(request_id)
-    logging.getLogger().addHandler(shown)
+    handler.addFilter(request_id)
+    logging.getLogger().addHandler(handler)
 
 
 def load(handler: str) -> Callable[[Any, Context], Any]:
@@ -145,12 +145,12 @@ def main(requests_fd: int, answers_fd: int) -> None:
     sys.path.insert(0, os.environ["LAMBDA_TASK_ROOT"])
     request_id = RequestId()
     show_log_records(request_id)
-    broken: dict[str, Any] | None = None
+    load_failure: dict[str, Any] | None = None
     handler: Callable[[Any, Context], Any] | None = None
     try:
         handler = load(os.environ["_HANDLER"])
     except Exception as error:  # noqa: BLE001 - a function that cannot be loaded answers every invocation with why
-        broken = load_error(os.environ["_HANDLER"], error)
+        load_failure = load_error(os.environ["_HANDLER"], error)
     with (
         os.fdopen(requests_fd, encoding="utf-8") as requests,
         os.fdopen(answers_fd, "w", encoding="utf-8") as answers,
@@ -159,7 +159,9 @@ def main(requests_fd: int, answers_fd: int) -> None:
         for line in requests:
             invocation = json.loads(line)
             request_id.current = invocation["request_id"]
-            outcome: dict[str, Any] = run(handler, invocation) if handler else {"error": broken}
+            outcome: dict[str, Any] = (
+                run(handler, invocation) if handler else {"error": load_failure}
+            )
             if "error" in outcome:
                 report(outcome["error"])
             outcome["max_memory_kib"] = max_memory_kib()

@@ -135,22 +135,22 @@ class EventSources:
         return source
 
     def _create(self, call: ApiCall) -> Mapping[str, Any]:
-        wanted = call.parameters
-        queue_arn = wanted.get("EventSourceArn") or ""
+        request = call.parameters
+        queue_arn = request.get("EventSourceArn") or ""
         if not QUEUE_ARN.match(queue_arn):
-            given = queue_arn or "no EventSourceArn"
+            source_arn = queue_arn or "no EventSourceArn"
             raise AwsError(
                 "InvalidParameterValueException",
-                f"Shoal's emulator maps SQS queues only, not {given}",
+                f"Shoal's emulator maps SQS queues only, not {source_arn}",
             )
-        function = self.functions.get(wanted["FunctionName"])
+        function = self.functions.get(request["FunctionName"])
         self._check_visibility(queue_arn, function.timeout_s)
         source = EventSource(
             str(uuid.uuid4()),
             queue_arn,
             function.arn,
-            settings_of(wanted),
-            dict(wanted.get("Tags") or {}),
+            settings_of(request),
+            dict(request.get("Tags") or {}),
         )
         self._sources[source.id] = source
         self._run(source)
@@ -162,14 +162,14 @@ class EventSources:
         """
         sqs = self.clients("sqs")
         try:
-            found = sqs.get_queue_attributes(
+            attributes = sqs.get_queue_attributes(
                 QueueUrl=self._queue_url(sqs, queue_arn), AttributeNames=["VisibilityTimeout"]
             )
         except ClientError as error:
             raise AwsError(
                 "InvalidParameterValueException", f"Error occurred while ReceiveMessage: {error}"
             ) from error
-        visible_s = int(found["Attributes"]["VisibilityTimeout"])
+        visible_s = int(attributes["Attributes"]["VisibilityTimeout"])
         if visible_s < timeout_s:
             message = (
                 f"Queue visibility timeout: {visible_s} seconds is less than Function timeout:"
@@ -195,14 +195,14 @@ class EventSources:
 
     def _list(self, call: ApiCall) -> Mapping[str, Any]:
         function = call.parameters.get("FunctionName")
-        wanted_arn = self.functions.get(function).arn if function else None
+        function_arn = self.functions.get(function).arn if function else None
         queue_arn = call.parameters.get("EventSourceArn")
-        found = [
+        mappings = [
             source.describe()
             for source in self._sources.values()
-            if wanted_arn in (None, source.function_arn) and queue_arn in (None, source.queue_arn)
+            if function_arn in (None, source.function_arn) and queue_arn in (None, source.queue_arn)
         ]
-        return {"EventSourceMappings": found}
+        return {"EventSourceMappings": mappings}
 
     def _run(self, source: EventSource) -> None:
         if source.enabled:
@@ -255,17 +255,17 @@ class EventSources:
             {"Records": [record(message, source.queue_arn) for message in messages]},
         )
         partial = "ReportBatchItemFailures" in source.settings.get("FunctionResponseTypes", [])
-        failed = failures(result.payload, messages) if partial else set()
+        failed_ids = failures(result.payload, messages) if partial else set()
         if result.error:
-            failed = {message["MessageId"] for message in messages}
+            failed_ids = {message["MessageId"] for message in messages}
         source.last_result = (
             f"PROBLEM: {result.error}"
             if result.error
-            else f"{len(failed)} of {len(messages)} failed"
-            if failed
+            else f"{len(failed_ids)} of {len(messages)} failed"
+            if failed_ids
             else "OK"
         )
-        handled = [message for message in messages if message["MessageId"] not in failed]
+        handled = [message for message in messages if message["MessageId"] not in failed_ids]
         for message in handled:
             sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
@@ -273,15 +273,15 @@ class EventSources:
         return str(sqs.get_queue_url(QueueName=queue_arn.rpartition(":")[2])["QueueUrl"])
 
 
-def settings_of(wanted: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(request: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a request; AwsError names those that are not emulated."""
     for name in UNSUPPORTED:
-        if wanted.get(name):
+        if request.get(name):
             raise AwsError(
                 "InvalidParameterValueException",
                 f"Shoal's emulator has no event source mappings with {name}",
             )
-    return {key: wanted[key] for key in SUPPORTED if wanted.get(key) is not None}
+    return {key: request[key] for key in SUPPORTED if request.get(key) is not None}
 
 
 def receive(sqs: Any, url: str, batch_size: int) -> list[dict[str, Any]]:
@@ -290,15 +290,15 @@ def receive(sqs: Any, url: str, batch_size: int) -> list[dict[str, Any]]:
     """
     messages: list[dict[str, Any]] = []
     while len(messages) < batch_size:
-        found = sqs.receive_message(
+        batch = sqs.receive_message(
             QueueUrl=url,
             MaxNumberOfMessages=min(10, batch_size - len(messages)),
             WaitTimeSeconds=0 if messages else LONG_POLL_S,
             AttributeNames=["All"],
             MessageAttributeNames=["All"],
         ).get("Messages", [])
-        messages.extend(found)
-        if not found:
+        messages.extend(batch)
+        if not batch:
             break
     return messages
 
@@ -331,19 +331,19 @@ def failures(payload: Any, messages: list[dict[str, Any]]) -> set[str]:
     forms fails the whole batch (Lambda developer guide, "Handling errors for an SQS event source",
     success and failure conditions).
     """
-    everything = {message["MessageId"] for message in messages}
+    all_ids = {message["MessageId"] for message in messages}
     if payload in (None, ""):
         return set()
     if not isinstance(payload, Mapping):
-        return everything
+        return all_ids
     items = payload.get("batchItemFailures")
     if items is None:
         return set()
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
-        return everything
-    named = [item.get("itemIdentifier") for item in items]
+        return all_ids
+    failed_ids = [item.get("itemIdentifier") for item in items]
     return (
-        set(named)
-        if all(isinstance(name, str) and name in everything for name in named)
-        else everything
+        set(failed_ids)
+        if all(isinstance(name, str) and name in all_ids for name in failed_ids)
+        else all_ids
     )

@@ -156,16 +156,16 @@ def checked_settings(request: Mapping[str, Any]) -> dict[str, Any]:
             "InvalidParameterValueException",
             f"Shoal's emulator runs python3.* functions only, not {runtime}",
         )
-    kept = {
+    settings = {
         key: request[key] for key in (*SUPPORTED, "LoggingConfig") if request.get(key) is not None
     }
-    timeout_s = int(kept.get("Timeout", 3))
+    timeout_s = int(settings.get("Timeout", 3))
     if not 1 <= timeout_s <= 900:
         raise AwsError(
             "InvalidParameterValueException",
             f"Timeout must be between 1 and 900 seconds, not {timeout_s}",
         )
-    return kept
+    return settings
 
 
 def unpack(archive: bytes, root: Path) -> Code:

@@ -103,10 +103,10 @@ class Sandbox:
         """
         self._lines.clear()
         self._marked.clear()
-        begun = time.monotonic()
+        start = time.monotonic()
         try:
             self._start()
-            begun = time.monotonic()
+            start = time.monotonic()
             invocation["deadline_ms"] = int((time.time() + timeout_s) * 1000)
             self._send(invocation)
             answer = self._receive(timeout_s, f"Task timed out after {timeout_s:.2f} seconds")
@@ -120,10 +120,10 @@ class Sandbox:
                 json.dumps(error),
                 error,
                 self._log(f"{lost}\n"),
-                (time.monotonic() - begun) * 1000,
+                (time.monotonic() - start) * 1000,
                 0,
             )
-        duration_ms = (time.monotonic() - begun) * 1000
+        duration_ms = (time.monotonic() - start) * 1000
         self._marked.wait(LOG_LIMIT_S)
         error_answer = answer.get("error")
         payload = json.dumps(error_answer) if error_answer else answer["payload"]
@@ -206,7 +206,7 @@ class Sandbox:
                     self._marked.set()
         self._marked.set()
 
-    def _log(self, more: str = "") -> str:
-        if more:
+    def _log(self, last_line: str = "") -> str:
+        if last_line:
             self._marked.wait(LOG_LIMIT_S)
-        return "".join(self._lines) + more
+        return "".join(self._lines) + last_line

@@ -123,9 +123,9 @@ class Functions:
         }
 
     def _create(self, call: ApiCall) -> Mapping[str, Any]:
-        wanted = call.parameters
-        name = function_name(wanted["FunctionName"])
-        settings = checked_settings(wanted)
+        request = call.parameters
+        name = function_name(request["FunctionName"])
+        settings = checked_settings(request)
         for required in ("Runtime", "Handler"):
             if required not in settings:
                 raise AwsError(
@@ -133,12 +133,12 @@ class Functions:
                     f"{required} is mandatory for functions created with deployment packages",
                 )
         self._check_role(settings["Role"])
-        code = self._code(wanted["Code"], name)
+        code = self._code(request["Code"], name)
         with self._lock:
             if name in self._functions:
                 raise AwsError("ResourceConflictException", f"Function already exist: {name}", 409)
             self._functions[name] = Function(
-                name, self.arn(name), code, settings, tags=wanted.get("Tags") or {}
+                name, self.arn(name), code, settings, tags=request.get("Tags") or {}
             )
         return self._functions[name].configuration()
 
@@ -187,13 +187,13 @@ class Functions:
             if call.parameters.get("LogType") == "Tail"
             else {}
         )
-        failed = {"FunctionError": "Unhandled"} if outcome.error is not None else {}
+        function_error = {"FunctionError": "Unhandled"} if outcome.error is not None else {}
         return {
             "StatusCode": 200,
             "ExecutedVersion": "$LATEST",
             "Payload": outcome.payload.encode(),
             **with_log,
-            **failed,
+            **function_error,
         }
 
     @staticmethod
@@ -206,16 +206,16 @@ class Functions:
             ) from error
 
     def _add_permission(self, call: ApiCall) -> Mapping[str, Any]:
-        wanted = call.parameters
-        function = self.get(wanted["FunctionName"])
-        sid = wanted["StatementId"]
+        request = call.parameters
+        function = self.get(request["FunctionName"])
+        sid = request["StatementId"]
         if sid in function.policy:
             raise AwsError(
                 "ResourceConflictException",
                 f"The statement id ({sid}) provided already exists.",
                 409,
             )
-        statement = permission(wanted, function.arn)
+        statement = permission(request, function.arn)
         with self._lock:  # a policy change is no new revision of the code: warm processes stay
             current = self.get(function.name)
             self._functions[function.name] = replace(
@@ -233,10 +233,10 @@ class Functions:
                 404,
             )
         with self._lock:
-            kept = {
+            policy = {
                 key: value for key, value in self.get(function.name).policy.items() if key != sid
             }
-            self._functions[function.name] = replace(function, policy=kept)
+            self._functions[function.name] = replace(function, policy=policy)
         return {}
 
     def _get_policy(self, call: ApiCall) -> Mapping[str, Any]:
@@ -256,22 +256,24 @@ class Functions:
             )
             raise AwsError("InvalidParameterValueException", message) from error
 
-    def _code(self, wanted: Mapping[str, Any], name: str) -> Code:
-        if wanted.get("ImageUri"):
+    def _code(self, request: Mapping[str, Any], name: str) -> Code:
+        if request.get("ImageUri"):
             raise AwsError(
                 "InvalidParameterValueException",
                 "Shoal's emulator runs zip functions only, not container images (ImageUri)",
             )
-        if wanted.get("ZipFile"):
-            return unpack(bytes(wanted["ZipFile"]), self.folder / name)
-        if not (wanted.get("S3Bucket") and wanted.get("S3Key")):
+        if request.get("ZipFile"):
+            return unpack(bytes(request["ZipFile"]), self.folder / name)
+        if not (request.get("S3Bucket") and request.get("S3Key")):
             raise AwsError(
                 "InvalidParameterValueException", "Please provide a source for function code."
             )
-        version = {"VersionId": wanted["S3ObjectVersion"]} if wanted.get("S3ObjectVersion") else {}
+        version = (
+            {"VersionId": request["S3ObjectVersion"]} if request.get("S3ObjectVersion") else {}
+        )
         try:
-            found = self.clients("s3").get_object(
-                Bucket=wanted["S3Bucket"], Key=wanted["S3Key"], **version
+            archive = self.clients("s3").get_object(
+                Bucket=request["S3Bucket"], Key=request["S3Key"], **version
             )
         except ClientError as error:
             detail = error.response["Error"]
@@ -281,23 +283,23 @@ class Functions:
             )
             raise AwsError("InvalidParameterValueException", message) from error
         if (
-            found["ContentLength"] > MAX_UNPACKED_BYTES
+            archive["ContentLength"] > MAX_UNPACKED_BYTES
         ):  # what it holds would be too large: nothing of it is read into memory
-            too_large = TooLargeError(f"the zip itself has {found['ContentLength']}")
+            too_large = TooLargeError(f"the zip itself has {archive['ContentLength']}")
             raise AwsError("InvalidParameterValueException", refusal(too_large))
-        return unpack(found["Body"].read(), self.folder / name)
+        return unpack(archive["Body"].read(), self.folder / name)
 
 
-def permission(wanted: Mapping[str, Any], function_arn: str) -> dict[str, Any]:
+def permission(request: Mapping[str, Any], function_arn: str) -> dict[str, Any]:
     """The policy statement that AddPermission stands for."""
-    principal = wanted["Principal"]
+    principal = request["Principal"]
     conditions: dict[str, Any] = {}
-    if wanted.get("SourceAccount"):
-        conditions["StringEquals"] = {"AWS:SourceAccount": wanted["SourceAccount"]}
-    if wanted.get("SourceArn"):
-        conditions["ArnLike"] = {"AWS:SourceArn": wanted["SourceArn"]}
+    if request.get("SourceAccount"):
+        conditions["StringEquals"] = {"AWS:SourceAccount": request["SourceAccount"]}
+    if request.get("SourceArn"):
+        conditions["ArnLike"] = {"AWS:SourceArn": request["SourceArn"]}
     return {
-        "Sid": wanted["StatementId"],
+        "Sid": request["StatementId"],
         "Effect": "Allow",
         "Principal": (
             {"Service": principal}
@@ -306,7 +308,7 @@ def permission(wanted: Mapping[str, Any], function_arn: str) -> dict[str, Any]:
             if principal == "*"
             else {"AWS": principal}
         ),
-        "Action": wanted["Action"],
+        "Action": request["Action"],
         "Resource": function_arn,
         **({"Condition": conditions} if conditions else {}),
     }

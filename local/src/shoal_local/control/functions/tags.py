@@ -47,9 +47,9 @@ class FunctionTags:
 
     def _set(self, arn: str, tags: Mapping[str, str]) -> Mapping[str, Any]:
         if MAPPING in arn:
-            kept = self.sources.tags(arn)
-            kept.clear()
-            kept.update(tags)
+            current = self.sources.tags(arn)
+            current.clear()
+            current.update(tags)
         else:
             self.functions.retag(arn, tags)
         return {}

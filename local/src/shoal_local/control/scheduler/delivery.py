@@ -91,25 +91,25 @@ class Deliveries:
                 render_input(schedule, attempt),
             )
         except ClientError as error:
-            refused = error_of(error)
+            refusal = error_of(error)
         except BotoCoreError as error:
-            refused = AwsError("InternalFailure", str(error), 500)
+            refusal = AwsError("InternalFailure", str(error), 500)
         except AwsError as error:
-            refused = error
+            refusal = error
         else:
             return None
         self._count(schedule, "TargetErrorCount")
         log.warning(
-            "schedule %s, attempt %d: %s: %s", schedule.arn, attempt, refused.code, refused.message
+            "schedule %s, attempt %d: %s: %s", schedule.arn, attempt, refusal.code, refusal.message
         )
-        return refused
+        return refusal
 
     def _give_up(self, schedule: Schedule, attempts: int, error: AwsError) -> None:
         self._count(schedule, "InvocationDroppedCount")
         queue = (schedule.settings["Target"].get("DeadLetterConfig") or {}).get("Arn")
         if not queue:
             return
-        told = {
+        reasons = {
             "ERROR_CODE": error.code,
             "ERROR_MESSAGE": error.message,
             "RETRY_ATTEMPTS": str(attempts - 1),
@@ -119,7 +119,10 @@ class Deliveries:
             self._send(
                 schedule,
                 queue,
-                {key: {"DataType": "String", "StringValue": value} for key, value in told.items()},
+                {
+                    key: {"DataType": "String", "StringValue": value}
+                    for key, value in reasons.items()
+                },
             )
         except (AwsError, ClientError, BotoCoreError) as failure:
             self._count(schedule, "InvocationsFailedToBeSentToDeadLetterCount")
@@ -127,14 +130,14 @@ class Deliveries:
         else:
             self._count(schedule, "InvocationsSentToDeadLetterCount")
 
-    def _send(self, schedule: Schedule, queue_arn: str, told: Mapping[str, Any]) -> None:
+    def _send(self, schedule: Schedule, queue_arn: str, attributes: Mapping[str, Any]) -> None:
         sqs = self._clients("sqs", self._credentials(schedule))
         account, name = queue_arn.split(":")[4:]
         url = self._clients("sqs").get_queue_url(QueueName=name, QueueOwnerAWSAccountId=account)[
             "QueueUrl"
         ]
         sqs.send_message(
-            QueueUrl=url, MessageBody=render_input(schedule, 1), MessageAttributes=told
+            QueueUrl=url, MessageBody=render_input(schedule, 1), MessageAttributes=attributes
         )
 
     def _credentials(self, schedule: Schedule) -> RoleCredentials:
@@ -156,13 +159,13 @@ def render_input(schedule: Schedule, attempt: int) -> str:
     """The target's input with what Scheduler knows (user guide, "Adding context attributes")."""
     text = str(schedule.settings["Target"].get("Input") or "{}")
     due_at = schedule.due_at.strftime("%Y-%m-%dT%H:%M:%SZ") if schedule.due_at else ""
-    known = {
+    context = {
         "schedule-arn": schedule.arn,
         "scheduled-time": due_at,
         "execution-id": uuid.uuid4().hex[:16],
         "attempt-number": str(attempt),
     }
-    for name, value in known.items():
+    for name, value in context.items():
         text = text.replace(f"<aws.scheduler.{name}>", value)
     return text
 

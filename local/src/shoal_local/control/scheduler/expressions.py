@@ -62,9 +62,11 @@ class Cron:
                 day = date(day.year + 1, 1, 1)
                 continue
             if self._is_on(day):
-                found = next((moment for moment in self._times(day) if moment > earliest), None)
-                if found:
-                    return found
+                moment_after = next(
+                    (moment for moment in self._times(day) if moment > earliest), None
+                )
+                if moment_after:
+                    return moment_after
             day += timedelta(days=1)
         return None
 
@@ -151,21 +153,21 @@ def _on_weekday(part: str, day: date) -> bool:
 
 
 @cache
-def _nearest_weekday(year: int, month: int, wanted: int) -> int:
+def _nearest_weekday(year: int, month: int, day: int) -> int:
     """The working day next to a day of the month, in the same month."""
     last = calendar.monthrange(year, month)[1]
-    weekday = date(year, month, wanted).weekday()
+    weekday = date(year, month, day).weekday()
     if weekday < calendar.SATURDAY:
-        return wanted
+        return day
     if weekday == calendar.SATURDAY:
-        return wanted - 1 if wanted > 1 else 3
-    return wanted + 1 if wanted < last else last - 2
+        return day - 1 if day > 1 else 3
+    return day + 1 if day < last else last - 2
 
 
 @cache
 def _set(text: str, low: int, high: int, words: tuple[str, ...] = ()) -> frozenset[int]:
     """The values of a field: lists of values, ranges and steps."""
-    found: set[int] = set()
+    values: set[int] = set()
     for part in text.split(","):
         span, slash, step = part.partition("/")
         first, dash, last = ("", "-", "") if span == "*" else span.partition("-")
@@ -174,8 +176,8 @@ def _set(text: str, low: int, high: int, words: tuple[str, ...] = ()) -> frozens
         every = _one(step, 1, high) if slash else 1
         if end < start:
             raise ExpressionError(f"Invalid Schedule Expression: {part} ends before it begins")
-        found.update(range(start, end + 1, every))
-    return frozenset(found)
+        values.update(range(start, end + 1, every))
+    return frozenset(values)
 
 
 def _one(text: str, low: int, high: int, words: tuple[str, ...] = ()) -> int:

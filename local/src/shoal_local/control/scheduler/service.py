@@ -87,11 +87,11 @@ class Scheduler:
         self._check_target(call.parameters)
         return {"ScheduleArn": self._store.update(call.parameters).arn}
 
-    def _check_target(self, wanted: Mapping[str, Any]) -> None:
+    def _check_target(self, request: Mapping[str, Any]) -> None:
         """AwsError for a target that is not emulated, and for a role that Scheduler could not take,
         as AWS looks before it keeps one.
         """
-        target, group = wanted["Target"], self._store.group(wanted.get("GroupName") or "default")
+        target, group = request["Target"], self._store.group(request.get("GroupName") or "default")
         if not TARGET.match(target["Arn"]):
             raise AwsError(
                 "ValidationException",
@@ -114,17 +114,17 @@ class Scheduler:
         return {}
 
     def _list(self, call: ApiCall) -> Mapping[str, Any]:
-        wanted = call.parameters
-        if wanted.get("GroupName"):
-            self._store.group(wanted["GroupName"])
-        found = [
+        request = call.parameters
+        if request.get("GroupName"):
+            self._store.group(request["GroupName"])
+        schedules = [
             summary(schedule)
             for schedule in self._store.all()
-            if wanted.get("GroupName") in (None, schedule.group)
-            and schedule.name.startswith(wanted.get("NamePrefix") or "")
-            and wanted.get("State") in (None, schedule.settings["State"])
+            if request.get("GroupName") in (None, schedule.group)
+            and schedule.name.startswith(request.get("NamePrefix") or "")
+            and request.get("State") in (None, schedule.settings["State"])
         ]
-        return _page("Schedules", found, wanted)
+        return _page("Schedules", schedules, request)
 
     def _create_group(self, call: ApiCall) -> Mapping[str, Any]:
         return {
@@ -139,10 +139,10 @@ class Scheduler:
 
     def _list_groups(self, call: ApiCall) -> Mapping[str, Any]:
         prefix = call.parameters.get("NamePrefix") or ""
-        found = [
+        groups = [
             describe_group(group) for group in self._store.groups() if group.name.startswith(prefix)
         ]
-        return _page("ScheduleGroups", found, call.parameters)
+        return _page("ScheduleGroups", groups, call.parameters)
 
     def _tag(self, call: ApiCall) -> Mapping[str, Any]:
         group = self._tagged(call)
@@ -183,13 +183,13 @@ def describe(schedule: Schedule) -> dict[str, Any]:
 def summary(schedule: Schedule) -> dict[str, Any]:
     """As ListSchedules answers."""
     times = {"CreationDate": schedule.created_at, "LastModificationDate": schedule.modified_at}
-    named = {
+    identity = {
         "Arn": schedule.arn,
         "GroupName": schedule.group,
         "Name": schedule.name,
         "State": schedule.settings["State"],
     }
-    return {**named, "Target": {"Arn": schedule.settings["Target"]["Arn"]}, **times}
+    return {**identity, "Target": {"Arn": schedule.settings["Target"]["Arn"]}, **times}
 
 
 def describe_group(group: Group) -> dict[str, Any]:
@@ -202,17 +202,17 @@ def describe_group(group: Group) -> dict[str, Any]:
     }
 
 
-def _page(name: str, found: list[dict[str, Any]], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    token = wanted.get("NextToken") or "0"
+def _page(name: str, items: list[dict[str, Any]], request: Mapping[str, Any]) -> dict[str, Any]:
+    token = request.get("NextToken") or "0"
     if not token.isdecimal():
         raise AwsError("ValidationException", "Invalid NextToken.")
-    start, size = int(token), int(wanted.get("MaxResults") or PAGE_SIZE)
-    more = {"NextToken": str(start + size)} if start + size < len(found) else {}
-    return {name: found[start : start + size], **more}
+    start, size = int(token), int(request.get("MaxResults") or PAGE_SIZE)
+    next_page = {"NextToken": str(start + size)} if start + size < len(items) else {}
+    return {name: items[start : start + size], **next_page}
 
 
-def _tag_map(wanted: Mapping[str, Any]) -> dict[str, str]:
-    return {tag["Key"]: tag["Value"] for tag in wanted.get("Tags") or []}
+def _tag_map(request: Mapping[str, Any]) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in request.get("Tags") or []}
 
 
 def _tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:

@@ -121,12 +121,12 @@ class Store:
                 key: schedule for key, schedule in self._schedules.items() if schedule.group != name
             }
 
-    def create(self, wanted: Mapping[str, Any]) -> Schedule:
+    def create(self, request: Mapping[str, Any]) -> Schedule:
         with self._lock:
-            group, name = self.group(wanted.get("GroupName") or DEFAULT).name, wanted["Name"]
+            group, name = self.group(request.get("GroupName") or DEFAULT).name, request["Name"]
             if (group, name) in self._schedules:
                 raise AwsError("ConflictException", f"Schedule {name} already exists.", 409)
-            settings, times, now = settings_of(wanted), times_of(wanted), self.now()
+            settings, times, now = settings_of(request), times_of(request), self.now()
             instant = datetime.now(UTC)
             due_at = times.next(now, now - _INSTANT)
             self._schedules[group, name] = Schedule(
@@ -142,30 +142,30 @@ class Store:
             )
             return self._schedules[group, name]
 
-    def update(self, wanted: Mapping[str, Any]) -> Schedule:
+    def update(self, request: Mapping[str, Any]) -> Schedule:
         """What is left out gets its default, as on AWS (API reference, UpdateSchedule).
 
         A rate goes on counting from its creation.
         """
         with self._lock:
-            old = self.get(wanted.get("GroupName"), wanted["Name"])
-            settings, times = settings_of(wanted), times_of(wanted)
+            schedule = self.get(request.get("GroupName"), request["Name"])
+            settings, times = settings_of(request), times_of(request)
             changed = replace(
-                old, settings=settings, times=times, modified_at=datetime.now(UTC)
+                schedule, settings=settings, times=times, modified_at=datetime.now(UTC)
             ).fired(self.now())
-            self._schedules[old.group, old.name] = changed
+            self._schedules[schedule.group, schedule.name] = changed
             return changed
 
     def get(self, group: str | None, name: str) -> Schedule:
-        found = self._schedules.get((self.group(group or DEFAULT).name, name))
-        if found is None:
+        schedule = self._schedules.get((self.group(group or DEFAULT).name, name))
+        if schedule is None:
             raise AwsError("ResourceNotFoundException", f"Schedule {name} does not exist.", 404)
-        return found
+        return schedule
 
     def delete(self, group: str | None, name: str) -> None:
         with self._lock:
-            found = self.get(group, name)
-            del self._schedules[found.group, found.name]
+            schedule = self.get(group, name)
+            del self._schedules[schedule.group, schedule.name]
 
     def all(self) -> list[Schedule]:
         return sorted(self._schedules.values(), key=lambda schedule: schedule.arn)
@@ -190,20 +190,20 @@ class Store:
 _INSTANT = datetime.resolution
 
 
-def settings_of(wanted: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(request: Mapping[str, Any]) -> dict[str, Any]:
     """What is kept of a request, defaults included; AwsError for what is not emulated."""
     for name in UNSUPPORTED:
-        if wanted.get(name) is not None:
+        if request.get(name) is not None:
             raise AwsError("ValidationException", f"Shoal's emulator has no schedules with {name}")
-    target = {"RetryPolicy": DEFAULT_RETRIES, **wanted["Target"]}
-    kept = {name: wanted[name] for name in SUPPORTED if wanted.get(name) is not None}
-    return {"State": ENABLED, "ScheduleExpressionTimezone": "UTC", **kept, "Target": target}
+    target = {"RetryPolicy": DEFAULT_RETRIES, **request["Target"]}
+    settings = {name: request[name] for name in SUPPORTED if request.get(name) is not None}
+    return {"State": ENABLED, "ScheduleExpressionTimezone": "UTC", **settings, "Target": target}
 
 
-def times_of(wanted: Mapping[str, Any]) -> Rate | Cron:
+def times_of(request: Mapping[str, Any]) -> Rate | Cron:
     try:
         return parse(
-            wanted["ScheduleExpression"], wanted.get("ScheduleExpressionTimezone") or "UTC"
+            request["ScheduleExpression"], request.get("ScheduleExpressionTimezone") or "UTC"
         )
     except ExpressionError as error:
         raise AwsError("ValidationException", str(error)) from error
