@@ -1,6 +1,4 @@
-"""Faults for tests: none without the option, exactly those of the file with it, and written
-down.
-"""
+"""Faults for tests: none without the option, exactly the file's with it, and each is recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheel alone, away from the checkout: what is inside, and that it serves."""
+"""The wheel alone, away from the checkout: its content, and that it serves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.registry
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel's files and nothing else; dependencies are those of the tests."""
+    """Install the wheel into an empty folder; its dependencies are those of the tests."""
     folder = tmp_path_factory.mktemp("wheel")
     build = (*PIP, "wheel", "--no-deps", "--wheel-dir", str(folder), str(LOCAL))
     subprocess.run(build, check=True, timeout=300)
@@ -34,7 +34,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(installed: Path, home: Path, *arguments: str) -> tuple[list[str], dict[str, str]]:
-    """`shoal-local` from the wheel, and the environment of a user with the home folder `home`."""
+    """Return the command `shoal-local` of the wheel, and the environment of a user with the home
+    folder `home`.
+    """
     environment = {
         "HOME": str(home),
         "PATH": os.environ["PATH"],

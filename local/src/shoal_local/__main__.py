@@ -29,8 +29,10 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a subcommand; 0 when it did what it says, 1 with one sentence on stderr when not, 3 when
-    `status` finds none running.
+    """Run a subcommand and return the exit code.
+
+    0 when it did what it says, 1 with one sentence on stderr when not, 3 when `status` finds no
+    emulator.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["runtime"]:
@@ -46,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     top = argparse.ArgumentParser(prog="shoal-local", description=__doc__)
     commands = top.add_subparsers(dest="command", required=True)
     serve_parser = commands.add_parser(
@@ -171,8 +173,8 @@ def duration(text: str) -> tuple[str, float]:
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Serve until a signal; prints one JSON line when requests are answered."""
-    on_signals(lambda: sys.exit(0))  # until something runs: the import below takes seconds
+    """Serve until a signal, and print one JSON line when requests are answered."""
+    on_signals(lambda: sys.exit(0))  # until the server runs: the import below takes seconds
     if options.enforce_iam:
         require_evaluator()
     state = State(options.state_dir.resolve())
@@ -182,16 +184,13 @@ def serve(options: argparse.Namespace) -> int:
     logging.basicConfig(
         filename=state.folder / "emulator.log", level=logging.INFO, format=LOG_FORMAT
     )
-    tempfile.tempdir = str(
-        state.make("objects")
-    )  # large objects; a temporary folder may well be memory
+    # for large objects; the system's temporary folder may be in memory
+    tempfile.tempdir = str(state.make("objects"))
     stop = threading.Event()
     gc.disable()  # until moto's tables are there, see keep_what_is_loaded
 
-    from shoal_local.server import (
-        Emulator,
-        Options,
-    )  # moto reads the environment when it is imported
+    # moto reads the environment when it is imported
+    from shoal_local.server import Emulator, Options
 
     keep_what_is_loaded()
     on_signals(stop.set)
@@ -214,8 +213,8 @@ def serve(options: argparse.Namespace) -> int:
     try:
         emulator.start()
         print(json.dumps(emulator.description()), flush=True)
-        # Not without end: where the kernel hands the signal to another thread, nothing wakes this
-        # one to run the handler.
+        # With a limit: where the kernel gives the signal to another thread, nothing wakes this one
+        # to run the handler.
         while not stop.wait(STOP_LOOK_S):
             if emulator.is_warm and not gc.isenabled():
                 keep_what_is_loaded()
@@ -237,22 +236,24 @@ def require_evaluator() -> None:
 
 
 def keep_what_is_loaded() -> None:
-    """Clear away the garbage that loading left, and look for none among the rest ever again: it
-    stays to the end, and a look through all of it, which stops every request, took 0.4 s.
+    """Collect the garbage of loading, and exclude the rest from every later collection.
+
+    What is loaded stays to the end, and a collection through all of it took 0.4 s, in which no
+    request was answered.
     """
     gc.collect()
     gc.freeze()
 
 
 def on_signals(act: Callable[[], object]) -> None:
-    """Do this when the emulator is asked to stop."""
+    """Call `act` when the emulator is asked to stop."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: act())
 
 
 def isolate() -> None:
-    """Forget the user's AWS settings and proxies and set moto's: nothing in this process may reach
-    AWS or read its credentials.
+    """Forget the user's AWS settings and proxies and set moto's, so that nothing in this process
+    reaches AWS or reads its credentials.
     """
     for name in [
         name
@@ -268,7 +269,7 @@ def isolate() -> None:
             "MOTO_IAM_LOAD_MANAGED_POLICIES": "true",
             "MOTO_DISABLE_GLOBAL_CORS": "true",
             "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
-            # it asks itself through loopback; a system may set a proxy without a variable
+            # the emulator calls itself; a system may set a proxy without a variable
             "NO_PROXY": "*",
             "TZ": "UTC",
         }

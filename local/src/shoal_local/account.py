@@ -1,9 +1,8 @@
-"""One emulated account: its control plane, its SageMaker and what they keep, apart from those of
-every other account in the process.
+"""One emulated account: its control plane, its SageMaker and their state.
 
-Accounts meet only over the API: `Accounts` finds the one that a request's access key belongs to,
-and a request that is about another account's resource goes there when that account's policies allow
-it (see `authorization`).
+The accounts of a process meet only over the API. A request goes to the account that its access key
+belongs to. A request about another account's resource goes to that account, if the policies there
+allow it (see `authorization`).
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ SAGEMAKER = "sagemaker.amazonaws.com"
 
 @dataclass(frozen=True)
 class Shared:
-    """What all accounts of an emulator have in common: where it listens, and what writes down and
-    judges requests.
+    """What all accounts of an emulator share: address, region, settings, request log and
+    evaluator.
     """
 
     region: str
@@ -73,9 +72,10 @@ class Shared:
 
 
 class Account:
-    """Wires the parts of the account `number`; every part gets the others through its constructor.
+    """The account `number`; its constructor wires the parts, and every part gets the others as
+    arguments.
 
-    `others` are the emulator's accounts by number, this one among them once it is made. `folder`
+    `others` are the emulator's accounts by number; this account is added once it exists. `folder`
     holds the account's files.
     """
 
@@ -115,8 +115,8 @@ class Account:
 
     @property
     def closing(self) -> tuple[Callable[[], object], ...]:
-        """What stops it, in the order in which parts use each other; the server has to answer
-        meanwhile.
+        """Return what stops the account, in the order in which parts use each other. The server
+        must answer meanwhile.
         """
         parts = (
             self.cloudformation,
@@ -129,7 +129,7 @@ class Account:
         return tuple(part.close for part in parts)
 
     def context(self) -> ServiceContext:
-        """The control plane as a service of this account sees it."""
+        """Return the control plane as a service of this account sees it."""
         return ServiceContext(
             account=self.number,
             region=self._shared.region,
@@ -158,8 +158,9 @@ class Account:
         self.events.emit(entry)
 
     def _model_package(self, arn: str) -> Mapping[str, Any]:
-        """DescribeModelPackage in the account that the ARN (or the name, of a package here) says,
-        here when nobody plays that one.
+        """Return DescribeModelPackage of the account in the ARN.
+
+        A plain name, or the ARN of an account that is not emulated, is looked up in this account.
         """
         owner = self._others.get(account_of(arn), self)
         return owner.sagemaker.handle(

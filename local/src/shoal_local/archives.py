@@ -1,9 +1,9 @@
-"""Archives that somebody else made: only plain files and folders that stay inside the target are
-unpacked, and only up to a size.
+"""Unpack archives from outside: only plain files and folders inside the target, and only up to a
+size.
 
-Every member is looked at before anything of it is written, so that neither a name (`../x`, `/x`), a
-link, a device nor a bomb reaches the machine. Links are refused wherever they point: following them
-safely has failed in more than one library (CVE-2025-4517).
+Every member is checked before anything of it is written, so that no name (`../x`, `/x`), link,
+device or bomb reaches the machine. Links are refused wherever they point: following them safely has
+failed in more than one library (CVE-2025-4517).
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from typing import IO, cast
 
 GIB = 1024**3
 MAX_UNPACKED_BYTES = 30 * GIB
-"""Of a model archive, here; AWS's bound is the instance's storage."""
+"""The limit of a model archive here; on AWS it is the instance's storage."""
 MAX_MEMBERS = 100_000
 STREAMABLE_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""What zipfile unpacks no more of at once than is asked for.
+"""Methods of which zipfile unpacks only as many bytes as are asked for.
 
-Of bzip2 and LZMA it unpacks all that a block of the archive holds.
+Of bzip2 and LZMA it unpacks a whole block of the archive at once.
 """
 _BLOCK = 1024 * 1024
 
 
 class BadArchiveError(Exception):
-    """An archive that is damaged, or that holds what is not unpacked; `str()` is part of an error
+    """An archive that is damaged, or has a member that is not unpacked; `str()` is part of an error
     for a person.
     """
 
 
 class TooLargeError(BadArchiveError):
-    """More in it than is allowed."""
+    """The archive has more bytes or members than allowed."""
 
 
 def unpack_tar(path: Path, target: Path, max_bytes: int = MAX_UNPACKED_BYTES) -> None:
-    """Unpack a .tar.gz into `target`; BadArchiveError when it is damaged or must not be."""
+    """Unpack a .tar.gz into `target`; raise BadArchiveError when it is damaged or not allowed."""
     target.mkdir(parents=True, exist_ok=True)
     budget = Budget(max_bytes)
     try:
@@ -56,14 +56,14 @@ def unpack_tar(path: Path, target: Path, max_bytes: int = MAX_UNPACKED_BYTES) ->
         EOFError,
         OSError,
         ValueError,
-        RuntimeError,
-    ) as error:  # the last: headers of headers, nested
+        RuntimeError,  # headers of headers, nested too deeply
+    ) as error:
         raise BadArchiveError(f"{type(error).__name__}: {error}") from error
 
 
 def unpack_zip(archive: IO[bytes], target: Path, max_bytes: int) -> None:
-    """Unpack a zip into `target`, the same way; its members are stored or deflated, as `zip`
-    does.
+    """Unpack a zip into `target`, under the same rules; its members are stored or deflated, as
+    `zip` writes them.
     """
     budget = Budget(max_bytes)
     try:
@@ -83,7 +83,7 @@ def unpack_zip(archive: IO[bytes], target: Path, max_bytes: int) -> None:
 
 
 class Budget:
-    """What may still be written."""
+    """The bytes and members that may still be unpacked."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -95,26 +95,28 @@ class Budget:
             raise TooLargeError(f"more than {MAX_MEMBERS} files in it")
 
     def use(self, size_bytes: int) -> None:
-        """TooLargeError when the sum is over the limit."""
+        """Raise TooLargeError when the sum is over the limit."""
         self._bytes += size_bytes
         if self._bytes > self._max_bytes:
             raise TooLargeError(f"it unpacks to more than {self._max_bytes} bytes")
 
 
 class MeteredStream:
-    """What tarfile reads from.
+    """The stream that tarfile reads from.
 
-    It takes what a header says for granted, and a header may say that it has gigabytes: those it
-    would read at once, into memory. Here it gets no more at once than a block, and no more in all
-    than is allowed.
+    tarfile believes headers, and a header may announce gigabytes, which tarfile would read into
+    memory at once. This stream returns at most a block at a time, and at most the allowed bytes in
+    all.
     """
 
     def __init__(self, stream: gzip.GzipFile, max_bytes: int) -> None:
         self._stream, self._budget = stream, Budget(max_bytes)
 
     def read(self, size_bytes: int) -> bytes:
-        """TooLargeError for more than a block at once, or in all than is allowed; a negative size
-        would mean all there is.
+        """Return the next bytes.
+
+        Raise TooLargeError for more than a block at once or more than the allowed sum. A negative
+        size would mean everything, and is refused too.
         """
         if not 0 <= size_bytes <= _BLOCK:
             raise TooLargeError(f"a header of {size_bytes} bytes in it")
@@ -129,8 +131,8 @@ class MeteredStream:
         return self._stream.tell()
 
     def read_to_the_end(self) -> None:
-        """tarfile stops where the members end; gzip's checksum, and whether anything is missing, is
-        known behind that.
+        """Read what follows the last member, because gzip's checksum and length stand at
+        the end.
         """
         while self.read(_BLOCK):
             pass
@@ -170,7 +172,7 @@ def _extract_from_zip(
 
 
 def _place(name: str, kind: str, target: Path, budget: Budget) -> Path:
-    """Where the member belongs; BadArchiveError when it is nothing to be unpacked."""
+    """Return the path of a member; raise BadArchiveError when it must not be unpacked."""
     budget.add_member()
     if kind:
         raise BadArchiveError(
@@ -198,7 +200,7 @@ def _write(source: IO[bytes], place: Path, mode: int, budget: Budget) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.open("wb") as file:
         for block in _blocks(source):
-            budget.use(len(block))  # counted as it comes: what headers say may be a lie
+            budget.use(len(block))  # counted here, because sizes in headers may be wrong
             file.write(block)
     place.chmod(mode)
 

@@ -1,4 +1,4 @@
-"""What the control plane's tests need: a running emulator and short ways to make roles, functions,
+"""A running emulator for the control plane's tests, and short ways to create roles, functions,
 queues and stacks in it.
 """
 
@@ -30,8 +30,8 @@ COUNTER = itertools.count()
 def running(
     state_dir: Path, environment: Mapping[str, str] | None = None, *options: str
 ) -> Iterator[Account]:
-    """The account of an emulator that is stopped at the end, whatever happens; it must end with
-    exit code 0.
+    """Yield the account of an emulator that is stopped at the end, and must end with exit
+    code 0.
     """
     process, ready = start(state_dir, *options, environment=environment)
     try:
@@ -45,7 +45,7 @@ def running(
 def start(
     state_dir: Path, *options: str, environment: Mapping[str, str] | None = None
 ) -> tuple[subprocess.Popen[str], dict[str, Any]]:
-    """An emulator in a process of its own, and its ready line."""
+    """Start an emulator in a process of its own and return its ready line."""
     command = [
         sys.executable,
         "-m",
@@ -66,7 +66,9 @@ def start(
 
 
 def eventually(look: Callable[[], Any], limit_s: float = 15.0) -> Any:
-    """What `found` returns once that is true; the last answer when the limit is over."""
+    """Call `look` until its answer is true, and return that; return the last answer when the limit
+    is over.
+    """
     deadline = time.monotonic() + limit_s
     while not (answer := look()) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -85,7 +87,7 @@ def zipped(source: str, name: str = "main.py") -> bytes:
 
 
 def allow(actions: str | list[str], resource: str = "*", **elements: Any) -> dict[str, Any]:
-    """A policy document with one statement."""
+    """Return a policy document with one statement."""
     return {
         "Version": "2012-10-17",
         "Statement": [{"Effect": "Allow", "Action": actions, "Resource": resource, **elements}],
@@ -121,7 +123,7 @@ class Account:
         )
 
     def as_role(self, service: str, role_arn: str) -> Any:
-        """A client with the role's credentials."""
+        """Return a client with the role's credentials."""
         credentials = self.client("sts").assume_role(RoleArn=role_arn, RoleSessionName="tests")[
             "Credentials"
         ]
@@ -133,7 +135,9 @@ class Account:
         )
 
     def role(self, principal: Mapping[str, Any] | None = None) -> str:
-        """A new role's ARN; functions may assume it unless `principal` says otherwise."""
+        """Create a role and return its ARN; functions may assume it unless `principal` says
+        otherwise.
+        """
         document = trust(principal or {"Service": "lambda.amazonaws.com"})
         role = self.client("iam").create_role(
             RoleName=unique("role"), AssumeRolePolicyDocument=document
@@ -141,7 +145,7 @@ class Account:
         return str(role["Role"]["Arn"])
 
     def function(self, source: str, **settings: Any) -> str:
-        """A new function of one module with `handler(event, context)`; its name."""
+        """Create a function of one module with `handler(event, context)`, and return its name."""
         name = unique("function")
         request = {
             "Runtime": "python3.12",
@@ -156,20 +160,20 @@ class Account:
         return name
 
     def invoke(self, name: str, event: Any = None) -> dict[str, Any]:
-        """The answer of an invocation with `payload` parsed."""
+        """Return the answer of an invocation with `payload` parsed."""
         answer = self.client("lambda").invoke(
             FunctionName=name, Payload=json.dumps(event), LogType="Tail"
         )
         return {**answer, "payload": json.loads(answer["Payload"].read())}
 
     def answers(self) -> bool:
-        """Whether a request that needs other services of the emulator succeeds."""
+        """Return whether a request succeeds that needs other services of the emulator."""
         return bool(
             self.stack({"Queue": {"Type": "AWS::SQS::Queue"}})["StackStatus"] == "CREATE_COMPLETE"
         )
 
     def queue(self, **attributes: str) -> tuple[str, str]:
-        """A new queue's URL and ARN."""
+        """Create a queue and return its URL and ARN."""
         sqs = self.client("sqs")
         url = sqs.create_queue(QueueName=unique("queue"), Attributes=attributes)["QueueUrl"]
         return url, sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])[
@@ -177,7 +181,7 @@ class Account:
         ]["QueueArn"]
 
     def open_queue(self) -> tuple[str, str]:
-        """A queue that EventBridge may send to."""
+        """Create a queue that EventBridge may send to."""
         url, arn = self.queue()
         policy = allow("sqs:SendMessage", arn, Principal={"Service": "events.amazonaws.com"})
         self.client("sqs").set_queue_attributes(
@@ -186,7 +190,7 @@ class Account:
         return url, arn
 
     def received(self, url: str, limit_s: float = 15.0) -> list[Any]:
-        """Bodies (JSON) of the messages in a queue, once there are some."""
+        """Return the bodies (JSON) of the messages in a queue, once there are some."""
         sqs = self.client("sqs")
         messages = eventually(
             lambda: sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"),
@@ -195,7 +199,7 @@ class Account:
         return [json.loads(message["Body"]) for message in messages or []]
 
     def stack(self, resources: Mapping[str, Any], name: str = "", **options: Any) -> dict[str, Any]:
-        """Create a stack, wait until it is settled; its description."""
+        """Create a stack, wait until it is settled, and return its description."""
         stack_name = name or unique("stack")
         self.client("cloudformation").create_stack(
             StackName=stack_name, TemplateBody=template(resources, **options)
@@ -209,7 +213,7 @@ class Account:
         return self.settled(name)
 
     def settled(self, name: str) -> dict[str, Any]:
-        """The stack once nothing happens to it any more."""
+        """Return the stack once nothing happens to it any more."""
 
         def found() -> dict[str, Any] | None:
             stack: dict[str, Any] = self.client("cloudformation").describe_stacks(StackName=name)[
@@ -220,13 +224,13 @@ class Account:
         return dict(eventually(found, 30.0))
 
     def failures(self, name: str) -> dict[str, str]:
-        """Reasons of the resources of a stack that failed, by logical id."""
+        """Return the reasons of the resources of a stack that failed, by logical id."""
         events = self.client("cloudformation").describe_stack_events(StackName=name)["StackEvents"]
         failures = [event for event in events if event["ResourceStatus"].endswith("_FAILED")]
         return {event["LogicalResourceId"]: event["ResourceStatusReason"] for event in failures}
 
     def log(self, function_name: str) -> list[str]:
-        """All log lines of a function; none while it has not run."""
+        """Return all log lines of a function; none while it has not run."""
         group = f"/aws/lambda/{function_name}"
         if not self.client("logs").describe_log_groups(logGroupNamePrefix=group)["logGroups"]:
             return []
@@ -234,13 +238,13 @@ class Account:
         return [event["message"] for event in events["events"]]
 
     def requests(self, operation: str) -> list[dict[str, Any]]:
-        """The emulator's record of the requests for an operation."""
+        """Return the emulator's record of the requests for an operation."""
         lines = (self.state_dir / "requests.jsonl").read_text().splitlines()
         return [entry for entry in map(json.loads, lines) if entry["operation"] == operation]
 
     def environment(self) -> dict[str, str]:
-        """The environment in which AWS programs speak to this emulator, with dummy credentials and
-        nothing else of AWS.
+        """Return the environment in which AWS programs speak to this emulator, with dummy
+        credentials and nothing else of AWS.
         """
         settings = {
             "AWS_ENDPOINT_URL": self.endpoint,

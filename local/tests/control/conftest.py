@@ -1,4 +1,4 @@
-"""One emulator for all tests of the control plane, started and stopped as a user would."""
+"""One emulator for all tests of the control plane, started and stopped as a user does."""
 
 from __future__ import annotations
 

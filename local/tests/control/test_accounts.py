@@ -1,5 +1,5 @@
-"""Three accounts in one emulator: nothing of one is another's, and what a policy on a resource
-gives away is exactly what it says.
+"""Three accounts in one emulator: they share nothing, but for what the policy on a resource
+grants.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class World:
     emulator: Emulator
 
     def client(self, account: str, service: str) -> Any:
-        """As the account's root."""
+        """Return a client that acts as the account's root."""
         return self._client(service, f"AKIA{account}ROOT", "unverified", None)
 
     def session(self, service: str, answer: Any) -> Any:
-        """With what AssumeRole answered."""
+        """Return a client with the credentials that AssumeRole answered."""
         credentials = answer["Credentials"]
         return self._client(
             service,
@@ -62,7 +62,7 @@ class World:
         )
 
     def role(self, account: str, principal: dict[str, Any], *policies: dict[str, Any]) -> str:
-        """ARN of a new role in the account."""
+        """Create a role in the account and return its ARN."""
         iam, name = self.client(account, "iam"), unique("role")
         role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust(principal))
         for policy in policies:
@@ -96,8 +96,8 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def dev(world: World) -> World:
-    """dev with a key, a bucket that it encrypts, a registered model, a repository and a queue, of
-    which production is given a part.
+    """Create in dev a key, an encrypted bucket, a registered model, a repository and a queue;
+    production may use a part of them.
     """
     s3, key = world.client(DEV, "s3"), world.client(DEV, "kms").create_key()["KeyMetadata"]["Arn"]
     s3.create_bucket(Bucket="models-of-dev")

@@ -1,5 +1,5 @@
-"""Alarms on what programs publish: their state is what was measured, or was not; those on AWS's
-other services keep what was set.
+"""Alarms on what programs publish follow the measurements; alarms on AWS's other services keep the
+state that was set.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PERIOD_S = 36_000
 
 
 def alarm(account: Account, metric: str, **changes: Any) -> str:
-    """At least 1 in the last period, or nothing."""
+    """Create an alarm for values of at least 1 in the last period, and return its name."""
     name = unique("alarm")
     settings = {
         "Namespace": "mine",

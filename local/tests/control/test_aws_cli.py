@@ -1,6 +1,6 @@
-"""The `aws` CLI from PyPI, told only where the endpoint is.
+"""The `aws` CLI from PyPI, which knows nothing but the endpoint.
 
-`aws sqs` is not here: version 1 of the CLI ignores AWS_ENDPOINT_URL for SQS and needs
+`aws sqs` is left out: version 1 of the CLI ignores AWS_ENDPOINT_URL for SQS and needs
 --endpoint-url.
 """
 
@@ -18,7 +18,7 @@ AWS = Path(sys.executable).with_name("aws")
 
 
 def aws(account: Account, *arguments: str) -> Any:
-    """The CLI's answer, parsed where it is JSON."""
+    """Return the CLI's answer, parsed where it is JSON."""
     command = [sys.executable, str(AWS), *arguments]
     process = subprocess.run(
         command, env=account.environment(), capture_output=True, text=True, timeout=60, check=False

@@ -1,5 +1,5 @@
-"""Events reach the targets of the rules they match, where the targets' policies allow it, and
-queues feed functions.
+"""Events reach the targets of matching rules, where the targets' policies allow it; queues feed
+functions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REMEMBER = "def handler(event, context):\n    print('event', event['detail']['nu
 
 
 def put_rule(account: Account, source: str, target_arn: str, **target: Any) -> str:
-    """A rule for events of a source; its ARN."""
+    """Put a rule for events of a source and return its ARN."""
     events, name = account.client("events"), unique("rule")
     arn = events.put_rule(Name=name, EventPattern=json.dumps({"source": [source]}))["RuleArn"]
     events.put_targets(Rule=name, Targets=[{"Id": "target", "Arn": target_arn, **target}])
@@ -54,7 +54,7 @@ def test_a_queue_whose_policy_does_not_allow_events_gets_none_and_the_dead_lette
 
 
 def test_a_rule_that_breaks_keeps_an_event_from_no_other_rule(account: Account) -> None:
-    """AWS refuses such a pattern; moto takes it, and fails when it compares."""
+    """AWS refuses such a pattern; moto accepts it, and fails when it compares."""
     events, broken = account.client("events"), unique("rule")
     events.put_rule(Name=broken, EventPattern='{"source": [{"prefix": 5}]}')
     url, arn = account.open_queue()
@@ -150,7 +150,7 @@ def test_events_in_the_name_of_aws_are_not_taken_from_callers(account: Account) 
 
 
 def mapped(account: Account, source: str, queue_arn: str, **settings: Any) -> str:
-    """A function fed from a queue; its name."""
+    """Create a function fed from a queue and return its name."""
     name = account.function(source, Timeout=1)
     account.client("lambda").create_event_source_mapping(
         FunctionName=name, EventSourceArn=queue_arn, **settings
@@ -171,7 +171,7 @@ def test_a_message_invokes_the_mapped_function_and_is_deleted(account: Account) 
 
 
 def counted(account: Account, url: str) -> tuple[int, int]:
-    """Messages that wait and messages that are in flight."""
+    """Return how many messages wait and how many are in flight."""
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     attributes = account.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=names)[
         "Attributes"

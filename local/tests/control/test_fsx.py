@@ -1,4 +1,4 @@
-"""FSx for Lustre through the API and CloudFormation: what is taken, what is refused by name, and
+"""FSx for Lustre through the API and CloudFormation: what is accepted, what is refused by name, and
 what a mounted directory shows.
 """
 
@@ -24,7 +24,7 @@ SCRATCH = {"DeploymentType": "SCRATCH_2"}
 
 @pytest.fixture(scope="module")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
-    """In this process: what a host mounts is no part of the API."""
+    """Start an emulator in this process, because mounting is no part of the API."""
     emulator = Emulator(Options(tmp_path_factory.mktemp("fsx"), ACCOUNT_ID, REGION))
     emulator.start()
     yield emulator
@@ -38,8 +38,8 @@ def account(emulator: Emulator) -> Account:
 
 @pytest.fixture(scope="module")
 def network(account: Account) -> dict[str, Any]:
-    """A VPC with a subnet and two security groups: one through which Lustre gets to itself, one
-    that is closed.
+    """Create a VPC with a subnet and two security groups: one that is open for Lustre to itself,
+    one that is closed.
     """
     ec2 = account.client("ec2")
     vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
@@ -77,7 +77,7 @@ def bucket(account: Account) -> str:
 
 
 def request(network: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """A CreateFileSystem request that is fine, with `changes`."""
+    """Return a valid CreateFileSystem request with `changes`."""
     return {
         "FileSystemType": "LUSTRE",
         "FileSystemTypeVersion": "2.15",
@@ -91,7 +91,7 @@ def request(network: dict[str, Any], **changes: Any) -> dict[str, Any]:
 def resources(
     network: dict[str, Any], bucket: str, events: tuple[str, ...] = (), **association: Any
 ) -> dict[str, Any]:
-    """A file system and an association as a template has them."""
+    """Return a file system and an association for a template."""
     properties = {
         "FileSystemId": {"Ref": "FileSystem"},
         "FileSystemPath": "/datasets",
@@ -117,7 +117,7 @@ OUTPUTS = {
 
 @contextmanager
 def deployed(account: Account, template: dict[str, Any]) -> Iterator[dict[str, str]]:
-    """The outputs of a stack that is deleted at the end, and the stack's name."""
+    """Yield the outputs of a stack and its name; the stack is deleted at the end."""
     name = unique("stack")
     stack = account.stack(template, name, Outputs=OUTPUTS)
     assert stack["StackStatus"] == "CREATE_COMPLETE", account.failures(name)

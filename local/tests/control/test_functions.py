@@ -1,4 +1,4 @@
-"""Lambda functions run for real: what they answer, what they may see, how they fail."""
+"""Lambda functions that really run: what they answer, what they may see, how they fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may assume which role, who a request is attributed to, and what is written down of it."""
+"""Who may assume which role, to whom a request is attributed, and what is written down of it."""
 
 from __future__ import annotations
 

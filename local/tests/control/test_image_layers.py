@@ -1,4 +1,4 @@
-"""ECR's layers: what an upload must be, and what is refused, as the API reference of ECR says."""
+"""ECR's layers: what an upload must be, and what is refused, as ECR's API reference says."""
 
 from __future__ import annotations
 

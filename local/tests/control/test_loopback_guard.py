@@ -1,4 +1,4 @@
-"""Who gets an answer of the emulator, and how large a question may be."""
+"""Who gets an answer of the emulator, and how large a request may be."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def port_of(account: Account) -> int:
 def ask(
     account: Account, headers: dict[str, str], body: str = FORM, host: str | None = None
 ) -> tuple[int, str]:
-    """Status and text of a request like boto3's GetCallerIdentity with these headers; "HOST:PORT"
-    of `host`, PORT its own.
+    """Send a request like boto3's GetCallerIdentity with these headers; return status and text.
+
+    PORT in `host` becomes the emulator's own.
     """
     connection = http.client.HTTPConnection("127.0.0.1", port_of(account), timeout=30)
     address = {"Host": (host or "localhost:PORT").replace("PORT", str(port_of(account)))}
@@ -178,7 +179,7 @@ def test_a_bucket_can_be_addressed_by_its_name_below_localhost(
 
 
 def below_localhost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names below localhost are this machine (RFC 6761); not every system's resolver knows."""
+    """Resolve names below localhost to this machine (RFC 6761), which not every system does."""
     ask_system = socket.getaddrinfo
 
     def ask(host: Any, *arguments: Any, **options: Any) -> Any:
@@ -227,7 +228,7 @@ def test_a_request_larger_than_the_service_takes_is_refused_before_it_is_read(
 
 
 def test_what_boto3_compresses_is_read(account: Account) -> None:
-    """It does so with more than 10,240 bytes of measurements."""
+    """boto3 compresses more than 10,240 bytes of measurements."""
     data: list[Any] = [
         {"MetricName": f"{'long' * 20}-{number}", "Value": 1.0} for number in range(300)
     ]
@@ -280,7 +281,7 @@ def test_a_request_in_chunks_is_refused_at_the_limit_too(account: Account) -> No
 
 @pytest.fixture(scope="module")
 def in_chunks(account: Account) -> str:
-    """A bucket."""
+    """Create a bucket for uploads in chunks."""
     account.client("s3").create_bucket(Bucket="in-chunks")
     return "in-chunks"
 
@@ -308,7 +309,7 @@ def test_an_object_in_chunks_is_kept_whole(account: Account) -> None:
     ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "multipart/form-data"],
 )
 def test_an_upload_that_calls_itself_a_form_is_kept_as_it_came(account: Account, kind: str) -> None:
-    """As `curl --data-binary @file` calls every upload."""
+    """`curl --data-binary @file` says so of every upload."""
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
     connection.request(
         "PUT", "/in-chunks/form", b"a=1&b=2", {"Authorization": S3, "Content-Type": kind}
@@ -322,7 +323,7 @@ def test_an_upload_that_calls_itself_a_form_is_kept_as_it_came(account: Account,
 def put_signed_chunks(
     account: Account, body: bytes, length: int, key: str = "in-signed-chunks"
 ) -> tuple[int, str]:
-    """Status and answer of an upload that says that its chunks have `length` bytes."""
+    """Upload chunks that announce `length` bytes; return status and answer."""
     connection = http.client.HTTPConnection("localhost", port_of(account), timeout=60)
     streaming = {
         "x-amz-content-sha256": "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER",
@@ -377,7 +378,7 @@ def test_signed_chunks_that_are_none_are_refused_and_nothing_is_kept(
 
 
 def listening(pid: int) -> set[str]:
-    """Addresses, as /proc/net has them in hexadecimal, at which a process waits for connections."""
+    """Return the addresses at which a process listens, in hexadecimal as /proc/net has them."""
     sockets = {
         str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink()
     }

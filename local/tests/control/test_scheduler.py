@@ -1,5 +1,5 @@
-"""EventBridge Scheduler: its API, and schedules that call their targets in the name of their role
-when they are due.
+"""EventBridge Scheduler: its API, and schedules that call their targets with their role when they
+are due.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def role_for(account: Account, actions: list[str], service: str = "scheduler.ama
 
 
 def schedule(account: Account, target_arn: str, **changes: Any) -> str:
-    """A schedule of a minute, which is a second here; its name."""
+    """Create a schedule of a minute, which is a second here, and return its name."""
     name = unique("schedule")
     target = {
         "Arn": target_arn,

@@ -1,6 +1,4 @@
-"""The emulator as a process: it says where it is, stops cleanly, and what a crash leaves is cleaned
-up.
-"""
+"""The emulator as a process: it says where it is, stops cleanly, and cleans up after a crash."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from shoal_local.processes import ProcessRegistry, started_at
 
 
 def emulator(*arguments: str) -> tuple[int, str]:
-    """Run `python -m shoal_local ...`; exit code and output."""
+    """Run `python -m shoal_local ...` and return exit code and output."""
     process = subprocess.run(
         [sys.executable, "-m", "shoal_local", *arguments],
         cwd=ROOT,

@@ -52,7 +52,7 @@ def endpoint(account: Account) -> Iterator[str]:
 
 @pytest.fixture
 def scaling(account: Account, endpoint: str) -> Iterator[Any]:
-    """A client; the endpoint's variant is a scalable target with a policy."""
+    """Yield a client; the endpoint's variant is a scalable target with a policy."""
     client = account.client("application-autoscaling")
     client.register_scalable_target(**SCOPE, MinCapacity=1, MaxCapacity=2, Tags={"team": "a"})
     client.put_scaling_policy(**POLICY)
@@ -117,7 +117,7 @@ def test_a_policy_that_is_not_kept_is_refused(scaling: Any) -> None:
 
 
 def template() -> str:
-    """CloudFormation passes numbers as text where the template has them so."""
+    """Return a template; CloudFormation passes numbers as text where a template has text."""
     target = {**SCOPE, "MinCapacity": 1, "MaxCapacity": "2"}
     policy = {
         "PolicyName": "invocations",

@@ -1,7 +1,4 @@
-"""Which account a request belongs to: its access key decides, as on AWS.
-
-The account's own router answers.
-"""
+"""Route each request to the account that its access key belongs to, as AWS does."""
 
 from __future__ import annotations
 
@@ -17,10 +14,9 @@ from shoal_local.errors import AwsError
 
 @dataclass(frozen=True)
 class AccountRouter:
-    """A WSGI application.
+    """A WSGI application in front of the accounts' routers.
 
-    `routers` by account; a key that nobody gave out, and a request that nobody signed, are
-    `first`'s.
+    Unknown keys and unsigned requests belong to the account `first`.
     """
 
     routers: Mapping[str, ServiceRouter]
@@ -35,7 +31,9 @@ class AccountRouter:
         return self.routers[account](environ, start_response)
 
     def _account_of(self, access_key_id: str) -> str:
-        """AwsError InvalidClientTokenId for the root of an account that is not played."""
+        """Return the account of a key; raise AwsError InvalidClientTokenId for the root of an
+        account that is not emulated.
+        """
         root = account_of_root(access_key_id)
         if root is not None and root not in self.routers:
             played = ", ".join(self.routers)

@@ -1,11 +1,13 @@
-"""Alarms on the metrics of endpoints and on what programs publish, evaluated from what was really
-measured: DescribeAlarms asks for it.
+"""Alarms on the metrics of endpoints and on what programs publish, evaluated when DescribeAlarms
+asks.
 
 The rules are CloudWatch's (user guide, "Using Amazon CloudWatch alarms"): DatapointsToAlarm of the
 last EvaluationPeriods, each a statistic over a Period, with TreatMissingData for periods without
-data. A period is as many times shorter as what it watches is faster than the clock (hosting;
-schedules, which call the programs that publish), and ends now, not at a full minute. Alarms on
-metrics of AWS's other services keep the state that was set; nobody is notified of any.
+data.
+
+A period is divided by the speed of what it watches: of hosting for endpoints, of schedules for
+programs, because schedules call those. It ends now, not at a full minute. Alarms on metrics of
+AWS's other services keep the state that was set. Nobody is notified of any alarm.
 """
 
 from __future__ import annotations
@@ -54,12 +56,12 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[float, float], float]] = {
 
 
 class UnreadableError(Exception):
-    """An expression that is not emulated."""
+    """The alarm has an expression or statistic that is not emulated."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """What one period's value is made of."""
+    """A metric, and the statistic of it over each period."""
 
     namespace: str
     name: str
@@ -71,7 +73,7 @@ class Metric:
 class Alarms:
     """The alarms of the account in this region.
 
-    Speeds: how many seconds of hosting, and of schedules, pass in one of ours.
+    The speeds are the seconds of hosting, and of schedules, that pass in a second of the clock.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class Alarms:
         self._evaluating = threading.Lock()
 
     def guard(self, call: ApiCall) -> None:
-        """Before DescribeAlarms is answered: bring the states of what it asks for up to date."""
+        """Bring the states of the alarms up to date that a DescribeAlarms asks for."""
         names = call.parameters.get("AlarmNames")
         with self._evaluating:
             for name, alarm in list(
@@ -112,7 +114,7 @@ class Alarms:
         _set(alarm, state, reason)
 
     def _values(self, alarm: Alarm, metrics: Mapping[str, Metric]) -> Values:
-        """The alarm's value in each of its periods, the latest first."""
+        """Return the alarm's value in each of its periods, the latest first."""
         count = int(alarm.evaluation_periods)
         series_by_id = {id_: self.series(metric, count) for id_, metric in metrics.items()}
         if not alarm.metric_data_queries:
@@ -129,8 +131,8 @@ class Alarms:
         ]
 
     def series(self, metric: Metric, count: int) -> Values:
-        """The metric in each of its last `count` periods, the latest first; None where it has no
-        data.
+        """Return the metric in each of its last `count` periods, the latest first; None where it
+        has no data.
         """
         now = utcnow()
         speed = self._hosting_speed if metric.namespace == ENDPOINTS else self._schedule_speed
@@ -143,9 +145,10 @@ class Alarms:
         return [_statistic(metric.statistic, bucket) if bucket else None for bucket in buckets]
 
     def _data(self, metric: Metric, since: datetime) -> Iterator[tuple[datetime, float]]:
-        """The latest first: what is older than asked for ends it.
+        """Yield time and value of the metric's data, the latest first.
 
-        Services measure in the order of time; programs may give any.
+        The search ends at data of a service older than `since`: services measure in order of time,
+        programs publish in any order.
         """
         for datum in reversed(cloudwatch_backends[self._account][self._region].metric_data):
             measured_at = datum.timestamp.replace(tzinfo=None)
@@ -167,7 +170,9 @@ def _dimensions(dimensions: Any) -> frozenset[tuple[str, str]]:
 
 
 def _metrics(alarm: Alarm) -> dict[str, Metric]:
-    """By their ids in the alarm's expression; "" where there is none."""
+    """Return the metrics by their ids in the alarm's expression; the id is "" where there is no
+    expression.
+    """
     if alarm.metric_name:
         name, statistic = (
             alarm.metric_name,
@@ -208,7 +213,7 @@ def _parse(expression: str) -> ast.expr:
 
 
 def _calculate(tree: ast.AST, values: Mapping[str, float | None]) -> float | None:
-    """Metric math of one period: arithmetic, comparisons, IF and FILL.
+    """Return the metric math of one period: arithmetic, comparisons, IF and FILL.
 
     None where a metric has no data, or is divided by 0.
     """
@@ -245,7 +250,7 @@ def _call(name: str, arguments: Values) -> float | None:
 
 
 def evaluate(alarm: Alarm, values: Values) -> tuple[str, str]:
-    """State and reason, in CloudWatch's words."""
+    """Return the alarm's state, and the reason in CloudWatch's words."""
     treatment = alarm.treat_missing_data or "missing"
     crosses = COMPARISONS[alarm.comparison_operator]
     threshold = float(alarm.threshold)

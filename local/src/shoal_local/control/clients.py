@@ -1,5 +1,5 @@
-"""boto3 clients of the emulator's own endpoint: what the control plane does to other services goes
-over the API too.
+"""boto3 clients of the emulator's own endpoint, through which the control plane, too, calls other
+services.
 """
 
 from __future__ import annotations
@@ -28,24 +28,23 @@ CONFIG = Config(
 
 
 def root_of(account: str) -> RoleCredentials:
-    """Credentials that stand for an account's root: no AssumeRole gives them out (see `identity`).
+    """Return credentials that stand for an account's root.
 
-    Not secret, nothing verifies them.
-
-    AWS makes no such key: those of its users have digits from 2 to 7 only.
+    They are not secret, and nothing verifies them. AWS's own key ids have no digits but 2 to 7, so
+    they cannot be mistaken for one.
     """
     return RoleCredentials(f"AKIA{account}ROOT", "unverified", "")
 
 
 def account_of_root(access_key_id: str) -> str | None:
-    """The account whose root the key stands for; None when it is no such key."""
+    """Return the account whose root the key stands for; None when it is no such key."""
     match = ROOT_KEY.match(access_key_id)
     return match.group(1) if match else None
 
 
 @dataclass
 class Clients:
-    """Makes clients for the account and keeps them: building one costs tens of milliseconds."""
+    """The clients of an account, kept because building one takes tens of milliseconds."""
 
     endpoint_url: Callable[[], str]
     region: str
@@ -55,8 +54,8 @@ class Clients:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, service: str, credentials: RoleCredentials | None = None) -> Any:
-        """The client of `service` (boto3's name) that signs with `credentials`, by default as the
-        account's root.
+        """Return the client of `service` (boto3's name) that signs with `credentials`, by default
+        as the account's root.
         """
         signer = credentials or root_of(self.account)
         key = (service, signer.access_key_id)

@@ -1,6 +1,6 @@
-"""CodeBuild as far as it can be true here: projects are created, changed, described and deleted; a
-build is refused by name, because there is no Docker behind it. Nothing ever says that an image was
-built.
+"""CodeBuild's projects, which are created, changed, described and deleted.
+
+A build is refused by name, because there is no Docker. Nothing ever says that an image was built.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BuildProjects:
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
-        """Every operation that is emulated; others are refused by name."""
+        """Return the handlers by operation; every other operation is refused."""
         return {
             "CreateProject": self._create,
             "UpdateProject": self._update,
@@ -54,9 +54,8 @@ class BuildProjects:
         return {"project": project}
 
     def _delete(self, call: ApiCall) -> Mapping[str, Any]:
-        self._projects.pop(
-            call.parameters["name"], None
-        )  # deleting what is not there is a success, as on AWS
+        # as on AWS, deleting a project that does not exist is a success
+        self._projects.pop(call.parameters["name"], None)
         return {}
 
     def _get(self, call: ApiCall) -> Mapping[str, Any]:

@@ -1,8 +1,8 @@
-"""ECR's layers: an upload in parts goes to disk and becomes a blob once its digest is that of its
-bytes; an unsigned URL gives it back.
+"""ECR's layers: an upload in parts goes to disk and becomes a blob once its digest matches; an
+unsigned URL returns it.
 
-Which repository has which blob is kept where moto looks for it (BatchCheckLayerAvailability is
-moto's). Source: ECR API reference, the operations of the same names and their errors.
+Which repository has which blob is kept where moto's BatchCheckLayerAvailability looks for it.
+Source: ECR API reference, the operations and their errors.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ MIN_PART_BYTES, MAX_PART_BYTES = 5 * 1024 * 1024, 20 * 1024 * 1024
 
 @dataclass
 class Upload:
-    """A layer on its way: its bytes so far, and the size of the last part."""
+    """A layer that is being uploaded: its bytes so far, and the size of the last part."""
 
     repository: str
     file: Path
     length: int = 0
     last_part: int = 0
     has_short_part: bool = False
-    """One that is not the last, below what ECR takes."""
+    """Whether a part that is not the last is smaller than ECR allows."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def append(self, part: bytes) -> None:
@@ -49,8 +49,8 @@ class Upload:
 
 @dataclass(frozen=True)
 class Layers:
-    """Those of one account, below `folder`: `blobs/` by SHA-256, `uploads/` until they are
-    whole.
+    """The layers of one account, below `folder`: `blobs/` by SHA-256, `uploads/` until they are
+    complete.
     """
 
     identity: Identity
@@ -69,14 +69,14 @@ class Layers:
         }
 
     def initiate(self, call: ApiCall) -> Mapping[str, Any]:
-        """InitiateLayerUpload."""
+        """Answer InitiateLayerUpload."""
         self._repository(call)
         id_ = secrets.token_hex(16)
         self._uploads[id_] = Upload(call.parameters["repositoryName"], self._place("uploads", id_))
         return {"uploadId": id_, "partSize": PART_BYTES}
 
     def upload(self, call: ApiCall) -> Mapping[str, Any]:
-        """UploadLayerPart: parts in order, each from where the last one ended."""
+        """Answer UploadLayerPart: parts come in order, each from where the last one ended."""
         upload, request = self._upload(call), call.parameters
         part, first, last = (
             request["layerPartBlob"],
@@ -99,7 +99,7 @@ class Layers:
         return {**self._ids(call), "lastByteReceived": last}
 
     def complete(self, call: ApiCall) -> Mapping[str, Any]:
-        """CompleteLayerUpload: the digest is that of what came."""
+        """Answer CompleteLayerUpload, which checks the digest."""
         upload, repository = self._upload(call), self._repository(call)
         with upload.lock:
             if not upload.length:
@@ -134,8 +134,8 @@ class Layers:
         return {**self._ids(call), "layerDigest": digest}
 
     def download_url(self, call: ApiCall) -> Mapping[str, Any]:
-        """GetDownloadUrlForLayer; AWS's URL is one of S3 that is signed, this one has a word that
-        nobody can guess.
+        """Answer GetDownloadUrlForLayer. AWS's URL is a signed one of S3, this one contains a
+        secret word.
         """
         digest = call.parameters["layerDigest"]
         if digest not in self._repository(call).layers:
@@ -148,7 +148,7 @@ class Layers:
         return {"downloadUrl": f"{self.endpoint_url()}{PATH}{word}", "layerDigest": digest}
 
     def answer_path(self, environ: Mapping[str, Any]) -> Answer | None:
-        """The bytes behind a URL that was given out; None for any other."""
+        """Return the bytes behind a URL of `download_url`; None for any other URL."""
         path = str(environ.get("PATH_INFO", ""))
         file = (
             self._links.get(path.removeprefix(PATH))
@@ -171,7 +171,9 @@ class Layers:
         return repository
 
     def _upload(self, call: ApiCall) -> Upload:
-        """Raises AwsError for one that was not begun in this repository, or has ended."""
+        """Return the upload; raise AwsError when it was not begun in this repository, or
+        has ended.
+        """
         self._repository(call)
         upload = self._uploads.get(call.parameters["uploadId"])
         if upload is None or upload.repository != call.parameters["repositoryName"]:

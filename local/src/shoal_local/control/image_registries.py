@@ -1,5 +1,7 @@
-"""ECR's BatchGetImage: this account's images are moto's, those of other registries are the
-container images that a runtime stands for.
+"""ECR's BatchGetImage.
+
+This account's images are in moto's store. The images of other registries are the container images
+that a runtime stands for.
 """
 
 from __future__ import annotations
@@ -22,15 +24,15 @@ USES = ("training", "processing", "inference")
 
 @dataclass(frozen=True)
 class Registries:
-    """What can be pulled from where."""
+    """The images that can be pulled from each registry."""
 
     identity: Identity
     _digests: ClassVar[set[str]] = set()
-    """Of all accounts here: AWS's registries are the same whoever asks."""
+    """Shared by all accounts: AWS's registries are the same for every caller."""
 
     def get_images(self, call: ApiCall) -> Mapping[str, Any]:
-        """BatchGetImage; of other registries' images without manifests: nothing here could pull
-        them.
+        """Answer BatchGetImage. Images of other registries have no manifest, because nothing here
+        could pull them.
         """
         request = call.parameters
         registry, repository = (
@@ -77,9 +79,10 @@ class Registries:
         }
 
     def _stand_in(self, host: str, image_id: Mapping[str, str]) -> dict[str, str] | None:
-        """The image with its digest: a hash of the runtime that stands for it.
+        """Return the image with its digest, a hash of the runtime that stands for it; None when no
+        runtime does.
 
-        It is known by that once somebody has asked by tag.
+        The image can be asked for by digest once it was asked for by tag.
         """
         tag, digest = image_id.get("imageTag"), image_id.get("imageDigest", "")
         if tag is None:

@@ -1,10 +1,10 @@
-"""What stands before the API: only programs of this machine get in, and only with requests of a
-sensible size.
+"""The guard in front of the API: only programs of this machine get in, with requests of a sensible
+size.
 
-A page in a browser can make requests to loopback, and a name that an attacker's DNS server points
-at 127.0.0.1 even lets it read the answers (DNS rebinding). So a request must name this emulator as
-its host, and must not come from another site. Every refusal is an answer as AWS words it; what was
-refused is not read into memory.
+A page in a browser can send requests to loopback. With a name that an attacker's DNS server points
+at 127.0.0.1 it can even read the answers (DNS rebinding). So a request must name this emulator as
+its host, and must not come from another site. Every refusal is worded as AWS does it; the body of a
+refused request is not read into memory.
 """
 
 from __future__ import annotations
@@ -29,23 +29,14 @@ BUCKET_HOST = re.compile(r"^(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])\.localh
 SAME_SITE = ("", "none", "same-origin")
 LENGTH = re.compile(r"^\d{1,18}$")
 MAX_BYTES: Mapping[str, int] = {
-    "s3": (
-        5
-        * 1024
-        # S3 user guide, "Uploading objects": 5 GB in one PUT; what is no PUT carries a list of keys
-        # or parts
-        * MIB
-    ),
+    # S3 user guide, "Uploading objects": 5 GB in one PUT; only a PUT carries an object
+    "s3": 5 * 1024 * MIB,
     # Lambda's own words: "Request must be smaller than 70167211 bytes for the CreateFunction
     # operation"
     "lambda": 70_167_211,
     "ecr": 28 * MIB,  # ECR API reference, UploadLayerPart: 20 MiB, in base64
-    "sagemaker": (
-        6
-        # payload of InvokeEndpoint, as users are told (repost.aws); a pipeline's definition is at
-        # most 1 MB
-        * MIB
-    ),
+    # payload of InvokeEndpoint, as repost.aws has it; a pipeline's definition is at most 1 MB
+    "sagemaker": 6 * MIB,
 }
 DEFAULT_MAX_BYTES = 8 * MIB
 MAX_IN_MEMORY_BYTES = 8 * MIB
@@ -70,8 +61,9 @@ class LoopbackGuard:
         return response
 
     def _check_host(self, environ: dict[str, Any]) -> None:
-        """AwsError for a foreign Host header; `BUCKET.localhost` becomes a path, which is how S3 is
-        addressed behind here.
+        """Raise AwsError for a foreign Host header.
+
+        `BUCKET.localhost` becomes a path, because moto addresses S3 so.
         """
         header = environ.get("HTTP_HOST", "")
         name, _, port = (
@@ -104,8 +96,8 @@ class LoopbackGuard:
         environ["HTTP_HOST"] = f"localhost:{self.port}"
 
     def _check_site(self, environ: Mapping[str, Any]) -> None:
-        """AwsError when a browser says that a page of another site asks (Fetch standard: Origin;
-        Fetch Metadata: Sec-Fetch-Site).
+        """Raise AwsError when a browser says that a page of another site asks (Fetch standard:
+        Origin; Fetch Metadata: Sec-Fetch-Site).
         """
         origin, site = environ.get("HTTP_ORIGIN"), environ.get("HTTP_SEC_FETCH_SITE", "")
         own_origins = {f"http://{host}:{self.port}" for host in HOSTS}
@@ -131,9 +123,9 @@ class LoopbackGuard:
 
 
 def check_size(environ: dict[str, Any]) -> None:
-    """AwsError for a length that is none or too large.
+    """Raise AwsError for a length that is no number or too large.
 
-    What comes in chunks is put aside first, so that everybody knows its length.
+    A chunked body is spooled first, so that its length is known.
     """
     signature = signature_of(environ)
     service = signature.service if signature else "s3"
@@ -158,10 +150,11 @@ def check_size(environ: dict[str, Any]) -> None:
 
 
 def spool(source: IO[bytes], max_bytes: int, service: str) -> tuple[IO[bytes], int]:
-    """A chunked body as a file, in memory while it is small, and its length; AwsError as soon as it
-    is too long or broken off.
+    """Return a chunked body as a file, in memory while it is small, and its length.
+
+    Raises AwsError as soon as it is too long or broken off.
     """
-    spooled = tempfile.SpooledTemporaryFile(max_size=MAX_IN_MEMORY_BYTES)  # noqa: SIM115 (whoever answers reads it; collected with the request)
+    spooled = tempfile.SpooledTemporaryFile(max_size=MAX_IN_MEMORY_BYTES)  # noqa: SIM115 (read by the handler, collected with the request)
     try:
         while block := source.read(BLOCK):
             spooled.write(block)
@@ -175,8 +168,9 @@ def spool(source: IO[bytes], max_bytes: int, service: str) -> tuple[IO[bytes], i
 
 
 def inflate(environ: dict[str, Any], body: bytes, service: str) -> bytes:
-    """A buffered body that came compressed, as boto3 sends a large PutMetricData, as it was before;
-    AwsError for one that is damaged, or that is larger than the service takes.
+    """Return a buffered body uncompressed; boto3 compresses a large PutMetricData.
+
+    Raises AwsError for one that is damaged, or larger than the service takes.
     """
     if environ.get("HTTP_CONTENT_ENCODING", "").lower() != "gzip":
         return body
@@ -195,7 +189,7 @@ def inflate(environ: dict[str, Any], body: bytes, service: str) -> bytes:
 
 
 def too_large(service: str, max_bytes: int) -> AwsError:
-    """In the words of the service that has documented them."""
+    """Return the refusal, in the service's own words where they are documented."""
     if service == "s3":
         return AwsError(
             "EntityTooLarge",

@@ -1,9 +1,8 @@
-"""Objects of S3 that are too large for memory: what comes in goes to disk, and what goes out comes
-from there, a block at a time.
+"""S3 objects that are too large for memory go to disk and come from there, a block at a time.
 
 moto keeps an object above 5 MiB in a temporary file, and yet reads it whole wherever it touches it.
-Here its value is a `Body`, which has what moto does with it: a length, slices (ranges), and blocks.
-Smaller objects are bytes, as ever.
+Here its value is a `Body`, which supports what moto does with it: a length, slices (ranges), and
+blocks. Smaller objects are bytes, as before.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from werkzeug.datastructures import ImmutableMultiDict
 
 BLOCK = 1024 * 1024
 Checksum = tuple[str, str, int]
-"""FULL_OBJECT or COMPOSITE, the checksum in base64, and of how many parts."""
+"""FULL_OBJECT or COMPOSITE, the checksum in base64, and the number of parts."""
 
 _value_of_moto = FakeKey.value
 _set_up_by_moto = S3Response.setup_class
@@ -33,8 +32,10 @@ _complete_by_moto = S3Backend.complete_multipart_upload
 
 
 class Body:
-    """A part of a file, read by position: many may read at once, and it stays readable when the
-    object is overwritten or deleted.
+    """A part of a file, read by position.
+
+    Several threads may read at once, and it stays readable when the object is overwritten or
+    deleted.
     """
 
     def __init__(self, file: io.FileIO, start: int, length: int) -> None:
@@ -42,7 +43,7 @@ class Body:
 
     @classmethod
     def of(cls, file: Any, length: int) -> Body:
-        """The first `length` bytes of an open file, whoever closes that."""
+        """Return the first `length` bytes of an open file, which may then be closed."""
         file.flush()
         return cls(io.FileIO(os.dup(file.fileno()), "rb"), 0, length)
 
@@ -50,7 +51,7 @@ class Body:
         return self._length
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> Body:
-        """Itself, as it never changes: moto copies whole objects to list their versions."""
+        """Return itself, as it never changes: moto copies whole objects to list their versions."""
         return self
 
     def __getitem__(self, part: slice) -> Body:
@@ -58,7 +59,9 @@ class Body:
         return Body(self._file, self._start + start, max(0, stop - start))
 
     def __iter__(self) -> Iterator[bytes]:
-        """Blocks; OSError when the file has become shorter, which must not look like the end."""
+        """Yield blocks; raise OSError when the file became shorter, which must not look like the
+        end.
+        """
         position = 0
         while position < self._length:
             block = os.pread(
@@ -71,7 +74,7 @@ class Body:
 
 
 class Concatenation:
-    """Several values, one behind the other."""
+    """Several values, one after the other."""
 
     def __init__(self, values: Sequence[bytes | Body]) -> None:
         self._values = values
@@ -97,7 +100,7 @@ def stream_objects() -> None:
 
 
 def value_of(key: FakeKey) -> bytes | Body:
-    """What an object consists of."""
+    """Return an object's content."""
     if key.contentsize <= key._max_buffer_size:
         return bytes(_value_of_moto.fget(key))  # type: ignore[attr-defined]
     with key.lock:
@@ -105,7 +108,7 @@ def value_of(key: FakeKey) -> bytes | Body:
 
 
 def keep(key: FakeKey, value: str | bytes | Body | Concatenation) -> None:
-    """Make it consist of that."""
+    """Replace an object's content."""
     if not isinstance(value, Body | Concatenation):
         _value_of_moto.fset(key, value)  # type: ignore[attr-defined]
         return
@@ -119,7 +122,7 @@ def keep(key: FakeKey, value: str | bytes | Body | Concatenation) -> None:
 def complete(
     upload: FakeMultipart, chosen_parts: Iterator[tuple[int, str]]
 ) -> tuple[Concatenation, str, Checksum | None]:
-    """The object, its ETag and its checksum.
+    """Return the object, its ETag and its checksum.
 
     Source of the errors: S3 API reference, CompleteMultipartUpload.
     """
@@ -143,8 +146,8 @@ def complete(
 
 
 def _checksum(values: Sequence[bytes | Body], algorithm: str, kind: str) -> Checksum | None:
-    """None for an algorithm that Python does not have, where moto would answer with another one's
-    result.
+    """Return the checksum; None for an algorithm that Python lacks, where moto would answer with
+    another one's result.
     """
     compute = _ALGORITHMS.get(algorithm)
     if compute is None:
@@ -182,9 +185,7 @@ _ALGORITHMS: dict[str, Callable[[Iterable[bytes]], bytes]] = {
 def complete_and_forget_parts(
     backend: S3Backend, bucket: str, upload: str, chosen_parts: Iterator[tuple[int, str]]
 ) -> FakeKey | None:
-    """The object has its own copy; moto would keep the parts beside it for as long as it is
-    there.
-    """
+    """Complete the upload and delete its parts, which moto would keep as long as the object."""
     key = _complete_by_moto(backend, bucket, upload, chosen_parts)
     if key is not None and key.multipart is not None:
         key.multipart.dispose()
@@ -194,10 +195,10 @@ def complete_and_forget_parts(
 def set_up(
     response: S3Response, request: Any, full_url: str | None = None, headers: Any = None
 ) -> None:
-    """A large upload goes to a file before moto asks for the request's bytes.
+    """Spool a large upload to a file before moto asks for the request's bytes.
 
-    No upload by PUT is a form: werkzeug would look for one in the bytes where a Content-Type says
-    so, as curl's does, and the object would be empty.
+    No upload by PUT is a form. werkzeug would parse one where the Content-Type says so, as curl's
+    does, and the object would be empty.
     """
     if request.method == "PUT":
         request.__dict__.update(form=ImmutableMultiDict(), files=ImmutableMultiDict())
@@ -207,7 +208,7 @@ def set_up(
 
 
 def _spooled(source: IO[bytes], length: int) -> Body:
-    """OSError when less comes than was announced."""
+    """Return the body as a file; raise OSError when it is shorter than announced."""
     with tempfile.TemporaryFile() as file:
         remaining = length
         while remaining and (block := source.read(min(BLOCK, remaining))):

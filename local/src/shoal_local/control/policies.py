@@ -1,9 +1,9 @@
-"""Resource policies (role trust, queue, function): does a document allow a principal an action on a
-resource?
+"""Resource policies (role trust, queue, function): whether a document allows a principal an action
+on a resource.
 
-Evaluates what resource policies of this kind use: Principal, (Not)Action, (Not)Resource with
-wildcards, and the conditions String*, Arn*, Bool and Null, on the context keys the caller of
-`allows` knows. A condition on a key that is unknown does not match.
+Evaluated are Principal, (Not)Action and (Not)Resource with wildcards, and the conditions String*,
+Arn*, Bool and Null on the context keys that the caller of `allows` passes. A condition on any other
+key does not match.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Principal:
-    """Who acts: `kind` AWS or Service, `name` an ARN or a service's host name; `also` lists what
-    else it counts as.
+    """Who acts: `kind` is AWS or Service, `name` an ARN or a service's host name.
+
+    `also` lists further names that mean the same principal.
     """
 
     kind: str
@@ -34,7 +35,7 @@ def allows(
     resource: str,
     context: Mapping[str, str],
 ) -> bool:
-    """Whether some statement allows it and none denies it."""
+    """Return whether some statement allows it and none denies it."""
     return decision(policy, principal, action, resource, context) == "Allow"
 
 
@@ -45,7 +46,9 @@ def decision(
     resource: str,
     context: Mapping[str, str],
 ) -> Literal["Allow", "Deny"] | None:
-    """What the document says: Deny wins over Allow; None when no statement is about it."""
+    """Return the effect of the document, where Deny wins over Allow; None when no statement
+    matches.
+    """
     statements = _listed(policy.get("Statement", []))
     effects = {
         statement["Effect"]
@@ -56,9 +59,7 @@ def decision(
 
 
 def mistake_in(policy: Any) -> str:
-    """What is wrong with the form of a resource policy, so that nobody could decide by it; "" if
-    nothing is.
-    """
+    """Return what is wrong with the form of a resource policy; "" when it can be evaluated."""
     if not isinstance(policy, Mapping) or "Statement" not in policy:
         return "it is no JSON object with a Statement"
     return next(filter(None, map(_mistake_in_statement, _listed(policy["Statement"]))), "")
@@ -107,8 +108,9 @@ def _matches(
 def _listing(
     statement: Mapping[str, Any], element: str, value: str, fold: Callable[[str], str]
 ) -> bool:
-    """Whether Action (or NotAction, ...) covers the value; a statement without Resource is about
-    the resource it is on.
+    """Return whether Action (or NotAction, ...) covers the value.
+
+    A statement without Resource is about the resource that the policy is on.
     """
     if f"Not{element}" in statement:
         return not any(
@@ -154,8 +156,10 @@ def _equal_ignoring_case(value: str, patterns: Iterable[str]) -> bool:
 
 
 def _like(value: str, patterns: Iterable[str]) -> bool:
-    """A value that itself ends in `*` is known only up to there: it matches a pattern that agrees
-    as far as both go.
+    """Return whether the value matches a pattern.
+
+    A value that ends in `*` is known only up to there: it matches a pattern that agrees as far as
+    both go.
     """
     prefix = value.removesuffix("*")
     return any(
@@ -190,7 +194,9 @@ def _pattern(pattern: str) -> re.Pattern[str]:
 
 
 def like(pattern: str, value: str) -> bool:
-    """AWS wildcards: `*` any run of characters, `?` one character."""
+    """Return whether a value matches a pattern of AWS, where `*` is any run of characters and `?`
+    one character.
+    """
     return _pattern(pattern).fullmatch(value) is not None
 
 

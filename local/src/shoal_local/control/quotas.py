@@ -1,8 +1,7 @@
-"""Service Quotas for SageMaker: one quota per instance type and use, under the names that AWS gives
-them.
+"""Service Quotas for SageMaker: one quota per instance type and use, under AWS's names.
 
-Nothing here limits jobs: this machine does. Every quota begins at 20; a request for another
-value is granted at once. The codes are made from the names and are not AWS's.
+No quota limits a job: this machine does. Every quota is 20 at first; a request for another value is
+granted at once. The codes are derived from the names and differ from AWS's.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ USES = (
 
 @cache
 def quota_names() -> tuple[str, ...]:
-    """`ml.p4d.24xlarge for training job usage`, for every instance type that the API model
-    knows.
+    """Return `ml.p4d.24xlarge for training job usage` and so on, for every instance type in the API
+    model.
     """
     model = botocore.session.Session().get_service_model(SERVICE)
     return tuple(

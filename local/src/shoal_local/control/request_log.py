@@ -1,7 +1,8 @@
-"""Every request that reached the API, one JSON line each in `<state_dir>/requests.jsonl`, whichever
-account it is of: when, what, in which account, by whom, on what, with which outcome, how many bytes
-came and went, and what IAM is asked about it (`unmapped` where nobody knows). Values are cut short
-and payloads left out: the log says what was asked, not what was in it.
+"""The log of requests: one JSON line each in `<state_dir>/requests.jsonl`, for every account.
+
+A line says when, what, in which account, by whom, with which parameters and outcome, how many bytes
+came and went, and what IAM is asked (`unmapped` where that is not known). Long values are cut and
+payloads left out.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from shoal_local.control.authorization.iam_request import account_of
 from shoal_local.control.protocol import ApiCall
 
-# Policies are kept whole: they say what the requests that follow were allowed to do.
+# Policies are not cut: they say what later requests were allowed to do.
 WHOLE = frozenset(
     {"PolicyDocument", "AssumeRolePolicyDocument", "Policy", "PolicyText", "policyText"}
 )
@@ -47,7 +48,7 @@ class RequestLog:
     def record(
         self, call: ApiCall, status: int, error: str | None = None, *, sent: int = 0
     ) -> None:
-        """One line; `sent` is the length of the answer's body in bytes."""
+        """Write one line; `sent` is the length of the answer's body in bytes."""
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "service": call.service,
@@ -74,7 +75,7 @@ class RequestLog:
 
 
 def shortened(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters without payloads, long values cut."""
+    """Return the parameters without payloads and with long values cut."""
     readable = {
         key: value
         for key, value in parameters.items()

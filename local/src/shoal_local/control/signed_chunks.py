@@ -1,10 +1,10 @@
-"""Uploads to S3 in chunks of its own (`aws-chunked`), as clients send what they sign while they
-read it: a plain body comes out.
+"""Decode uploads to S3 in chunks (`aws-chunked`), which clients send when they sign while they
+read.
 
-moto would do it in memory, and make room for as many bytes as a header promises. Format: S3 API
+moto would do it in memory, and allocate as many bytes as a header announces. Format: S3 API
 reference, "Transferring Payload in Multiple Chunks": a line `SIZE;chunk-signature=...`, as many
 bytes, and so on; a chunk of size 0 and trailers end it. Neither signatures nor the checksum in a
-trailer are looked at.
+trailer are verified.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ MAX_LINE_BYTES = 1024
 
 
 def decode_chunks(environ: dict[str, Any]) -> None:
-    """Make a request in chunks one with the bytes as they are, put aside in a file when they are
-    many; AwsError IncompleteBody.
+    """Replace the chunked body of a request by its bytes, in a file when they are many.
+
+    Raises AwsError IncompleteBody.
     """
     if not environ.get(HASH_HEADER, "").startswith("STREAMING-"):
         return
@@ -37,7 +38,7 @@ def decode_chunks(environ: dict[str, Any]) -> None:
         environ["wsgi.input"], int(environ.get("CONTENT_LENGTH") or 0)
     )
     source = io.BufferedReader(whole)
-    body = tempfile.SpooledTemporaryFile(max_size=MAX_IN_MEMORY_BYTES)  # noqa: SIM115 (whoever answers reads it; collected with the request)
+    body = tempfile.SpooledTemporaryFile(max_size=MAX_IN_MEMORY_BYTES)  # noqa: SIM115 (read by the handler, collected with the request)
     try:
         for block in blocks(source):
             body.write(block)
@@ -57,9 +58,9 @@ def decode_chunks(environ: dict[str, Any]) -> None:
 
 
 def blocks(source: IO[bytes]) -> Iterator[bytes]:
-    """What the chunks have; ValueError where they are none.
+    """Yield the content of the chunks; raise ValueError when they are malformed.
 
-    All of the request is read, trailers too.
+    All of the request is read, with its trailers.
     """
     while remaining := _size(source.readline(MAX_LINE_BYTES)):
         while remaining:

@@ -1,5 +1,7 @@
-"""Requests that moto would answer with a success that nothing stands behind, or that would make it
-leave this machine: each is refused with the reason, before anything is kept.
+"""Refuse requests that moto would answer with a success that nothing stands behind, or that would
+make it leave this machine.
+
+Each is refused with the reason, before anything is kept.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ Guard = Callable[[ApiCall], None]
 
 
 def refuse(what: str) -> Guard:
-    """A guard that refuses every request."""
+    """Return a guard that refuses every request."""
 
     def guard(_call: ApiCall) -> None:
         raise AwsError("ValidationException", f"Shoal's emulator {what}")
@@ -25,7 +27,8 @@ def refuse(what: str) -> Guard:
 
 
 def _subscription(call: ApiCall) -> None:
-    """moto would send HTTP requests to addresses of a subscriber's choice.
+    """Refuse subscribers other than queues and mail addresses, because moto would send HTTP
+    requests to any address.
 
     A mail address is kept, and gets nothing.
     """
@@ -38,8 +41,8 @@ def _subscription(call: ApiCall) -> None:
 
 
 def _notification(call: ApiCall) -> None:
-    """moto would deliver to functions and queues by itself, past policies and past the functions
-    that are here.
+    """Refuse targets other than EventBridge, because moto would deliver to them by itself, past
+    policies.
     """
     configuration: Mapping[str, Any] = call.parameters.get("NotificationConfiguration") or {}
     for name in ("LambdaFunctionConfigurations", "QueueConfigurations", "TopicConfigurations"):

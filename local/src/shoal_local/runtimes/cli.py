@@ -1,6 +1,4 @@
-"""`python -m shoal_local runtime build [NAME] [--cache DIR]` and `... runtime python NAME [--cache
-DIR]`; exit code out.
-"""
+"""The commands `shoal-local runtime build [NAME]` and `shoal-local runtime python NAME`."""
 
 from __future__ import annotations
 
@@ -15,7 +13,9 @@ from shoal_local.runtimes.catalog import Runtime, runtimes
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command line `arguments` (without `runtime`); 0, or 1 with one message on stderr."""
+    """Run the command line `arguments` (without `runtime`); return 0, or 1 with one message on
+    stderr.
+    """
     options = _parser().parse_args(arguments)
     try:
         for runtime in chosen(options.name):
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def chosen(name: str | None) -> list[Runtime]:
-    """The runtime of that name; without one, those that are not left to their first use."""
+    """Return the runtime `name`; without a name, every runtime that is not built on first use."""
     catalog = runtimes()
     if name is not None and name not in catalog:
         raise EmulatorError(f"There is no runtime {name!r}; there are: {', '.join(catalog)}.")

@@ -1,6 +1,4 @@
-"""The file systems of the account and their associations: requests of the FSx API in, descriptions
-and mounted folders out.
-"""
+"""The file systems of the account, their associations, and the folders that jobs mount."""
 
 from __future__ import annotations
 
@@ -59,7 +57,7 @@ class FileSystem:
 
 @dataclass
 class Association:
-    """One data repository association and the files it brings."""
+    """One data repository association and the files that it imports."""
 
     document: Document
     contents: Contents
@@ -72,7 +70,7 @@ class Association:
 
 @dataclass(frozen=True)
 class Mount:
-    """What a client asks for: a directory, `/<mount name>/...`, from its place in the network."""
+    """A client that mounts a directory, `/<mount name>/...`, from its place in the network."""
 
     file_system_id: str
     directory: str
@@ -82,7 +80,7 @@ class Mount:
 
 @dataclass
 class FileSystems:
-    """Every file system is a folder below `folder`, which goes when the file system is deleted."""
+    """Each file system is a folder below `folder`, which is deleted with it."""
 
     identity: Identity
     clients: Clients
@@ -90,7 +88,7 @@ class FileSystems:
     _all: dict[str, FileSystem] = field(default_factory=dict)
 
     def create(self, request: Mapping[str, Any]) -> Document:
-        """A new file system's description, as its creation answers it."""
+        """Create a file system and return its description."""
         deployment = check_file_system(request)
         document = self._document(
             request, deployment.default_version, self._check_references(request)
@@ -136,7 +134,7 @@ class FileSystems:
         }
 
     def get(self, file_system_id: str) -> FileSystem:
-        """AwsError FileSystemNotFound when there is none."""
+        """Return the file system; raise AwsError FileSystemNotFound when it does not exist."""
         if file_system_id not in self._all:
             raise AwsError("FileSystemNotFound", f"File system '{file_system_id}' does not exist.")
         return self._all[file_system_id]
@@ -145,7 +143,7 @@ class FileSystems:
         return list(self._all.values())
 
     def update(self, request: Mapping[str, Any]) -> Document:
-        """Grow it, or change what can be changed of Lustre."""
+        """Let it grow, or change Lustre's settings that can change."""
         file_system = self.get(request["FileSystemId"])
         lustre = dict(request.get("LustreConfiguration") or {})
         capacity = request.get("StorageCapacity")
@@ -170,7 +168,9 @@ class FileSystems:
         return {"FileSystemId": file_system_id, "Lifecycle": "DELETING"}
 
     def associate(self, request: Mapping[str, Any]) -> Document:
-        """A new association's description; what it imports is imported when this returns."""
+        """Create an association and return its description; the import is complete when this
+        returns.
+        """
         file_system = self.get(request["FileSystemId"])
         others = [each.document for each in file_system.associations.values()]
         check_association(
@@ -205,7 +205,9 @@ class FileSystems:
         return {**document, "Lifecycle": "CREATING"}
 
     def association(self, association_id: str) -> tuple[FileSystem, Association]:
-        """AwsError DataRepositoryAssociationNotFound when there is none."""
+        """Return the association and its file system; raise AwsError
+        DataRepositoryAssociationNotFound when it does not exist.
+        """
         for file_system in self._all.values():
             if association_id in file_system.associations:
                 return file_system, file_system.associations[association_id]
@@ -238,7 +240,9 @@ class FileSystems:
         }
 
     def mount(self, request: Mount) -> Path:
-        """The folder that shows the directory; AwsError says why a client cannot mount it."""
+        """Return the folder that shows the directory; raise AwsError, which says why the client
+        cannot mount it.
+        """
         file_system = self.get(request.file_system_id)
         self._check_reachable(file_system, request)
         mount_name = file_system.document["LustreConfiguration"]["MountName"]
@@ -285,7 +289,7 @@ class FileSystems:
             )
 
     def _check_references(self, request: Mapping[str, Any]) -> str:
-        """Subnet, security groups and key exist; the VPC's id."""
+        """Check that subnet, security groups and key exist, and return the VPC's id."""
         ec2 = self.clients("ec2")
         try:
             (subnet,) = ec2.describe_subnets(SubnetIds=list(request["SubnetIds"]))["Subnets"]

@@ -1,6 +1,5 @@
-"""The FSx API: calls in; descriptions of file systems and data repository associations out.
-
-Everything else of FSx is refused by name.
+"""The FSx API for file systems and data repository associations. Everything else of FSx is refused
+by name.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _UPDATES = LUSTRE_MEMBERS - {"DeploymentType"}
 
 @dataclass(frozen=True)
 class Fsx:
-    """The service; `mount` is what SageMaker's hosts call, and no part of the API."""
+    """The service. `mount` is no part of the API: SageMaker's hosts call it."""
 
     file_systems: FileSystems
 
@@ -48,8 +47,10 @@ class Fsx:
         subnet_ids: Sequence[str],
         security_group_ids: Sequence[str],
     ) -> Path:
-        """The folder that shows `directory` (`/<mount name>/...`) to a client in these subnets and
-        groups; AwsError when none does.
+        """Return the folder that shows `directory` (`/<mount name>/...`) to a client in these
+        subnets and groups.
+
+        Raises AwsError when the client could not mount it.
         """
         return self.file_systems.mount(
             Mount(file_system_id, directory, subnet_ids, security_group_ids)
@@ -142,7 +143,7 @@ class Fsx:
 
 
 def _response(document: Mapping[str, Any]) -> Document:
-    """As FSx answers it: a list of tags has one at least, or is not there."""
+    """Leave out an empty list of tags, as FSx does."""
     return {key: value for key, value in document.items() if key != "Tags" or value}
 
 

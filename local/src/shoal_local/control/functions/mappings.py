@@ -1,7 +1,8 @@
-"""Event source mappings: each enabled SQS mapping has a thread that receives messages as the
-function's role, invokes the function with a batch and deletes what it handled. What failed stays in
-the queue until its visibility timeout, and goes to the dead-letter queue when it was received too
-often (SQS does that).
+"""Event source mappings of SQS queues: each enabled mapping has a thread.
+
+The thread receives messages as the function's role, invokes the function with a batch and deletes
+what was handled. The rest stays in the queue until its visibility timeout; SQS moves it to the
+dead-letter queue when it was received too often.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class EventSource:
         return bool(self.settings.get("Enabled", True))
 
     def describe(self) -> dict[str, Any]:
-        """EventSourceMappingConfiguration of the Lambda API."""
+        """Return the Lambda API's EventSourceMappingConfiguration."""
         return {
             "UUID": self.id,
             "BatchSize": int(self.settings.get("BatchSize", 10)),
@@ -92,7 +93,7 @@ class EventSource:
 
 @dataclass
 class EventSources:
-    """All mappings of the account; `close` stops their threads."""
+    """The mappings of the account; `close` stops their threads."""
 
     identity: Identity
     clients: Clients
@@ -101,7 +102,7 @@ class EventSources:
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
-        """The Lambda API's operations on event source mappings."""
+        """Return the handlers of operations on event source mappings."""
         return {
             "CreateEventSourceMapping": self._create,
             "GetEventSourceMapping": lambda call: self._get(call).describe(),
@@ -111,8 +112,8 @@ class EventSources:
         }
 
     def tags(self, arn: str) -> dict[str, str]:
-        """The tags of a mapping, to be read and changed; AwsError when there is none by that
-        ARN.
+        """Return the tags of a mapping, which may be changed; raise AwsError when it does not
+        exist.
         """
         for source in self._sources.values():
             if source.arn == arn:
@@ -157,8 +158,8 @@ class EventSources:
         return source.describe()
 
     def _check_visibility(self, queue_arn: str, timeout_s: int) -> None:
-        """Lambda refuses a queue whose messages would reappear while the function still works on
-        them.
+        """Refuse a queue whose messages would reappear while the function still works on them, as
+        Lambda does.
         """
         sqs = self.clients("sqs")
         try:
@@ -232,9 +233,8 @@ class EventSources:
                     role_arn = function.settings["Role"]
                     credentials = self.identity.service_credentials(role_arn, function.name, LAMBDA)
                 self._once(source, self.clients("sqs", credentials), stop)
-            except (
-                Exception
-            ) as error:  # a mapping that stays Enabled must go on polling, whatever happened once
+            except Exception as error:
+                # an enabled mapping polls on after any error
                 source.last_result = f"PROBLEM: {error}"
                 expected = isinstance(error, (AwsError, ClientError, BotoCoreError))
                 log.warning(
@@ -274,7 +274,7 @@ class EventSources:
 
 
 def settings_of(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a request; AwsError names those that are not emulated."""
+    """Return the settings of a request; raise AwsError for one that is not emulated."""
     for name in UNSUPPORTED:
         if request.get(name):
             raise AwsError(
@@ -285,7 +285,7 @@ def settings_of(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def receive(sqs: Any, url: str, batch_size: int) -> list[dict[str, Any]]:
-    """Up to `batch_size` messages: the first receive waits for one, the others take what is
+    """Return up to `batch_size` messages: the first receive waits for one, the others take what is
     there.
     """
     messages: list[dict[str, Any]] = []
@@ -304,7 +304,7 @@ def receive(sqs: Any, url: str, batch_size: int) -> list[dict[str, Any]]:
 
 
 def record(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:
-    """A message as Lambda hands it to functions."""
+    """Return a message as Lambda passes it to functions."""
     body = message["Body"]
     attributes = {
         name: {key[0].lower() + key[1:]: value for key, value in attribute.items()}
@@ -327,9 +327,10 @@ def record(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:
 
 
 def failures(payload: Any, messages: list[dict[str, Any]]) -> set[str]:
-    """Message ids that a partial batch response names; a response that is none of the documented
-    forms fails the whole batch (Lambda developer guide, "Handling errors for an SQS event source",
-    success and failure conditions).
+    """Return the message ids that a partial batch response names.
+
+    A response of no documented form fails the whole batch (Lambda developer guide, "Handling errors
+    for an SQS event source", success and failure conditions).
     """
     all_ids = {message["MessageId"] for message in messages}
     if payload in (None, ""):

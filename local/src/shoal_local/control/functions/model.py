@@ -1,4 +1,4 @@
-"""A Lambda function as the API knows it: its configuration, its code, its resource policy."""
+"""A Lambda function as the API shows it: configuration, code and resource policy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAME = re.compile(
 MAX_UNPACKED_BYTES = (
     262_144_000  # "Unzipped size must be smaller than 262144000 bytes", as Lambda says it
 )
-# Settings that change what a function can do and that nothing here would honour.
+# Settings that would be kept and not honoured.
 UNSUPPORTED = ("Layers", "FileSystemConfigs", "ImageConfig", "SnapStart", "DeadLetterConfig")
 SUPPORTED = (
     "Description",
@@ -42,7 +42,7 @@ SUPPORTED = (
 
 @dataclass(frozen=True)
 class Code:
-    """A deployed zip and where it lies unpacked."""
+    """A deployed zip and the folder that it is unpacked into."""
 
     sha256: str
     size_bytes: int
@@ -81,11 +81,11 @@ class Function:
         return {"Version": "2012-10-17", "Id": "default", "Statement": list(self.policy.values())}
 
     def changed(self, **changes: Any) -> Function:
-        """This function with changes, as a new revision."""
+        """Return this function with changes, as a new revision."""
         return replace(self, **changes, revision=str(uuid.uuid4()), modified_at=datetime.now(UTC))
 
     def configuration(self) -> dict[str, Any]:
-        """FunctionConfiguration of the Lambda API."""
+        """Return the Lambda API's FunctionConfiguration."""
         vpc = self.settings.get("VpcConfig")
         return {
             "FunctionName": self.name,
@@ -128,7 +128,9 @@ class Function:
 
 
 def function_name(name_or_arn: str) -> str:
-    """The plain name; AwsError when it is none, or names a version or alias other than $LATEST."""
+    """Return the plain name; raise AwsError for another form, and for a version or alias other than
+    $LATEST.
+    """
     match = NAME.match(name_or_arn)
     if not match:
         raise AwsError(
@@ -143,7 +145,9 @@ def function_name(name_or_arn: str) -> str:
 
 
 def checked_settings(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a create or update request; AwsError names what is not emulated."""
+    """Return the settings of a create or update request; raise AwsError for one that is not
+    emulated.
+    """
     for name in UNSUPPORTED:
         if request.get(name):
             raise AwsError(
@@ -186,7 +190,7 @@ def unpack(archive: bytes, root: Path) -> Code:
 
 
 def refusal(error: BadArchiveError) -> str:
-    """In Lambda's words where it has some."""
+    """Return why an archive is refused, in Lambda's words where it has some."""
     if isinstance(error, TooLargeError):
         return f"Unzipped size must be smaller than {MAX_UNPACKED_BYTES} bytes ({error})"
     return f"Could not unzip uploaded file: {error}"

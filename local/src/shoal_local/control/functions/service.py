@@ -1,7 +1,7 @@
-"""The Lambda API: create, read, update, delete and invoke functions, and their resource policies.
+"""The Lambda API for functions and their resource policies.
 
-Code is taken from S3 or the request, unpacked once, and run for real by `invoker`; what a function
-would need and is not emulated is refused by name.
+Code comes from S3 or the request, is unpacked once, and is run by `invoker`. A setting that is not
+emulated is refused by name.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Functions:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def get(self, name_or_arn: str) -> Function:
-        """The function; AwsError ResourceNotFoundException when there is none."""
+        """Return the function; raise AwsError ResourceNotFoundException when it does not exist."""
         name = function_name(name_or_arn)
         function = self._functions.get(name)
         if function is None:
@@ -79,21 +79,23 @@ class Functions:
         return LambdaResult(parsed(outcome.payload), error)
 
     def invoke_later(self, name_or_arn: str, event: Any) -> Future[str]:
-        """Event invocation, with retries.
+        """Invoke the function asynchronously, with retries.
 
-        The result is "" at its end, or the reason when all attempts failed.
+        The result is "" at the end, or the reason when all attempts failed.
         """
         self.get(name_or_arn)
         return self.invoker.invoke_later(lambda: self.get(name_or_arn), event)
 
     def retag(self, name_or_arn: str, tags: Mapping[str, str]) -> None:
-        """Give a function these tags."""
+        """Replace a function's tags."""
         with self._lock:
             function = self.get(name_or_arn)
             self._functions[function.name] = replace(function, tags=tags)
 
     def service_may_invoke(self, name_or_arn: str, service: str, source_arn: str) -> bool:
-        """Whether the function's resource policy lets an AWS service invoke it for `source_arn`."""
+        """Return whether the function's resource policy lets an AWS service invoke it for
+        `source_arn`.
+        """
         function = self.get(name_or_arn)
         principal = self.identity.service_principal(service)
         context = {**principal.context, "aws:SourceArn": source_arn}
@@ -103,7 +105,7 @@ class Functions:
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
-        """Every operation of the Lambda API that is emulated for functions."""
+        """Return the handlers of operations on functions."""
         return {
             "CreateFunction": self._create,
             "GetFunction": self._get,
@@ -282,16 +284,15 @@ class Functions:
                 f" Message: {detail.get('Message')}"
             )
             raise AwsError("InvalidParameterValueException", message) from error
-        if (
-            archive["ContentLength"] > MAX_UNPACKED_BYTES
-        ):  # what it holds would be too large: nothing of it is read into memory
+        # too large even before it is unpacked: it is not read into memory
+        if archive["ContentLength"] > MAX_UNPACKED_BYTES:
             too_large = TooLargeError(f"the zip itself has {archive['ContentLength']}")
             raise AwsError("InvalidParameterValueException", refusal(too_large))
         return unpack(archive["Body"].read(), self.folder / name)
 
 
 def permission(request: Mapping[str, Any], function_arn: str) -> dict[str, Any]:
-    """The policy statement that AddPermission stands for."""
+    """Return the policy statement of an AddPermission."""
     principal = request["Principal"]
     conditions: dict[str, Any] = {}
     if request.get("SourceAccount"):
@@ -315,5 +316,5 @@ def permission(request: Mapping[str, Any], function_arn: str) -> dict[str, Any]:
 
 
 def tail(log: str) -> str:
-    """The last 4 KB, as LogResult carries it."""
+    """Return the last 4 KB, as LogResult has it."""
     return log.encode()[-TAIL_BYTES:].decode("utf-8", "replace")

@@ -15,7 +15,7 @@ MAPPING = ":event-source-mapping:"
 
 @dataclass(frozen=True)
 class FunctionTags:
-    """Reads and changes tags by ARN."""
+    """The operations on tags, which find their resource by ARN."""
 
     functions: Functions
     sources: EventSources

@@ -1,6 +1,7 @@
-"""A schedule that is due goes in; its target is called in the name of its role, again after errors
-of AWS, and what cannot be delivered goes to its dead-letter queue. Everything is measured as AWS
-measures it (namespace AWS/Scheduler).
+"""Deliver due schedules: call the target with the schedule's role, retry after AWS's errors, and
+send what failed to the dead-letter queue.
+
+Everything is measured as AWS measures it (namespace AWS/Scheduler).
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ log = logging.getLogger(__name__)
 
 
 class Deliveries:
-    """`now` is the schedules' clock, which is `speed` times as fast as ours."""
+    """The deliveries of one account. `now` is the schedules' clock, which runs `speed` times as
+    fast as the machine's.
+    """
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class Deliveries:
         self._closing = threading.Event()
 
     def start(self, schedule: Schedule) -> None:
-        """Deliver on a thread of the pool."""
+        """Deliver a schedule on a thread of the pool."""
         if not self._closing.is_set():
             self._pool.submit(self._deliver, schedule)
 
@@ -81,7 +84,7 @@ class Deliveries:
         self._give_up(schedule, attempt, error)
 
     def _attempt(self, schedule: Schedule, attempt: int) -> AwsError | None:
-        """One call of the target; what went wrong, if something did."""
+        """Call the target once; return the error, or None."""
         self._count(schedule, "InvocationAttemptCount")
         try:
             call_target(
@@ -151,12 +154,16 @@ class Deliveries:
 
 
 def is_retryable(error: AwsError) -> bool:
-    """Whether the next attempt may succeed: nothing else makes a role or a target right."""
+    """Return whether the next attempt may succeed. Only errors of AWS pass; a wrong role or target
+    stays wrong.
+    """
     return error.http_status >= 500 or error.http_status == THROTTLED
 
 
 def render_input(schedule: Schedule, attempt: int) -> str:
-    """The target's input with what Scheduler knows (user guide, "Adding context attributes")."""
+    """Return the target's input with the context attributes filled in (user guide, "Adding context
+    attributes").
+    """
     text = str(schedule.settings["Target"].get("Input") or "{}")
     due_at = schedule.due_at.strftime("%Y-%m-%dT%H:%M:%SZ") if schedule.due_at else ""
     context = {
@@ -173,7 +180,7 @@ def render_input(schedule: Schedule, attempt: int) -> str:
 def call_target(
     clients: Clients, credentials: RoleCredentials, schedule: Schedule, payload: str
 ) -> None:
-    """Invoke the function, which is not waited for, or start the pipeline."""
+    """Start the pipeline, or invoke the function without waiting for it."""
     target = schedule.settings["Target"]
     if target["Arn"].startswith("arn:aws:lambda:"):
         clients("lambda", credentials).invoke(

@@ -1,8 +1,8 @@
-"""Schedule expressions in, the times they mean out, in any time zone.
+"""Schedule expressions, and the times that they mean in a time zone.
 
-`rate(...)` and all of `cron(...)`, L, W and # included; one-time schedules, `at(...)`, are refused
-by name. Source: EventBridge Scheduler user guide, "Schedule types" (a time that a change of clocks
-skips is skipped, one that it repeats is taken once).
+`rate(...)` and all of `cron(...)` are read, with L, W and #. One-time schedules, `at(...)`, are
+refused by name. Source: EventBridge Scheduler user guide, "Schedule types" (a time that a change of
+clocks skips is skipped, one that it repeats is taken once).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ CRON = re.compile(r"cron\(([^()]*)\)")
 
 
 class ExpressionError(ValueError):
-    """The expression means no times."""
+    """The expression cannot be read, or is not emulated."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Again and again, beginning when the schedule does."""
+    """Equal periods from the start of the schedule."""
 
     period: timedelta
 
     def next(self, since: datetime, after: datetime) -> datetime | None:
-        """The first time from `since` on that is later than `after`."""
+        """Return the first time from `since` on that is later than `after`."""
         if after < since:
             return since
         return since + ((after - since) // self.period + 1) * self.period
@@ -41,8 +41,9 @@ class Rate:
 
 @dataclass(frozen=True)
 class Cron:
-    """The values of each field; days as they are written, because what they mean depends on the
-    month.
+    """The values of each field.
+
+    Days stay as they are written, because their meaning depends on the month.
     """
 
     minutes: frozenset[int]
@@ -54,7 +55,9 @@ class Cron:
     zone: ZoneInfo
 
     def next(self, since: datetime, after: datetime) -> datetime | None:
-        """The first time from `since` on that is later than `after`; None when there is no more."""
+        """Return the first time from `since` on that is later than `after`; None when there is
+        none.
+        """
         earliest = max(since - timedelta(microseconds=1), after)
         day = earliest.astimezone(self.zone).date()
         while day.year <= LAST_YEAR:
@@ -87,7 +90,9 @@ class Cron:
 
 
 def parse(expression: str, time_zone: str) -> Rate | Cron:
-    """Raises ExpressionError, which says what is wrong or not emulated."""
+    """Return the times of an expression; raise ExpressionError, which says what is wrong or not
+    emulated.
+    """
     zone = _zone(time_zone)
     seconds = period_s(expression)
     if seconds is not None:
@@ -121,7 +126,7 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _exists(moment: datetime) -> bool:
-    """Whether a clock of its zone ever shows it: an hour in spring is skipped."""
+    """Return whether clocks of the zone ever show the time; in spring they skip an hour."""
     return moment.astimezone(UTC).astimezone(moment.tzinfo).replace(tzinfo=None) == moment.replace(
         tzinfo=None
     )
@@ -154,7 +159,7 @@ def _on_weekday(part: str, day: date) -> bool:
 
 @cache
 def _nearest_weekday(year: int, month: int, day: int) -> int:
-    """The working day next to a day of the month, in the same month."""
+    """Return the working day nearest to a day of the month, in the same month."""
     last = calendar.monthrange(year, month)[1]
     weekday = date(year, month, day).weekday()
     if weekday < calendar.SATURDAY:
@@ -166,7 +171,7 @@ def _nearest_weekday(year: int, month: int, day: int) -> int:
 
 @cache
 def _set(text: str, low: int, high: int, words: tuple[str, ...] = ()) -> frozenset[int]:
-    """The values of a field: lists of values, ranges and steps."""
+    """Return the values of a field, which is a list of values, ranges and steps."""
     values: set[int] = set()
     for part in text.split(","):
         span, slash, step = part.partition("/")

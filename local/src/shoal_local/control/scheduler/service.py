@@ -1,9 +1,7 @@
-"""The API of EventBridge Scheduler: calls in, descriptions of schedules and groups out.
+"""The API of EventBridge Scheduler, and the thread that calls the targets of schedules.
 
-A thread of its own calls their targets.
-
-Targets are Lambda functions and SageMaker pipelines; others are refused by name. A flexible
-window's calls come at its beginning.
+Targets are Lambda functions and SageMaker pipelines; others are refused by name. With a flexible
+window, the call comes at its beginning.
 """
 
 from __future__ import annotations
@@ -29,7 +27,9 @@ TARGET = re.compile(r"^arn:aws:(lambda:[\w-]+:\d{12}:function:|sagemaker:[\w-]+:
 
 
 class Scheduler:
-    """`speed` is how many seconds of the schedules pass in one of ours."""
+    """The schedules of one account and region; `speed` is how many of their seconds pass in a
+    second of the clock.
+    """
 
     def __init__(
         self, identity: Identity, clients: Clients, measure: Measure, speed: float = 1.0
@@ -43,18 +43,18 @@ class Scheduler:
         self._thread.start()
 
     def now(self) -> datetime:
-        """The schedules' clock."""
+        """Return the time of the schedules' clock."""
         return self._began_at + timedelta(seconds=(time.monotonic() - self._began_s) * self._speed)
 
     def close(self) -> None:
-        """Call nothing more; deliveries under way end."""
+        """Call no more targets, and wait for deliveries under way."""
         self._closing.set()
         self._thread.join()
         self._deliveries.close()
 
     @property
     def operations(self) -> dict[str, Callable[[ApiCall], Mapping[str, Any]]]:
-        """Everything that is emulated."""
+        """Return the handlers by operation; every other operation is refused."""
         return {
             "CreateSchedule": self._create,
             "UpdateSchedule": self._update,
@@ -88,8 +88,10 @@ class Scheduler:
         return {"ScheduleArn": self._store.update(call.parameters).arn}
 
     def _check_target(self, request: Mapping[str, Any]) -> None:
-        """AwsError for a target that is not emulated, and for a role that Scheduler could not take,
-        as AWS looks before it keeps one.
+        """Raise AwsError for a target that is not emulated, and for a role that Scheduler could not
+        assume.
+
+        AWS also checks the role before it keeps a schedule.
         """
         target, group = request["Target"], self._store.group(request.get("GroupName") or "default")
         if not TARGET.match(target["Arn"]):
@@ -162,14 +164,16 @@ class Scheduler:
         return {}
 
     def _tagged(self, call: ApiCall) -> Group:
-        """Groups carry tags, schedules do not (API reference, TagResource)."""
+        """Return the group of an ARN. Groups have tags, schedules do not (API reference,
+        TagResource).
+        """
         return self._store.group(
             str(call.parameters["ResourceArn"]).rpartition(":schedule-group/")[2]
         )
 
 
 def describe(schedule: Schedule) -> dict[str, Any]:
-    """As GetSchedule answers."""
+    """Return the answer of GetSchedule."""
     times = {"CreationDate": schedule.created_at, "LastModificationDate": schedule.modified_at}
     return {
         "Arn": schedule.arn,
@@ -181,7 +185,7 @@ def describe(schedule: Schedule) -> dict[str, Any]:
 
 
 def summary(schedule: Schedule) -> dict[str, Any]:
-    """As ListSchedules answers."""
+    """Return an entry of ListSchedules."""
     times = {"CreationDate": schedule.created_at, "LastModificationDate": schedule.modified_at}
     identity = {
         "Arn": schedule.arn,

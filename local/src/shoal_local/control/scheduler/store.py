@@ -1,6 +1,4 @@
-"""Schedules and their groups as values: what a request asks for goes in, what is kept and when it
-is due comes out.
-"""
+"""Schedules and their groups, and when each schedule is due."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from shoal_local.errors import AwsError
 
 DEFAULT = "default"
 ENABLED = "ENABLED"
-# What a schedule may ask for and nothing here would honour.
+# Settings that would be kept and not honoured.
 UNSUPPORTED = ("StartDate", "EndDate", "KmsKeyArn", "ActionAfterCompletion")
 SUPPORTED = (
     "ScheduleExpression",
@@ -42,7 +40,7 @@ class Group:
 class Schedule:
     """One version of a schedule.
 
-    `since` and `due_at` are times of the schedules' own clock, which may be faster than ours.
+    `since` and `due_at` are times of the schedules' clock, which may be faster than the machine's.
     """
 
     arn: str
@@ -57,7 +55,7 @@ class Schedule:
 
     @property
     def group_arn(self) -> str:
-        """What Scheduler says that it acts for when it takes the schedule's role."""
+        """Return the source ARN with which Scheduler assumes the schedule's role."""
         return self.arn.replace(":schedule/", ":schedule-group/").removesuffix(f"/{self.name}")
 
     @property
@@ -65,7 +63,7 @@ class Schedule:
         return bool(self.settings["State"] == ENABLED)
 
     def fired(self, now: datetime) -> Schedule:
-        """The same, waiting for its next time: those that passed meanwhile are not made up for."""
+        """Return the schedule with its next time; times that have passed meanwhile are skipped."""
         return replace(self, due_at=self.times.next(self.since, now))
 
 
@@ -110,7 +108,7 @@ class Store:
             self._groups[group.name] = replace(group, tags=tags)
 
     def delete_group(self, name: str) -> None:
-        """With its schedules. AWS takes a while; here it is gone."""
+        """Delete a group with its schedules, at once; AWS takes a while."""
         with self._lock:
             if self.group(name).name == DEFAULT:
                 raise AwsError(
@@ -143,9 +141,10 @@ class Store:
             return self._schedules[group, name]
 
     def update(self, request: Mapping[str, Any]) -> Schedule:
-        """What is left out gets its default, as on AWS (API reference, UpdateSchedule).
+        """Change a schedule. What the request leaves out gets its default (API reference,
+        UpdateSchedule).
 
-        A rate goes on counting from its creation.
+        A rate still counts from the creation.
         """
         with self._lock:
             schedule = self.get(request.get("GroupName"), request["Name"])
@@ -171,9 +170,10 @@ class Store:
         return sorted(self._schedules.values(), key=lambda schedule: schedule.arn)
 
     def take_due(self) -> list[Schedule]:
-        """Those whose time has come, as they were; each then waits for its next time.
+        """Return the enabled schedules that are due, as they were, and let each wait for its next
+        time.
 
-        A disabled one lets its times pass.
+        A disabled schedule skips its times.
         """
         with self._lock:
             now = self.now()
@@ -191,7 +191,9 @@ _INSTANT = datetime.resolution
 
 
 def settings_of(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a request, defaults included; AwsError for what is not emulated."""
+    """Return the settings of a request with defaults; raise AwsError for one that is not
+    emulated.
+    """
     for name in UNSUPPORTED:
         if request.get(name) is not None:
             raise AwsError("ValidationException", f"Shoal's emulator has no schedules with {name}")
