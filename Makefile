@@ -54,7 +54,7 @@ examples: python ## Runs the examples with SageMaker's SDK v3 (installs it, abou
 
 fuzz: python ## Looks for input that breaks something, EXAMPLES (300) per test, other ones each time.
 	@$(PYTHON) dev/tools/install.py tests
-	@SHOAL_FUZZ=$${EXAMPLES:-300} $(RUN) -m pytest tests/bad_input
+	@SHOAL_FUZZ=$${EXAMPLES:-300} $(RUN) -m pytest tests/bad_input local/tests/bad_input
 
 bench: python ## Measures Shoal beside its peers, about an hour on a quiet machine; reports in bench-out/.
 	@$(PYTHON) dev/tools/install.py runtimes

@@ -20,6 +20,8 @@ from local.tests.load.memory import growth
 from local.tests.sagemaker.account import BUCKET, INFERENCE_IMAGE, PROGRAMS, Account, archive, until
 from local.tests.sagemaker.hosted import ENVIRONMENT, invoke, settled
 
+pytestmark = pytest.mark.nightly
+
 MIB = 1024 * 1024
 SIZE = int(os.environ.get("SHOAL_LOAD_ARCHIVE_MIB", "64")) * MIB
 LIMIT_KIB = 48 * 1024

@@ -18,6 +18,8 @@ from botocore.exceptions import ClientError
 
 from local.tests.control.account import Account
 
+pytestmark = pytest.mark.nightly
+
 STARTS = int(os.environ.get("SHOAL_LOAD", "30"))
 AT_ONCE = 20
 GROWTH_KIB = 200 * 1024
