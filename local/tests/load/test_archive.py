@@ -1,7 +1,7 @@
 """A large model archive on its way from a training job to an endpoint: every byte arrives, and
 nobody holds it in memory.
 
-`make test` takes SHOAL_LOAD_ARCHIVE_MIB (64) MiB of random bytes; docs/reliability-load.md has the
+`make test` takes SHOAL_LOAD_ARCHIVE_MIB (64) MiB of random bytes; docs/lab/2026-11-load.md has the
 figures of a GiB.
 """
 
