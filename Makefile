@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
 RUN := .venv/bin/python
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help python install install-tests demo demo-gitops check test test-changed test-all chaos synth examples fuzz bench bench-quick bench-gpu lock clean
+.PHONY: help python install install-tests demo demo-gitops check test test-changed test-all chaos synth examples fuzz bench bench-quick bench-gpu lock reference clean
 
 help: ## Lists what can be made.
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -70,6 +70,9 @@ bench-gpu: ## Measures training on one GPU, with the Python of BENCH_PYTHON (def
 
 lock: python ## Writes the lock files anew from the *.in files.
 	@$(PYTHON) dev/tools/lock.py
+
+reference: install ## Writes docs/reference from the commands and the schema.
+	@$(RUN) -m dev.tools.reference
 
 clean: ## Removes what was installed and built.
 	rm -rf .venv .shoal node_modules cdk.out demo-out bench-out
