@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
+PAGES = ("tests/test_readme.py", "tests/docs")
 TESTS = {
     "config": ("tests/config", "tests/bad_input"),
     "pipelines": ("tests/pipelines", "tests/seeds", "tests/matrix"),
@@ -14,7 +15,7 @@ TESTS = {
     "shoal.verbs": ("tests/verbs", "tests/end_to_end/test_verbs.py"),
     "shoal.demo": ("tests/demo", "tests/end_to_end/test_demo.py"),
     "shoal.cli": ("tests/cli",),
-    "dev": ("tests/dev",),
+    "dev": ("tests/dev", "tests/docs"),  # docs/reference shows commands and settings
 }
 """Package of a layer -> its tests."""
 ELSEWHERE = {
@@ -24,7 +25,7 @@ ELSEWHERE = {
     "environments": ("tests/config",),
     "images": ("tests/images", "tests/pipelines/launch"),
     "examples": ("tests/examples",),
-    "docs": ("tests/test_readme.py",),
+    "docs": PAGES,
     ".github": ("tests/workflows",),
 }
 """Folder outside the layers -> its tests."""
@@ -66,7 +67,7 @@ def needed_tests(files: Iterable[str], rows: list[list[str]], root: Path) -> Ite
         elif row := next((i for i, names in enumerate(rows) if _is_in(file, names)), None):
             yield from (each for names in rows[: row + 1] for name in names for each in TESTS[name])
         elif file.endswith(".md"):
-            yield "tests/test_readme.py"
+            yield from PAGES
         else:
             yield from EVERYTHING
 

@@ -28,7 +28,14 @@ ROOT = Path(__file__).resolve().parents[2]
 PYTHON = str(ROOT / ".venv" / "bin" / "python")
 TENSORFLOW = "training_code/tensorflow"
 _TENSORFLOW_CACHE = ("--cache-dir", ".mypy_cache/tensorflow")
-WITHOUT_AWS = ("tests/config", "tests/pipelines", "tests/images", "tests/workflows")
+WITHOUT_AWS = (
+    "tests/config",
+    "tests/docs",
+    "tests/images",
+    "tests/pipelines",
+    "tests/test_readme.py",
+    "tests/workflows",
+)
 """Folders whose tests start neither shoal-local nor a training job."""
 NEEDS_A_RUNTIME = "tests/pipelines/launch/test_toolkit.py"
 _WORKERS = str((os.cpu_count() or 1) + 1)
