@@ -6,13 +6,14 @@ Files are ordered by what they took in the last run (pytest's cache), those with
 from __future__ import annotations
 
 from collections import defaultdict
+from math import inf
 from typing import Any
 
 import pytest
 
 _KEY = "shoal/seconds-by-file"
 _SLOW_FOLDERS = ("tests/end_to_end", "tests/training_code", "local/tests/sagemaker")
-"""Begin with these where no run has left its times yet."""
+"""Of the files without a time, these come first."""
 
 
 @pytest.hookimpl(trylast=True)
@@ -22,8 +23,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     def rank(item: pytest.Item) -> tuple[float, int, str]:
         file = item.nodeid.partition("::")[0]
-        slow = next((i for i, each in enumerate(_SLOW_FOLDERS) if file.startswith(each)), 9)
-        return -seconds.get(file, 0.0 if seconds else -slow), slow, file
+        slow = [i for i, folder in enumerate(_SLOW_FOLDERS) if file.startswith(folder)]
+        return -seconds.get(file, inf), slow[0] if slow else len(_SLOW_FOLDERS), file
 
     items.sort(key=rank)
 
