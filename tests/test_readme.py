@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.repository import ROOT
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LINES = "\n".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL)).splitlines()
 COMMANDS = [line.split("#")[0].split() for line in LINES if line]

@@ -26,7 +26,8 @@ import boto3
 from botocore.config import Config
 
 from shoal_local.processes import started_at
-from tests.chaos.deployment import ROOT, Deployment
+from tests.chaos.deployment import Deployment
+from tests.repository import ROOT
 
 SPEED = 150.0
 TTL_S = 600.0 / SPEED

@@ -22,8 +22,9 @@ from shoal_local.control.authorization.iam_request import Question
 from stacks.constructs.teardown_guard import SCALED
 from tests.functions.invocation import Outcome, invoke
 from tests.identity.recorded import recorded
-from tests.identity.roles import ROOT, Roles
+from tests.identity.roles import Roles
 from tests.identity.templates import Templates
+from tests.repository import ROOT
 
 NAMES = Names(load_environment("dev", ROOT))
 ACCOUNT, REGION = NAMES.environment.account, NAMES.environment.region

@@ -24,7 +24,7 @@ from local.tests.control.account import Account, running, trust
 from pipelines.launch.recipes import content_tag
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
-from tests.stacks.conftest import ROOT
+from tests.repository import ROOT
 from tests.stacks.reading import definition, properties, resources, statements
 
 RECIPE = "pytorch-smddp"

@@ -28,7 +28,7 @@ from shoal_local.server import Emulator, Options
 from stacks.constructs.shared_releases import bucket_statements, registry_policy, what_is_shared
 from stacks.data_stack import DataStack
 from tests.config.test_release import CONTENT
-from tests.stacks.conftest import ROOT
+from tests.repository import ROOT
 
 DEV, STAGING, PROD = (load_environment(name, ROOT) for name in ("dev", "staging", "prod"))
 NAMES = Names(DEV)
