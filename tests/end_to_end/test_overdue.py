@@ -58,7 +58,7 @@ def template(folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     with running(
-        tmp_path_factory.mktemp("emulator"), None, "--enforce-iam", "--schedule-speed", "600"
+        tmp_path_factory.mktemp("emulator"), "--enforce-iam", "--schedule-speed", "600"
     ) as found:
         make_pipeline(found)
         deploy(found, template(tmp_path_factory.mktemp("cdk.out")))

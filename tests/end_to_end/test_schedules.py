@@ -99,7 +99,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def account(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    with running(root / ".shoal" / "local", None, "--enforce-iam") as found:
+    with running(root / ".shoal" / "local", "--enforce-iam") as found:
         make_pipeline(found)
         deploy(found, template(tmp_path_factory.mktemp("cdk.out"), OFTEN))
         yield found

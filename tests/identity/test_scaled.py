@@ -130,8 +130,8 @@ class Scaled:
 
 @pytest.fixture(scope="module")
 def scaled(tmp_path_factory: pytest.TempPathFactory, dev: Templates) -> Iterator[Scaled]:
-    with running(tmp_path_factory.mktemp("scaled"), None, "--enforce-iam") as found:
-        account = Account.at(found.endpoint, found.state_dir, ACCOUNT)
+    with running(tmp_path_factory.mktemp("scaled"), "--enforce-iam") as found:
+        account = Account.at(found)
         _let(account, "jobs", {"all": allow("*")})
         for actor in ("teardown", "sweep"):
             account.client("iam").create_role(
