@@ -1,5 +1,5 @@
-"""Draws docs/flow.png, the one picture in the README: from an environment file to a torn-down
-endpoint, on two targets.
+"""Draws docs/flow.png for docs/architecture.md: from an environment file to a torn-down endpoint,
+on two targets.
 
 .venv/bin/python dev/tools/draw_flow.py
 """

@@ -78,7 +78,14 @@ def here(name: str) -> str:
     return name
 
 
-@pytest.mark.parametrize("name", NAMES)
+GATE = ("smddp", "torchrun", "tensorflow-smddp", "parameter-server")
+"""One launcher each: mpirun with smddprun, torchrun, MPI under TensorFlow, several hosts."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in GATE else pytest.param(name, marks=pytest.mark.nightly) for name in NAMES],
+)
 def test_the_training_job_of_the_overlay_completes_on_the_processes_it_is_made_of(
     strategies: Strategies, name: str
 ) -> None:

@@ -28,6 +28,8 @@ use_installed_node()
 from stacks.app import ShoalApp  # noqa: E402 - starts Node.js
 from tests.repository import ROOT  # noqa: E402
 
+pytestmark = pytest.mark.nightly
+"""Each option is synthesised once in tests/stacks; here are their combinations, and all regions."""
 LINTED = ("all", "vpc-fsx")
 """Between them they have every type of resource."""
 IGNORED = [
