@@ -28,6 +28,7 @@ from dev.bench.machine import REPOSITORY, describe
 from dev.bench.processes import RunFailedError, end_on_sigterm
 from local.tests.sagemaker.account import ACCOUNT_ID, BUCKET, Account, archive, processing_input
 from shoal.verbs.local_server import EmulatorProcess
+from shoal_local.testing import LocalAccount
 
 MIB = 1024 * 1024
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -103,7 +104,8 @@ def emulator() -> Iterator[Emulated]:
         )
         running = process.start(ACCOUNT_ID, "us-east-1")
         try:
-            yield Emulated(Account.at(running.endpoint, place / "state"), running.pid)
+            account = LocalAccount(running.endpoint, place / "state", ACCOUNT_ID)
+            yield Emulated(Account.at(account), running.pid)
         finally:
             process.shut_down()
 

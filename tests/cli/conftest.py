@@ -12,7 +12,8 @@ import pytest
 
 from shoal.verbs.local_server import EmulatorProcess
 from tests.cli.trained import Checkout, Package, Registry
-from tests.verbs.conftest import ACCOUNT, REGION, ROOT
+from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT, REGION
 
 STAGING, PROD = "222233334444", "333344445555"
 

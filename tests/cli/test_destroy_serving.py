@@ -25,7 +25,8 @@ from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from tests.cli.test_promote import promoted
 from tests.cli.trained import IMAGE, Checkout, Package, Registry
-from tests.verbs.conftest import ACCOUNT, ROOT
+from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT
 
 DESTROY = ("destroy", "staging", "--serving")
 NAMES = Names(load_environment("staging", ROOT).model_copy(update={"account": ACCOUNT}))

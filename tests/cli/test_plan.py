@@ -12,7 +12,7 @@ import pytest
 
 from shoal.cli.main import main
 from tests.cli.test_main import checkout
-from tests.verbs.conftest import ROOT
+from tests.repository import ROOT
 
 __all__ = ["checkout"]
 
@@ -25,7 +25,7 @@ def _edit(checkout: Path, old: str, new: str) -> None:
 def test_it_shows_stacks_costs_and_where_the_prices_are_from(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["plan", "dev"]) == 0
+    assert main(["--root", str(ROOT), "plan", "dev"]) == 0
     shown = capsys.readouterr().out
     wanted = (
         "shoal-mnist-dev-network",
@@ -45,7 +45,7 @@ def test_it_needs_neither_network_nor_credentials() -> None:
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     process = subprocess.run(
-        [sys.executable, "-m", "shoal.cli", "plan", "prod"],
+        [sys.executable, "-m", "shoal.cli", "--root", ".", "plan", "prod"],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -55,7 +55,7 @@ def test_it_needs_neither_network_nor_credentials() -> None:
 
 
 def test_json_has_the_same_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "prod", "--json"]) == 0
+    assert main(["--root", str(ROOT), "plan", "prod", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert [stack["name"].removeprefix("shoal-mnist-prod-") for stack in shown["stacks"]] == [
         "data",

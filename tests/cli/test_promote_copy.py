@@ -31,7 +31,8 @@ from shoal.verbs.target import Target
 from tests.cli.conftest import PROD, STAGING
 from tests.cli.test_promote import pinned, refusal
 from tests.cli.trained import Checkout, Package, Registry
-from tests.verbs.conftest import ACCOUNT, REGION, ROOT
+from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT, REGION
 
 TO_STAGING = ("promote", "--from", "dev", "--to", "staging")
 TO_PROD = ("promote", "--from", "staging", "--to", "prod")

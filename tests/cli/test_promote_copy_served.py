@@ -34,7 +34,8 @@ from tests.cli.conftest import STAGING
 from tests.cli.test_promote_copy import TO_STAGING, Image, delete_in_dev, promoted
 from tests.cli.trained import CODE, Checkout, Package, Registry
 from tests.identity.synth import synthesised
-from tests.verbs.conftest import ACCOUNT, REGION, ROOT
+from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT, REGION
 
 ENV = load_environment("staging", ROOT)
 NAMES = Names(ENV)

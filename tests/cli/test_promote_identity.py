@@ -20,7 +20,7 @@ from stacks.app import ShoalApp
 from tests.cli.test_promote import promoted
 from tests.cli.trained import Checkout, Package
 from tests.identity.templates import Templates
-from tests.verbs.conftest import ROOT
+from tests.repository import ROOT
 
 ROLE = "shoal-mnist-dev-us-east-1-promote"
 SESSION = f"arn:aws:sts::111122223333:assumed-role/{ROLE}/promote"

@@ -22,7 +22,7 @@ from shoal.verbs.errors import ExecutionError, LifecycleError
 from shoal.verbs.flow import Failure, Outcome
 from shoal.verbs.inventory import Resource
 from shoal.verbs.report import EndpointAnswer, Evaluation
-from tests.verbs.conftest import ROOT
+from tests.repository import ROOT
 from tests.verbs.test_report import METRICS, SMOKE, TRAIN, execution
 
 GOOD = Outcome({"synth": 5.0, "deploy": 4.0, "execute": 60.0, "total": 90.0}, ())

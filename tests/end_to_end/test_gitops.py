@@ -16,7 +16,8 @@ from local.tests.control.account import eventually
 from shoal.cli.main import shoal
 from shoal.demo.gitops_checkout import GitCheckout
 from shoal.verbs.processes import mentioning
-from tests.end_to_end.conftest import ROOT, Checkout, Finished
+from tests.end_to_end.conftest import Checkout, Finished
+from tests.repository import ROOT
 
 _TIMEOUT_S = 2400
 """Some five minutes on two idle cores; half an hour was seen on two busy ones."""

@@ -20,7 +20,8 @@ from shoal.verbs.metrics import Parts, parse_all
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.sagemaker.container.launch import isolation_refused, networks_refused
-from tests.end_to_end.strategies import ROOT, SERVED, TEST_IMAGES, Strategies
+from tests.end_to_end.strategies import SERVED, TEST_IMAGES, Strategies
+from tests.repository import ROOT
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 NAMES = strategy_names(ROOT)

@@ -14,7 +14,8 @@ from config.serving import Serverless, Serving, Traffic, TrafficType
 from config.settings import Environment, Strategy
 from pipelines.check import check
 from tests.config.test_release import RELEASE
-from tests.pipelines.inputs import ROOT, environment
+from tests.pipelines.inputs import environment
+from tests.repository import ROOT
 
 
 def changed(**sections: dict[str, Any]) -> Environment:

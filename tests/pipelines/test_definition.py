@@ -20,7 +20,6 @@ from pipelines import shapes
 from pipelines.definition import build
 from tests.pipelines.inputs import (
     GOLDENS,
-    ROOT,
     definition,
     definition_with_file_system,
     environment,
@@ -28,6 +27,7 @@ from tests.pipelines.inputs import (
     infrastructure,
     steps_by_name,
 )
+from tests.repository import ROOT
 
 EXECUTION_ID = {"Get": "Execution.PipelineExecutionId"}
 SDK_ONLY = {

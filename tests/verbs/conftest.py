@@ -6,7 +6,6 @@ import json
 import os
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +13,8 @@ import pytest
 from shoal.verbs.execution import Pipeline
 from shoal.verbs.local_server import EmulatorProcess
 from shoal.verbs.target import Target
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT, REGION = "111122223333", "us-east-1"
 
 

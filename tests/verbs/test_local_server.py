@@ -12,7 +12,8 @@ import pytest
 from shoal.verbs.errors import CommandError, NotFoundError
 from shoal.verbs.local_server import EmulatorProcess, port_answers
 from shoal.verbs.processes import is_alive, mentioning
-from tests.verbs.conftest import ACCOUNT, REGION, ROOT
+from tests.repository import ROOT
+from tests.verbs.conftest import ACCOUNT, REGION
 
 
 @pytest.fixture

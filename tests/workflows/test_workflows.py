@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from config.loader import environment_names, load_environment
+from tests.repository import ROOT
 from tests.workflows.calls import calls, refusal
 from tests.workflows.lint import mistakes, steps
 
-ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 GOOD = f"""
 on: push

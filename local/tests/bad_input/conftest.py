@@ -6,14 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.tests.bad_input.wire import ACCOUNT_ID, REGION, Wire
-from shoal_local.server import Emulator, Options
+from local.tests.bad_input.wire import ACCOUNT_ID, Wire
+from shoal_local.testing import in_process
 
 
 @pytest.fixture(scope="session")
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
     """The emulator's port, for requests that no client of AWS would send."""
-    emulator = Emulator(Options(tmp_path_factory.mktemp("emulator"), ACCOUNT_ID, REGION))
-    emulator.start()
-    yield Wire(emulator)
-    emulator.close()
+    with in_process(tmp_path_factory.mktemp("emulator"), ACCOUNT_ID) as emulator:
+        yield Wire(emulator)

@@ -14,8 +14,9 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from local.tests.control.account import REGION, Account
+from local.tests.control.account import Account
 from shoal_local.control.loopback_guard import LARGEST, LARGEST_OTHERWISE
+from shoal_local.testing import REGION
 
 FORM = "Action=GetCallerIdentity&Version=2011-06-15"
 STS = (
