@@ -231,7 +231,7 @@ def _refuse_if_served(session: Session, local: bool) -> None:
     workspace, own = session.workspace, session.environment.name
 
     def find(other: Environment) -> Target | None:
-        running = workspace.emulator.require() if session.target.is_local else None
+        running = workspace.local_server.require() if session.target.is_local else None
         if running and (other.account not in running.accounts or other.region != running.region):
             return None
         return workspace.open(other.name, local).target

@@ -75,16 +75,16 @@ def _build_runtimes(state: GitOps) -> None:
     )
 
 
-def _start_emulator(state: GitOps) -> None:
+def _start_local_server(state: GitOps) -> None:
     environments = [state.environment(name) for name in ENVIRONMENTS]
     accounts, region = [each.account for each in environments], environments[0].region
-    start = state.emulator.start
+    start = state.local_server.start
     state.running = start(
         accounts[0],
         region,
         enforce_iam=state.enforce_iam,
         hosting_speed=HOSTING_SPEED,
-        others=accounts[1:],
+        other_accounts=accounts[1:],
     )
     state.facts.accounts = dict(zip(ENVIRONMENTS, accounts, strict=True))
     state.facts.enforces_iam = state.running.enforces_iam
@@ -96,13 +96,13 @@ def _start_emulator(state: GitOps) -> None:
     )
 
 
-def _stop_emulator(state: GitOps) -> None:
+def _stop_local_server(state: GitOps) -> None:
     for name in ("emulator.log", "requests.jsonl"):
-        for found in state.emulator.state.rglob(name):
+        for found in state.local_server.state.rglob(name):
             shutil.copy(
-                found, state.logs / f"{'-'.join(found.relative_to(state.emulator.state).parts)}"
+                found, state.logs / f"{'-'.join(found.relative_to(state.local_server.state).parts)}"
             )
-    state.emulator.sweep()
+    state.local_server.sweep()
     running = state.running
     left = [f"process {pid}" for pid in mentioning(str(state.folder))]
     left += [f"port of {running.endpoint}"] if running and port_answers(running.endpoint) else []
@@ -145,7 +145,7 @@ def _make_repository(state: GitOps) -> None:
         state.folder / "git",
         state.workspace.root,
         state.workspace.environ,
-        state.emulator.state,
+        state.local_server.state,
         shared,
     )
     state.facts.commits.append({"what": "begin", "id": state.checkout.head()})
@@ -360,7 +360,7 @@ def _require_no_drift(state: GitOps, name: str) -> None:
 
 PHASES: tuple[Phase[GitOps], ...] = (
     Phase("runtimes", _build_runtimes),
-    Phase("emulator", _start_emulator, _stop_emulator, "stop emulator"),
+    Phase("emulator", _start_local_server, _stop_local_server, "stop emulator"),
     Phase("look before", _look_before, _look_after, "look after"),
     Phase("repository", _make_repository),
     Phase("accounts", None, _remove_bootstraps, "remove bootstraps"),

@@ -25,7 +25,7 @@ from shoal.verbs.flow import Outcome, Phase, run_phases
 from shoal.verbs.follow import Follower
 from shoal.verbs.image import refuse_built_image
 from shoal.verbs.inventory import Owner, Resource
-from shoal.verbs.local_server import EmulatorProcess, Running, build_runtimes
+from shoal.verbs.local_server import LocalServer, RunningServer, build_runtimes
 from shoal.verbs.parameters import check_declared, check_values
 from shoal.verbs.report import answers_of, evaluation_of, made_by_steps, model_package_of
 from shoal.verbs.target import Target
@@ -56,7 +56,7 @@ class Demo:
     output: Path
     report: Report
     facts: Facts = field(default_factory=Facts)
-    running: Running | None = None
+    running: RunningServer | None = None
     borrowed: bool = False
     """Whether it runs in the emulator of `shoal local up`, which is not the demo's to stop."""
 
@@ -73,10 +73,10 @@ class Demo:
         return self.output / LOGS
 
     @property
-    def emulator(self) -> EmulatorProcess:
+    def local_server(self) -> LocalServer:
         if self.borrowed:
-            return self.workspace.emulator
-        return EmulatorProcess(
+            return self.workspace.local_server
+        return LocalServer(
             self.workspace.root,
             self.folder / "emulator",
             self.logs / "emulator-output.log",
@@ -180,13 +180,13 @@ def _build_runtimes(demo: Demo) -> None:
     )
 
 
-def _start_emulator(demo: Demo) -> None:
+def _start_local_server(demo: Demo) -> None:
     """In the emulator of `shoal local up` if that one is empty, else in one of its own."""
-    local = demo.workspace.emulator.find()
+    local = demo.workspace.local_server.find()
     demo.borrowed = local is not None and _can_borrow(demo, local)
     if not demo.borrowed:
         environment = demo.environment
-        local = demo.emulator.start(
+        local = demo.local_server.start(
             environment.account,
             environment.region,
             environment.local.images,
@@ -205,7 +205,7 @@ def _start_emulator(demo: Demo) -> None:
         demo.note(demo.running.notice)
 
 
-def _can_borrow(demo: Demo, local: Running) -> bool:
+def _can_borrow(demo: Demo, local: RunningServer) -> bool:
     """Whether the emulator is for the same account and region, enforces what is asked for, and has
     nothing that a demo could meet.
     """
@@ -219,15 +219,15 @@ def _can_borrow(demo: Demo, local: Running) -> bool:
     )
 
 
-def _stop_emulator(demo: Demo) -> None:
+def _stop_local_server(demo: Demo) -> None:
     for name, kept_as in (
         ("emulator.log", "emulator.log"),
         ("requests.jsonl", "emulator-requests.jsonl"),
     ):
-        if (demo.emulator.state / name).is_file():
-            shutil.copy(demo.emulator.state / name, demo.logs / kept_as)
+        if (demo.local_server.state / name).is_file():
+            shutil.copy(demo.local_server.state / name, demo.logs / kept_as)
     if not demo.borrowed:
-        demo.emulator.sweep()
+        demo.local_server.sweep()
 
 
 def _look_before(demo: Demo) -> None:
@@ -311,7 +311,7 @@ def planned(pipeline: Pipeline, parameters: dict[str, str]) -> Planned:
 
 PHASES: tuple[Phase[Demo], ...] = (
     Phase("runtimes", _build_runtimes),
-    Phase("emulator", _start_emulator, _stop_emulator, "stop emulator"),
+    Phase("emulator", _start_local_server, _stop_local_server, "stop emulator"),
     Phase("look before", _look_before, _look_after, "look after"),
     Phase("bootstrap", _bootstrap, _remove_bootstrap, "remove bootstrap"),
     Phase("synth", _synth),

@@ -18,7 +18,7 @@ from local.tests.control.account import trust
 from local.tests.sagemaker.hosted import ENVIRONMENT, GOOD_MODEL
 from shoal.cli.deployment import tell_what_serves
 from shoal.verbs.inventory import Owner, of_environment
-from shoal.verbs.local_server import EmulatorProcess
+from shoal.verbs.local_server import LocalServer
 from shoal.verbs.target import Target
 from shoal.verbs.workspace import Workspace
 from shoal_local.runtimes.build import build
@@ -122,7 +122,7 @@ def there(target: Target) -> set[str]:
 def test_what_served_goes_once_nothing_is_pinned_and_the_rest_stays(
     reverted: Checkout,
     target: Target,
-    emulator: EmulatorProcess,
+    local_server: LocalServer,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shoal = partial(reverted.shoal, *DESTROY)
