@@ -11,7 +11,7 @@ from rich.table import Table
 
 from config.loader import load_environment
 from shoal.cli.view import open_view
-from shoal.demo.main_job import planned
+from shoal.demo.pipeline.phases import planned
 from shoal.verbs import dataset, invoke, serving
 from shoal.verbs.errors import NotFoundError, UsageError
 from shoal.verbs.execution import Execution

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from shoal.demo.report import (
+from shoal.demo.pipeline.report import (
     Facts,
     clear,
     message_of,

@@ -13,8 +13,8 @@ from threading import Lock
 from config.loader import load_environment
 from config.release import Release
 from config.settings import Environment
-from shoal.demo.gitops_checkout import GitCheckout
-from shoal.demo.gitops_report import LOGS, TRANSCRIPT, Facts
+from shoal.demo.gitops.checkout import GitCheckout
+from shoal.demo.gitops.report import LOGS, TRANSCRIPT, Facts
 from shoal.verbs.errors import NotFoundError
 from shoal.verbs.events import Detail, Note, Report
 from shoal.verbs.local_server import LocalServer, RunningServer

@@ -15,7 +15,7 @@ from pathlib import Path
 from config.loader import load_environment
 from config.names import Names
 from config.settings import Environment
-from shoal.demo.report import LOGS, Facts, clear, write_pictures, write_summary
+from shoal.demo.pipeline.report import LOGS, Facts, clear, write_pictures, write_summary
 from shoal.verbs import dataset, inventory
 from shoal.verbs.cdk import Cdk
 from shoal.verbs.errors import LeftBehindError, NotFoundError, UsageError

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from config.names import Names
 from config.settings import SharedVersions
-from shoal.demo.broken_release import register_by_hand, with_mistake
-from shoal.demo.gitops_checkout import ENVIRONMENTS, GitCheckout
-from shoal.demo.gitops_report import Canary, Rollback, clear, write_summary
-from shoal.demo.gitops_state import GitOps, gitops_folder
-from shoal.demo.main_job import only_one
-from shoal.demo.traffic import Traffic
+from shoal.demo.gitops.broken_release import register_by_hand, with_mistake
+from shoal.demo.gitops.checkout import ENVIRONMENTS, GitCheckout
+from shoal.demo.gitops.report import Canary, Rollback, clear, write_summary
+from shoal.demo.gitops.state import GitOps, gitops_folder
+from shoal.demo.gitops.traffic import Traffic
+from shoal.demo.pipeline.phases import only_one
 from shoal.verbs import dataset, inventory
 from shoal.verbs.errors import CommandError, LeftBehindError, LifecycleError
 from shoal.verbs.events import Detail, Note, Report

@@ -65,7 +65,7 @@ def clear(output: Path) -> None:
 
 def write_pictures(facts: Facts, root: Path, output: Path) -> None:
     """The digits that the smoke test sent with the answers it got, and the training curve."""
-    from shoal.demo.pictures import (
+    from shoal.demo.pipeline.pictures import (
         draw_curve,
         draw_digits,
     )  # only here: loading matplotlib would slow every other verb
