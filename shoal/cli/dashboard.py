@@ -8,17 +8,14 @@ from pathlib import Path
 
 import click
 
+from shoal.cli.options import environment_argument, local_option
 from shoal.verbs import dashboard as dashboards
 from shoal.verbs.workspace import Workspace
 
 
 @click.command()
-@click.argument("environment", metavar="ENV")
-@click.option(
-    "--local",
-    is_flag=True,
-    help="Use the emulator on this machine, whatever the environment's `target` says.",
-)
+@environment_argument
+@local_option
 @click.option(
     "--hours",
     type=click.FloatRange(min=0, min_open=True, max=24 * 14),

@@ -19,10 +19,10 @@ from shoal.demo.pipeline.report import LOGS, Facts, clear, write_pictures, write
 from shoal.verbs import dataset, inventory
 from shoal.verbs.cdk import Cdk
 from shoal.verbs.errors import LeftBehindError, NotFoundError, UsageError
-from shoal.verbs.events import Detail, Event, ExecutionChanged, Note, Planned, Report, Trained
+from shoal.verbs.events import Detail, Event, ExecutionChanged, Note, Report, Trained
 from shoal.verbs.execution import Pipeline
 from shoal.verbs.flow import Outcome, Phase, run_phases
-from shoal.verbs.follow import Follower
+from shoal.verbs.follow import Follower, plan_of
 from shoal.verbs.image import refuse_built_image
 from shoal.verbs.inventory import Owner, Resource
 from shoal.verbs.local_server import LocalServer, RunningServer, build_runtimes
@@ -283,7 +283,7 @@ def _upload(demo: Demo) -> None:
 
 def _execute(demo: Demo) -> None:
     pipeline = Pipeline(demo.target, demo.names.pipeline)
-    demo.report(planned(pipeline, demo.choice.parameters))
+    demo.report(plan_of(pipeline, demo.choice.parameters))
     arn = pipeline.start(demo.choice.parameters)
     follower = Follower(pipeline, arn, demo.observe, LOCAL_POLL_S, demo.logs)
     follower.raise_unless_succeeded(follower.follow())
@@ -297,16 +297,6 @@ def _collect(demo: Demo) -> None:
     demo.facts.answers = answers_of(execution)
     demo.facts.package = model_package_of(demo.target, execution)
     write_pictures(demo.facts, demo.workspace.root, demo.output)
-
-
-def planned(pipeline: Pipeline, parameters: dict[str, str]) -> Planned:
-    """What an execution with these parameters is going to do."""
-    declared = {
-        entry["Name"]: entry.get("DefaultValue")
-        for entry in pipeline.definition().get("Parameters", [])
-    }
-    epochs = str(parameters.get("Epochs", declared.get("Epochs", "")))
-    return Planned(pipeline.planned_steps(), int(epochs) if epochs.isdigit() else None)
 
 
 PHASES: tuple[Phase[Demo], ...] = (
