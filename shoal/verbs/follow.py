@@ -118,8 +118,7 @@ class Follower:
 
 
 def plan_of(pipeline: Pipeline, parameters: dict[str, str]) -> Planned:
-    """Return the steps and the number of epochs that an execution with these parameters will have.
-    """
+    """Return the steps and epochs that an execution with these parameters will have."""
     declared = {
         entry["Name"]: entry.get("DefaultValue")
         for entry in pipeline.definition().get("Parameters", [])
