@@ -6,6 +6,7 @@ stack gives it, when nothing of dev is there any more.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -24,12 +25,10 @@ from local.tests.sagemaker.hosted import BUSY, ENVIRONMENT
 from shoal.verbs import registry as entries
 from shoal.verbs.errors import NotSharedError
 from shoal.verbs.image_copy import ImageCopy
-from shoal.verbs.local_server import LocalServer
+from shoal.verbs.local_server import LocalServer, build_runtimes
 from shoal.verbs.release_copy import ReleaseCopy
 from shoal.verbs.shared_release import require_shared
 from shoal.verbs.target import Target
-from shoal_local.runtimes.build import build
-from shoal_local.runtimes.catalog import runtimes
 from tests.cli.conftest import STAGING
 from tests.cli.test_promote_copy import TO_STAGING, Image, delete_in_dev, promoted
 from tests.cli.trained import CODE, Checkout, Package, Registry
@@ -97,8 +96,8 @@ _REGISTERS = [
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
-    assert build(runtimes()["pytorch"], None, print).exists()
     folder = tmp_path_factory.mktemp("strict")
+    build_runtimes(ROOT, os.environ, "pytorch", folder / "runtimes.log", print)
     process = LocalServer(
         ROOT, folder / "state", folder / "emulator.log", {"PATH": "/usr/bin:/bin"}
     )
