@@ -29,7 +29,6 @@ from dev.bench.processes import RunFailedError, end_on_sigterm
 from local.tests.sagemaker.account import ACCOUNT_ID, BUCKET, Account, archive, processing_input
 from shoal.verbs.local_server import LocalServer
 
-MIB = 1024 * 1024
 TICKS = os.sysconf("SC_CLK_TCK")
 WRITE_MODEL = """
 import os, sys

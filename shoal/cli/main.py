@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from shoal.cli.exit_codes import INTERRUPTED, OK
+from shoal.cli.exit_codes import INTERRUPTED, OK, exit_code_of
 from shoal.cli.interrupts import interrupted_once
 from shoal.cli.lazy import Deferred, LazyGroup
 
@@ -167,8 +167,7 @@ def main(arguments: list[str] | None = None) -> int:
         click.echo("shoal: interrupted", err=True)
         return INTERRUPTED
     except Exception as error:
-        from shoal.cli.outcomes import exit_code_of  # imports botocore
-        from shoal.verbs.errors import refusal
+        from shoal.verbs.errors import refusal  # imports botocore
 
         code = exit_code_of(error)
         if code is None:
