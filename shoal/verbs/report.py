@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
-from shoal.verbs.errors import LifecycleError
+from shoal.verbs.errors import ShoalError
 from shoal.verbs.execution import Execution
 from shoal.verbs.inventory import Resource
 from shoal.verbs.jobs import job_name
@@ -59,12 +59,12 @@ class Evaluation:
 def evaluation_of(target: Target, execution: Execution) -> Evaluation:
     """From the evaluation.json that the processing job left in S3.
 
-    Raises LifecycleError if it is not there.
+    Raises ShoalError if it is not there.
     """
     step = execution.step(_EVALUATE)
     arn = step.resource("ProcessingJob") if step else None
     if step is None or arn is None:
-        raise LifecycleError(f"execution {execution.id} has no processing job {_EVALUATE}")
+        raise ShoalError(f"execution {execution.id} has no processing job {_EVALUATE}")
     name = job_name(target, "ProcessingJob", arn, step.started_at)
     job = target.client("sagemaker").describe_processing_job(ProcessingJobName=name)
     uris = {

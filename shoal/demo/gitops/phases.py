@@ -23,7 +23,7 @@ from shoal.demo.gitops.state import GitOps, gitops_folder
 from shoal.demo.gitops.traffic import Traffic
 from shoal.demo.pipeline.phases import only_one
 from shoal.verbs import dataset, inventory
-from shoal.verbs.errors import CommandError, LeftBehindError, LifecycleError
+from shoal.verbs.errors import CommandError, LeftBehindError, ShoalError
 from shoal.verbs.events import Detail, Note, Report
 from shoal.verbs.flow import Outcome, Phase, run_phases
 from shoal.verbs.local_server import build_runtimes, port_answers
@@ -170,10 +170,10 @@ def _destroy_environments(state: GitOps) -> None:
                 if name in state.deployed
             ]
     failures = [error for each in ending if (error := each.exception())]
-    for bug in (each for each in failures if not isinstance(each, LifecycleError)):
+    for bug in (each for each in failures if not isinstance(each, ShoalError)):
         raise bug
     if failures:
-        raise LifecycleError("\n".join(map(str, failures)))
+        raise ShoalError("\n".join(map(str, failures)))
 
 
 def _deploy(state: GitOps, name: str) -> None:
@@ -260,7 +260,7 @@ def _canary(state: GitOps) -> None:
         traffic.served_side_by_side(old, new),
     )
     if traffic.problems or not state.facts.canary.side_by_side:
-        raise LifecycleError(
+        raise ShoalError(
             f"the canary was not seen: {state.facts.canary}, problems: {traffic.problems[:3]}"
         )
     _require_serving(state, "prod", new)
@@ -274,7 +274,7 @@ def _roll_back(state: GitOps) -> None:
     _promote(state, "staging", "prod")
     broken = state.weights("prod")
     if broken == serving:
-        raise LifecycleError(
+        raise ShoalError(
             "the broken release has the weights of the one before: no hash would tell which of the"
             " two answers"
         )
@@ -282,7 +282,7 @@ def _roll_back(state: GitOps) -> None:
         said = _refused(state, "deploy", "prod", "--local")
     reasons = [line.strip() for line in said.splitlines() if _ROLLED_BACK in line.lower()]
     if not reasons:
-        raise LifecycleError(f"the deployment failed for another reason:\n{said}")
+        raise ShoalError(f"the deployment failed for another reason:\n{said}")
     answers = traffic.by_weights
     reason = reasons[0][reasons[0].find(_DEPLOYMENT) :] if _DEPLOYMENT in reasons[0] else reasons[0]
     state.facts.rollback = Rollback(
@@ -302,7 +302,7 @@ def _refuse_what_was_made_by_hand(state: GitOps) -> None:
         state, "promote", "--from", "dev", "--to", "staging", "--local", code=_REFUSED
     ).strip()
     if "code/inference.py" not in said:
-        raise LifecycleError(f"it was refused for another reason: {said}")
+        raise ShoalError(f"it was refused for another reason: {said}")
     state.facts.by_hand = {"model_package_arn": arn, "refused": said}
 
 
@@ -314,7 +314,7 @@ def _refused(state: GitOps, *arguments: str, code: int = 1) -> str:
         if error.exit_code != code:
             raise
         return error.log.read_text(encoding="utf-8")
-    raise LifecycleError(f"shoal {' '.join(arguments)} went well, and should not have")
+    raise ShoalError(f"shoal {' '.join(arguments)} went well, and should not have")
 
 
 def _revert(state: GitOps) -> None:
@@ -342,7 +342,7 @@ def _require_serving(state: GitOps, name: str, weights: str) -> None:
     )
     found = answer["model"].get("weights_sha256")
     if found != weights:
-        raise LifecycleError(f"{endpoint} answers with the weights {found}, not {weights}")
+        raise ShoalError(f"{endpoint} answers with the weights {found}, not {weights}")
     state.facts.served.append(
         {
             "environment": name,
