@@ -13,7 +13,7 @@ import pytest
 
 from config.delivery import Delivery
 from config.loader import load_environment
-from shoal.verbs.local_server import EmulatorProcess
+from shoal.verbs.local_server import LocalServer
 from shoal_local.control.authorization.evaluator import OPEN_REPOSITORY, Evaluator, Policy
 from shoal_local.control.authorization.iam_request import Question
 from stacks.app import ShoalApp
@@ -72,11 +72,11 @@ def allowed(evaluator: Evaluator, policies: dict[str, Any], question: Question) 
 def test_everything_that_a_promotion_asks_is_allowed(
     released: Checkout,
     good: Package,
-    emulator: EmulatorProcess,
+    local_server: LocalServer,
     evaluator: Evaluator,
     policies: dict[str, Any],
 ) -> None:
-    log = emulator.state / "requests.jsonl"
+    log = local_server.state / "requests.jsonl"
     before = log.stat().st_size
     promoted(released, good)
     lines = [json.loads(line) for line in _from(log, before).splitlines()]

@@ -6,8 +6,8 @@ import json
 import struct
 from pathlib import Path
 
-from shoal.demo.pictures import draw_curve, draw_digits
-from shoal.demo.report import SMOKE_TEST_DIGITS
+from shoal.demo.pipeline.pictures import draw_curve, draw_digits
+from shoal.demo.pipeline.report import SMOKE_TEST_DIGITS
 from shoal.verbs.metrics import Epoch, Progress
 from shoal.verbs.report import EndpointAnswer
 from tests.repository import ROOT

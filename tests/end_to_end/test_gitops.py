@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from local.tests.control.account import eventually
 from shoal.cli.main import shoal
-from shoal.demo.gitops_checkout import GitCheckout
+from shoal.demo.gitops.checkout import GitCheckout
 from shoal.verbs.processes import mentioning
 from tests.end_to_end.conftest import Checkout, Finished
 from tests.repository import ROOT

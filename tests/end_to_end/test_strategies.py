@@ -16,7 +16,7 @@ import pytest
 
 from config.loader import load_environment, strategy_names
 from local.tests.sagemaker.account import Account
-from shoal.verbs.metrics import Parts, parse_all
+from shoal.verbs.metrics import Parts, parse
 from shoal_local.runtimes.build import build
 from shoal_local.runtimes.catalog import runtimes
 from shoal_local.sagemaker.container.launch import isolation_refused, networks_refused
@@ -91,8 +91,8 @@ def test_the_training_job_of_the_overlay_completes_on_the_processes_it_is_made_o
 ) -> None:
     job = strategies.job(here(name))
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
-    printed = parse_all(strategies.account.log(GROUP, f"{job['TrainingJobName']}/"))
-    assert [str(said) for said in printed if isinstance(said, Parts)] == [
+    log = strategies.account.log(GROUP, f"{job['TrainingJobName']}/")
+    assert [str(parts) for parts in map(parse, log) if isinstance(parts, Parts)] == [
         TRAINED_BY.get(name, "2 ranks")
     ]
 

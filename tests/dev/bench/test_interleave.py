@@ -41,8 +41,7 @@ class ScriptedGauge(Gauge):
         del before, after
         return next(self._noises)
 
-    def wait_until_quiet(self, patience_s: float = 0.0) -> None:
-        del patience_s
+    def wait_until_quiet(self) -> None:
         self.waited += 1
 
 

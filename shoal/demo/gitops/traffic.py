@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from shoal.verbs import invoke
 from shoal.verbs.dataset import Digit
-from shoal.verbs.errors import AWS_ERRORS, LifecycleError, refusal
+from shoal.verbs.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.verbs.target import Target
 
 _PAUSE_S = 0.2
@@ -78,6 +78,6 @@ class Traffic:
             answer = invoke.ask(self.target, self.endpoint, digit, _PATIENCE_S)
         except AWS_ERRORS as error:
             return Answered(at, None, refusal(error))
-        except LifecycleError as error:
+        except ShoalError as error:
             return Answered(at, None, str(error))
         return Answered(at, str(answer.model.get("weights_sha256")))

@@ -15,17 +15,17 @@ from pathlib import Path
 from config.loader import load_environment
 from config.names import Names
 from config.settings import Environment
-from shoal.demo.report import LOGS, Facts, clear, write_pictures, write_summary
+from shoal.demo.pipeline.report import LOGS, Facts, clear, write_pictures, write_summary
 from shoal.verbs import dataset, inventory
 from shoal.verbs.cdk import Cdk
 from shoal.verbs.errors import LeftBehindError, NotFoundError, UsageError
-from shoal.verbs.events import Detail, Event, ExecutionChanged, Note, Planned, Report, Trained
+from shoal.verbs.events import Detail, Event, ExecutionChanged, Note, Report, Trained
 from shoal.verbs.execution import Pipeline
 from shoal.verbs.flow import Outcome, Phase, run_phases
-from shoal.verbs.follow import Follower
+from shoal.verbs.follow import Follower, plan_of
 from shoal.verbs.image import refuse_built_image
 from shoal.verbs.inventory import Owner, Resource
-from shoal.verbs.local_server import EmulatorProcess, Running, build_runtimes
+from shoal.verbs.local_server import LocalServer, RunningServer, build_runtimes
 from shoal.verbs.parameters import check_declared, check_values
 from shoal.verbs.report import answers_of, evaluation_of, made_by_steps, model_package_of
 from shoal.verbs.target import Target
@@ -56,7 +56,7 @@ class Demo:
     output: Path
     report: Report
     facts: Facts = field(default_factory=Facts)
-    running: Running | None = None
+    running: RunningServer | None = None
     borrowed: bool = False
     """Whether it runs in the emulator of `shoal local up`, which is not the demo's to stop."""
 
@@ -73,10 +73,10 @@ class Demo:
         return self.output / LOGS
 
     @property
-    def emulator(self) -> EmulatorProcess:
+    def local_server(self) -> LocalServer:
         if self.borrowed:
-            return self.workspace.emulator
-        return EmulatorProcess(
+            return self.workspace.local_server
+        return LocalServer(
             self.workspace.root,
             self.folder / "emulator",
             self.logs / "emulator-output.log",
@@ -180,13 +180,13 @@ def _build_runtimes(demo: Demo) -> None:
     )
 
 
-def _start_emulator(demo: Demo) -> None:
+def _start_local_server(demo: Demo) -> None:
     """In the emulator of `shoal local up` if that one is empty, else in one of its own."""
-    local = demo.workspace.emulator.find()
+    local = demo.workspace.local_server.find()
     demo.borrowed = local is not None and _can_borrow(demo, local)
     if not demo.borrowed:
         environment = demo.environment
-        local = demo.emulator.start(
+        local = demo.local_server.start(
             environment.account,
             environment.region,
             environment.local.images,
@@ -205,7 +205,7 @@ def _start_emulator(demo: Demo) -> None:
         demo.note(demo.running.notice)
 
 
-def _can_borrow(demo: Demo, local: Running) -> bool:
+def _can_borrow(demo: Demo, local: RunningServer) -> bool:
     """Whether the emulator is for the same account and region, enforces what is asked for, and has
     nothing that a demo could meet.
     """
@@ -219,15 +219,15 @@ def _can_borrow(demo: Demo, local: Running) -> bool:
     )
 
 
-def _stop_emulator(demo: Demo) -> None:
+def _stop_local_server(demo: Demo) -> None:
     for name, kept_as in (
         ("emulator.log", "emulator.log"),
         ("requests.jsonl", "emulator-requests.jsonl"),
     ):
-        if (demo.emulator.state / name).is_file():
-            shutil.copy(demo.emulator.state / name, demo.logs / kept_as)
+        if (demo.local_server.state / name).is_file():
+            shutil.copy(demo.local_server.state / name, demo.logs / kept_as)
     if not demo.borrowed:
-        demo.emulator.sweep()
+        demo.local_server.sweep()
 
 
 def _look_before(demo: Demo) -> None:
@@ -283,7 +283,7 @@ def _upload(demo: Demo) -> None:
 
 def _execute(demo: Demo) -> None:
     pipeline = Pipeline(demo.target, demo.names.pipeline)
-    demo.report(planned(pipeline, demo.choice.parameters))
+    demo.report(plan_of(pipeline, demo.choice.parameters))
     arn = pipeline.start(demo.choice.parameters)
     follower = Follower(pipeline, arn, demo.observe, LOCAL_POLL_S, demo.logs)
     follower.raise_unless_succeeded(follower.follow())
@@ -299,19 +299,9 @@ def _collect(demo: Demo) -> None:
     write_pictures(demo.facts, demo.workspace.root, demo.output)
 
 
-def planned(pipeline: Pipeline, parameters: dict[str, str]) -> Planned:
-    """What an execution with these parameters is going to do."""
-    declared = {
-        entry["Name"]: entry.get("DefaultValue")
-        for entry in pipeline.definition().get("Parameters", [])
-    }
-    epochs = str(parameters.get("Epochs", declared.get("Epochs", "")))
-    return Planned(pipeline.planned_steps(), int(epochs) if epochs.isdigit() else None)
-
-
 PHASES: tuple[Phase[Demo], ...] = (
     Phase("runtimes", _build_runtimes),
-    Phase("emulator", _start_emulator, _stop_emulator, "stop emulator"),
+    Phase("emulator", _start_local_server, _stop_local_server, "stop emulator"),
     Phase("look before", _look_before, _look_after, "look after"),
     Phase("bootstrap", _bootstrap, _remove_bootstrap, "remove bootstrap"),
     Phase("synth", _synth),

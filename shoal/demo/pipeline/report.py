@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from shoal.verbs.errors import LifecycleError, refusal
+from shoal.verbs.errors import ShoalError, refusal
 from shoal.verbs.execution import Execution
 from shoal.verbs.flow import Failure, Outcome
 from shoal.verbs.inventory import Resource
@@ -65,7 +65,7 @@ def clear(output: Path) -> None:
 
 def write_pictures(facts: Facts, root: Path, output: Path) -> None:
     """The digits that the smoke test sent with the answers it got, and the training curve."""
-    from shoal.demo.pictures import (
+    from shoal.demo.pipeline.pictures import (
         draw_curve,
         draw_digits,
     )  # only here: loading matplotlib would slow every other verb
@@ -208,5 +208,5 @@ def _images(root: Path, answers: tuple[EndpointAnswer, ...]) -> list[list[list[i
     """The smoke test's own images, in the order of its answers."""
     digits = json.loads((root / SMOKE_TEST_DIGITS).read_text(encoding="utf-8"))["digits"]
     if [digit["label"] for digit in digits] != [answer.label for answer in answers]:
-        raise LifecycleError("the smoke test's answers are not about the digits in its folder")
+        raise ShoalError("the smoke test's answers are not about the digits in its folder")
     return [digit["pixels"] for digit in digits]

@@ -13,11 +13,11 @@ from threading import Lock
 from config.loader import load_environment
 from config.release import Release
 from config.settings import Environment
-from shoal.demo.gitops_checkout import GitCheckout
-from shoal.demo.gitops_report import LOGS, TRANSCRIPT, Facts
+from shoal.demo.gitops.checkout import GitCheckout
+from shoal.demo.gitops.report import LOGS, TRANSCRIPT, Facts
 from shoal.verbs.errors import NotFoundError
 from shoal.verbs.events import Detail, Note, Report
-from shoal.verbs.local_server import EmulatorProcess, Running
+from shoal.verbs.local_server import LocalServer, RunningServer
 from shoal.verbs.processes import Command, run
 from shoal.verbs.target import Target, offline_environment
 from shoal.verbs.workspace import Workspace
@@ -34,7 +34,7 @@ class GitOps:
     report: Report
     enforce_iam: bool
     facts: Facts = field(default_factory=Facts)
-    running: Running | None = None
+    running: RunningServer | None = None
     checkout: GitCheckout | None = None
     commands: int = 0
     deployed: list[str] = field(default_factory=list)
@@ -53,8 +53,8 @@ class GitOps:
         return self.output / LOGS
 
     @property
-    def emulator(self) -> EmulatorProcess:
-        return EmulatorProcess(
+    def local_server(self) -> LocalServer:
+        return LocalServer(
             self.workspace.root,
             self.folder / "emulator",
             self.logs / "emulator-output.log",

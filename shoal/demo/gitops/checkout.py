@@ -79,7 +79,7 @@ class GitCheckout:
         folder: Path,
         project: Path,
         environ: Mapping[str, str],
-        emulator: Path,
+        server_state: Path,
         shared: SharedVersions = SharedVersions.PINNED,
     ) -> GitCheckout:
         """In the empty `folder`; `emulator` is the state directory that `--local` will find,
@@ -95,7 +95,7 @@ class GitCheckout:
                 project, name, {"shared_versions": shared.value} if name == "dev" else {}
             )
         (made.root / ".shoal").mkdir()
-        (made.root / ".shoal" / "local").symlink_to(emulator)
+        (made.root / ".shoal" / "local").symlink_to(server_state)
         cache = project / ".shoal" / "jsii"
         cache.mkdir(
             parents=True, exist_ok=True

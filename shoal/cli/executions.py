@@ -1,74 +1,25 @@
-"""The verbs that act on one environment. Each opens a session, calls `lifecycle`, and prints."""
+"""`shoal run | status | stop | logs`: executions of an environment's pipeline."""
 
 from __future__ import annotations
-
-import json
-from dataclasses import asdict
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from config.loader import load_environment
+from shoal.cli.options import environment_argument, local_option
 from shoal.cli.view import open_view
-from shoal.demo.main_job import planned
-from shoal.verbs import dataset, invoke, serving
+from shoal.verbs import serving
 from shoal.verbs.errors import NotFoundError, UsageError
 from shoal.verbs.execution import Execution
-from shoal.verbs.flow import phase
-from shoal.verbs.follow import Follower
+from shoal.verbs.follow import Follower, plan_of
 from shoal.verbs.logs import LogTail, location_of
 from shoal.verbs.parameters import check_values, parse_parameters
 from shoal.verbs.workspace import Session, Workspace
 
-_environment = click.argument("environment", metavar="ENV")
-_local = click.option(
-    "--local",
-    is_flag=True,
-    help="Use the emulator on this machine, whatever the environment's `target` says.",
-)
-
 
 @click.command()
-@click.argument("environment", metavar="[ENV]", required=False)
-@click.pass_obj
-def synth(workspace: Workspace, environment: str | None) -> None:
-    """Write the CloudFormation templates of ENV, or of every environment, to cdk.out.
-
-    Needs no network and no credentials.
-    """
-    if environment:
-        load_environment(environment, workspace.root)
-    assembly, folder = workspace.root / "cdk.out", workspace.root / ".shoal" / "cdk"
-    with open_view() as view, phase("synth", view):
-        workspace.cdk(assembly, folder, folder / "tmp", view).synth(environment)
-    click.echo(f"written: {assembly}")
-
-
-@click.group()
-def data() -> None:
-    """The dataset of an environment."""
-
-
-@data.command()
-@_environment
-@_local
-@click.pass_obj
-def upload(workspace: Workspace, environment: str, local: bool) -> None:
-    """Check the four MNIST files against their published md5 sums and upload those that are not
-    there yet.
-    """
-    session = workspace.open(environment, local)
-    dataset.require_known(session.environment.data.dataset, session.names.dataset_uri)
-    with open_view() as view:
-        dataset.upload(
-            session.target, workspace.root / dataset.FOLDER, session.names.dataset_uri, view
-        )
-
-
-@click.command()
-@_environment
-@_local
+@environment_argument
+@local_option
 @click.option(
     "--parameter",
     "-p",
@@ -95,9 +46,9 @@ def run(
 
 
 @click.command()
-@_environment
+@environment_argument
 @click.argument("execution", required=False)
-@_local
+@local_option
 @click.pass_obj
 def status(workspace: Workspace, environment: str, execution: str | None, local: bool) -> None:
     """Show the executions of ENV's pipeline, or the steps of EXECUTION (an ARN, an id, or
@@ -133,9 +84,9 @@ def status(workspace: Workspace, environment: str, execution: str | None, local:
 
 
 @click.command()
-@_environment
+@environment_argument
 @click.argument("execution")
-@_local
+@local_option
 @click.pass_obj
 def stop(workspace: Workspace, environment: str, execution: str, local: bool) -> None:
     """Ask EXECUTION (an ARN, an id, or `latest`) to stop."""
@@ -151,10 +102,10 @@ def stop(workspace: Workspace, environment: str, execution: str, local: bool) ->
 
 
 @click.command()
-@_environment
+@environment_argument
 @click.argument("execution")
 @click.argument("step")
-@_local
+@local_option
 @click.pass_obj
 def logs(workspace: Workspace, environment: str, execution: str, step: str, local: bool) -> None:
     """Print what STEP of EXECUTION (an ARN, an id, or `latest`) has logged."""
@@ -173,39 +124,10 @@ def logs(workspace: Workspace, environment: str, execution: str, step: str, loca
         click.echo(line)
 
 
-@click.command("invoke")
-@_environment
-@_local
-@click.option(
-    "--digit",
-    "number",
-    type=int,
-    required=True,
-    metavar="N",
-    help="Which image of the MNIST test set to send, from 0.",
-)
-@click.option(
-    "--endpoint",
-    metavar="NAME",
-    help="Which endpoint to ask; by default the newest of an execution, else the serving one.",
-)
-@click.pass_obj
-def invoke_endpoint(
-    workspace: Workspace, environment: str, local: bool, number: int, endpoint: str | None
-) -> None:
-    """Send test digit N to a running endpoint and print its answer as JSON."""
-    digit = dataset.read_digit(workspace.root / dataset.FOLDER, number)
-    session = workspace.open(environment, local)
-    name = endpoint or invoke.find_endpoint(
-        session.target, f"{session.names.pipeline}-", session.names.serving_endpoint
-    )
-    click.echo(json.dumps(asdict(invoke.ask(session.target, name, digit)), indent=2))
-
-
 def _follow(session: Session, arn: str, parameters: dict[str, str]) -> None:
     try:
         with open_view() as view:
-            view(planned(session.pipeline, parameters))
+            view(plan_of(session.pipeline, parameters))
             follower = Follower(
                 session.pipeline,
                 arn,

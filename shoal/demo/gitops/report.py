@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from shoal.demo.report import message_of, status_of
+from shoal.demo.pipeline.report import message_of, status_of
 from shoal.verbs.flow import Outcome
 
 SUMMARY, TRANSCRIPT, LOGS = "summary.json", "transcript.txt", "logs"

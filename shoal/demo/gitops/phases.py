@@ -16,14 +16,14 @@ from pathlib import Path
 
 from config.names import Names
 from config.settings import SharedVersions
-from shoal.demo.broken_release import register_by_hand, with_mistake
-from shoal.demo.gitops_checkout import ENVIRONMENTS, GitCheckout
-from shoal.demo.gitops_report import Canary, Rollback, clear, write_summary
-from shoal.demo.gitops_state import GitOps, gitops_folder
-from shoal.demo.main_job import only_one
-from shoal.demo.traffic import Traffic
+from shoal.demo.gitops.broken_release import register_by_hand, with_mistake
+from shoal.demo.gitops.checkout import ENVIRONMENTS, GitCheckout
+from shoal.demo.gitops.report import Canary, Rollback, clear, write_summary
+from shoal.demo.gitops.state import GitOps, gitops_folder
+from shoal.demo.gitops.traffic import Traffic
+from shoal.demo.pipeline.phases import only_one
 from shoal.verbs import dataset, inventory
-from shoal.verbs.errors import CommandError, LeftBehindError, LifecycleError
+from shoal.verbs.errors import CommandError, LeftBehindError, ShoalError
 from shoal.verbs.events import Detail, Note, Report
 from shoal.verbs.flow import Outcome, Phase, run_phases
 from shoal.verbs.local_server import build_runtimes, port_answers
@@ -75,16 +75,16 @@ def _build_runtimes(state: GitOps) -> None:
     )
 
 
-def _start_emulator(state: GitOps) -> None:
+def _start_local_server(state: GitOps) -> None:
     environments = [state.environment(name) for name in ENVIRONMENTS]
     accounts, region = [each.account for each in environments], environments[0].region
-    start = state.emulator.start
+    start = state.local_server.start
     state.running = start(
         accounts[0],
         region,
         enforce_iam=state.enforce_iam,
         hosting_speed=HOSTING_SPEED,
-        others=accounts[1:],
+        other_accounts=accounts[1:],
     )
     state.facts.accounts = dict(zip(ENVIRONMENTS, accounts, strict=True))
     state.facts.enforces_iam = state.running.enforces_iam
@@ -96,13 +96,13 @@ def _start_emulator(state: GitOps) -> None:
     )
 
 
-def _stop_emulator(state: GitOps) -> None:
+def _stop_local_server(state: GitOps) -> None:
     for name in ("emulator.log", "requests.jsonl"):
-        for found in state.emulator.state.rglob(name):
+        for found in state.local_server.state.rglob(name):
             shutil.copy(
-                found, state.logs / f"{'-'.join(found.relative_to(state.emulator.state).parts)}"
+                found, state.logs / f"{'-'.join(found.relative_to(state.local_server.state).parts)}"
             )
-    state.emulator.sweep()
+    state.local_server.sweep()
     running = state.running
     left = [f"process {pid}" for pid in mentioning(str(state.folder))]
     left += [f"port of {running.endpoint}"] if running and port_answers(running.endpoint) else []
@@ -145,7 +145,7 @@ def _make_repository(state: GitOps) -> None:
         state.folder / "git",
         state.workspace.root,
         state.workspace.environ,
-        state.emulator.state,
+        state.local_server.state,
         shared,
     )
     state.facts.commits.append({"what": "begin", "id": state.checkout.head()})
@@ -170,10 +170,10 @@ def _destroy_environments(state: GitOps) -> None:
                 if name in state.deployed
             ]
     failures = [error for each in ending if (error := each.exception())]
-    for bug in (each for each in failures if not isinstance(each, LifecycleError)):
+    for bug in (each for each in failures if not isinstance(each, ShoalError)):
         raise bug
     if failures:
-        raise LifecycleError("\n".join(map(str, failures)))
+        raise ShoalError("\n".join(map(str, failures)))
 
 
 def _deploy(state: GitOps, name: str) -> None:
@@ -260,7 +260,7 @@ def _canary(state: GitOps) -> None:
         traffic.served_side_by_side(old, new),
     )
     if traffic.problems or not state.facts.canary.side_by_side:
-        raise LifecycleError(
+        raise ShoalError(
             f"the canary was not seen: {state.facts.canary}, problems: {traffic.problems[:3]}"
         )
     _require_serving(state, "prod", new)
@@ -274,7 +274,7 @@ def _roll_back(state: GitOps) -> None:
     _promote(state, "staging", "prod")
     broken = state.weights("prod")
     if broken == serving:
-        raise LifecycleError(
+        raise ShoalError(
             "the broken release has the weights of the one before: no hash would tell which of the"
             " two answers"
         )
@@ -282,7 +282,7 @@ def _roll_back(state: GitOps) -> None:
         said = _refused(state, "deploy", "prod", "--local")
     reasons = [line.strip() for line in said.splitlines() if _ROLLED_BACK in line.lower()]
     if not reasons:
-        raise LifecycleError(f"the deployment failed for another reason:\n{said}")
+        raise ShoalError(f"the deployment failed for another reason:\n{said}")
     answers = traffic.by_weights
     reason = reasons[0][reasons[0].find(_DEPLOYMENT) :] if _DEPLOYMENT in reasons[0] else reasons[0]
     state.facts.rollback = Rollback(
@@ -302,7 +302,7 @@ def _refuse_what_was_made_by_hand(state: GitOps) -> None:
         state, "promote", "--from", "dev", "--to", "staging", "--local", code=_REFUSED
     ).strip()
     if "code/inference.py" not in said:
-        raise LifecycleError(f"it was refused for another reason: {said}")
+        raise ShoalError(f"it was refused for another reason: {said}")
     state.facts.by_hand = {"model_package_arn": arn, "refused": said}
 
 
@@ -314,7 +314,7 @@ def _refused(state: GitOps, *arguments: str, code: int = 1) -> str:
         if error.exit_code != code:
             raise
         return error.log.read_text(encoding="utf-8")
-    raise LifecycleError(f"shoal {' '.join(arguments)} went well, and should not have")
+    raise ShoalError(f"shoal {' '.join(arguments)} went well, and should not have")
 
 
 def _revert(state: GitOps) -> None:
@@ -342,7 +342,7 @@ def _require_serving(state: GitOps, name: str, weights: str) -> None:
     )
     found = answer["model"].get("weights_sha256")
     if found != weights:
-        raise LifecycleError(f"{endpoint} answers with the weights {found}, not {weights}")
+        raise ShoalError(f"{endpoint} answers with the weights {found}, not {weights}")
     state.facts.served.append(
         {
             "environment": name,
@@ -360,7 +360,7 @@ def _require_no_drift(state: GitOps, name: str) -> None:
 
 PHASES: tuple[Phase[GitOps], ...] = (
     Phase("runtimes", _build_runtimes),
-    Phase("emulator", _start_emulator, _stop_emulator, "stop emulator"),
+    Phase("emulator", _start_local_server, _stop_local_server, "stop emulator"),
     Phase("look before", _look_before, _look_after, "look after"),
     Phase("repository", _make_repository),
     Phase("accounts", None, _remove_bootstraps, "remove bootstraps"),
