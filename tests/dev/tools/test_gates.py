@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dev.tools.gate_report import TOGETHER, unit_of
 from dev.tools.gates import Gate, failures, gates_of, main
 
 MEETS = """
@@ -85,3 +86,11 @@ def test_every_tier_has_the_linters_and_names_tests_that_exist(tier: str) -> Non
 def test_only_the_last_tier_runs_what_is_nightly() -> None:
     marks = {tier: gates_of(tier, [])[1][0].command for tier in ("check", "test", "all")}
     assert [tier for tier, words in marks.items() if "not registry" in words] == ["all"]
+
+
+def test_files_that_share_a_fixture_exist_and_stay_together() -> None:
+    files = [file for group in TOGETHER.values() for file in group]
+    assert [file for file in files if not Path(file).is_file()] == []
+    units = {unit_of(f"{file}::test_something") for file in files}
+    assert units == set(TOGETHER)
+    assert unit_of("tests/config/test_names.py::test_it") == "tests/config/test_names.py"
