@@ -19,7 +19,7 @@ TESTS = {
 }
 """Package of a layer -> its tests."""
 ELSEWHERE = {
-    "local/src": ("local/tests",),
+    "local/src": ("local/tests", "tests/end_to_end/test_spot.py"),
     "local/stand_ins": ("local/tests/smddp", "local/tests/horovod"),
     "training_code": ("tests/training_code", "tests/end_to_end/test_demo.py"),
     "environments": ("tests/config",),

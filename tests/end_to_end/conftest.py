@@ -10,16 +10,22 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from local.tests.sagemaker.account import ACCOUNT_ID, Account
 from shoal.verbs.local_server import port_answers
 from shoal.verbs.processes import mentioning
+from shoal_local.runtimes.build import build
+from shoal_local.runtimes.catalog import runtimes
+from shoal_local.testing import emulator
 from tests.repository import link_checkout
 
+OWN_IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/mine:1"
 _TIMEOUT_S = 280
 
 
@@ -96,6 +102,18 @@ class Finished:
 @pytest.fixture(scope="session")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     return Checkout.new(tmp_path_factory.mktemp("checkout"))
+
+
+@pytest.fixture(scope="session")
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    """An account with what jobs need, for tests of single parts; deployments to endpoints are fast,
+    and the image `OWN_IMAGE` is declared.
+    """
+    build(runtimes()["pytorch"], None, print)
+    options = ("--account", ACCOUNT_ID, "--accelerators", "2", "--hosting-speed", "120")
+    image = ("--image", f"{OWN_IMAGE}=pytorch")
+    with emulator(tmp_path_factory.mktemp("account"), *options, *image) as local:
+        yield Account.at(local.account)
 
 
 @pytest.fixture(scope="session")

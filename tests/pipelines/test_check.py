@@ -13,7 +13,7 @@ from config.release import Release
 from config.serving import Serverless, Serving, Traffic, TrafficType
 from config.settings import Environment, Strategy
 from pipelines.check import check
-from tests.config.test_release import RELEASE
+from tests.config.releases import RELEASE
 from tests.pipelines.inputs import environment
 from tests.repository import ROOT
 

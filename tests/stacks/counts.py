@@ -9,8 +9,8 @@ import json
 import sys
 
 from config.loader import load_environment
+from local.tests.counting import calls_of
 from stacks.node import use_installed_node
-from tests.counting import calls_of
 
 use_installed_node()
 

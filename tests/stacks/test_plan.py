@@ -13,7 +13,7 @@ from config.settings import Environment
 from pipelines.costs.plan import plan
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
-from tests.config.test_release import CONTENT
+from tests.config.releases import CONTENT
 from tests.repository import ROOT
 from tests.stacks.variants import variant
 

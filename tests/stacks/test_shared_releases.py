@@ -26,7 +26,7 @@ from local.tests.control.account import allow, eventually, trust
 from shoal_local.testing import LocalAccount, in_process
 from stacks.constructs.shared_releases import bucket_statements, registry_policy, what_is_shared
 from stacks.data_stack import DataStack
-from tests.config.test_release import CONTENT
+from tests.config.releases import CONTENT
 from tests.repository import ROOT
 
 DEV, STAGING, PROD = (load_environment(name, ROOT) for name in ("dev", "staging", "prod"))

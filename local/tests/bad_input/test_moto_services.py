@@ -42,7 +42,7 @@ POLICY = json.dumps({"Version": "2012-10-17", "Statement": []})
 def _something_is_there(wire: Wire) -> None:
     """So that requests get further than to a name that does not exist."""
     session = botocore.session.Session()
-    url = wire.emulator.endpoint_url()
+    url = wire.endpoint
 
     def client(service: str) -> Any:
         return session.create_client(

@@ -12,8 +12,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.tests.control.account import Account, eventually
-from tests.functions.test_start import PIPELINE, event, load, make_pipeline
+from tests.functions.test_start import PIPELINE, account, event, load
 
+__all__ = ["account"]
 pytestmark = pytest.mark.nightly
 
 DELIVERIES = int(os.environ.get("SHOAL_LOAD_DELIVERIES", "20"))
@@ -36,7 +37,6 @@ def test_of_many_deliveries_at_once_one_starts_an_execution_that_goes_on(
 
     The quota of 20 executions may refuse some; Lambda tries again.
     """
-    make_pipeline(account)
     monkeypatch.setenv("PIPELINE_NAME", PIPELINE)
     function, together = load("start"), Barrier(DELIVERIES)
     wanted = [

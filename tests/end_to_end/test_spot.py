@@ -18,11 +18,12 @@ from botocore.exceptions import ClientError
 
 from local.tests.control.account import running
 from local.tests.sagemaker.account import BUCKET, Account, archive, channel, until
-from local.tests.smddp.runtime import ROOT
+from shoal_local.runtimes.build import build
+from shoal_local.runtimes.catalog import runtimes
+from tests.repository import ROOT
 from tests.training_code.mnist import write_subset
 
 CODE = ROOT / "training_code" / "pytorch"
-ACCOUNT_ID = "111122223333"
 # 1024 steps without a checkpoint of its own before the end.
 HYPERPARAMETERS = {"epochs": "1", "batch-size": "8", "log-every": "1", "checkpoint-every": "10000"}
 SPOT: dict[str, Any] = {
@@ -82,8 +83,8 @@ class Market:
 
 
 @pytest.fixture(scope="module")
-def market(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
-    assert runtime.exists()
+def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
+    build(runtimes()["pytorch"], None, print)
     folder = tmp_path_factory.mktemp("spot")
     write_subset(
         folder / "digits", train=8192, test=128
