@@ -16,7 +16,7 @@ from shoal_local.context import RoleCredentials
 from shoal_local.control.authorization.account import AccountState
 from shoal_local.control.authorization.evaluator import Decision, Evaluator, Policies, Policy
 from shoal_local.control.authorization.iam_request import ANY, OWNER, Question, account_of
-from shoal_local.control.authorization.rule_input import Asked
+from shoal_local.control.authorization.rule_input import RuleInput
 from shoal_local.control.authorization.rules import UnmappedError, questions
 from shoal_local.control.authorization.service_role_actions import implied
 from shoal_local.control.identity import Identity
@@ -162,7 +162,7 @@ class Authorizer:
         made = ApiCall(
             "sagemaker", "", self.state.region, caller, request, credentials.access_key_id
         )
-        for question in implied(kind, name, Asked(made, self.state)):
+        for question in implied(kind, name, RuleInput(made, self.state)):
             service, _, operation = question.action.partition(":")
             call = replace(
                 made, service=service, operation=operation, parameters={}, questions=(question,)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal_local.control.authorization.iam_request import ContextValue, Question
-from shoal_local.control.authorization.rule_input import Asked
+from shoal_local.control.authorization.rule_input import RuleInput
 
 ECR_IMAGE = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com/(?P<repository>[^:@]+)"
 )
-# A hosting role is asked for VPC endpoints too (the same page, CreateModel).
+# A hosting role is rule_input for VPC endpoints too (the same page, CreateModel).
 DESCRIBED = ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")
 Request = Mapping[str, Any]
 
@@ -63,28 +63,28 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-def implied(kind: str, name: str, asked: Asked) -> Iterator[Question]:
+def implied(kind: str, name: str, rule_input: RuleInput) -> Iterator[Question]:
     """Questions in the order in which a job meets them.
 
-    `name` is the job's, or the endpoint's that serves a model; the call of `asked` carries the
+    `name` is the job's, or the endpoint's that serves a model; the call of `rule_input` carries the
     request that made it.
     """
     what = KINDS[kind]
     source = f"SageMaker developer guide, {what.source}"
-    region = {"aws:RequestedRegion": asked.region, "aws:SecureTransport": "true"}
-    for question in _all(what, name, asked):
+    region = {"aws:RequestedRegion": rule_input.region, "aws:SecureTransport": "true"}
+    for question in _all(what, name, rule_input):
         yield Question(question.action, question.resource, {**region, **question.context}, source)
 
 
-def _all(what: Kind, name: str, asked: Asked) -> Iterator[Question]:
-    request = asked.call.parameters
+def _all(what: Kind, name: str, rule_input: RuleInput) -> Iterator[Question]:
+    request = rule_input.call.parameters
     vpc = _at(request, what.vpc)
-    yield from _network(vpc, asked)
+    yield from _network(vpc, rule_input)
     if vpc and what is KINDS["model"]:
         yield Question("ec2:DescribeVpcEndpoints")
-    yield from _keys(_at(request, what.volume), _at(request, what.output), asked)
+    yield from _keys(_at(request, what.volume), _at(request, what.output), rule_input)
     yield from _pull(str(_at(request, what.image) or ""))
-    yield from _logs(what.group, name, asked)
+    yield from _logs(what.group, name, rule_input)
     yield Question("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": what.group})
 
 
@@ -95,7 +95,7 @@ def _at(request: Request, path: tuple[str, ...]) -> Any:
     return found
 
 
-def _network(vpc: Request | None, asked: Asked) -> Iterator[Question]:
+def _network(vpc: Request | None, rule_input: RuleInput) -> Iterator[Question]:
     """An interface of every host in a subnet, with the security groups; lent to SageMaker's
     account; taken away at the end.
     """
@@ -103,13 +103,15 @@ def _network(vpc: Request | None, asked: Asked) -> Iterator[Question]:
         return
     yield from (Question(f"ec2:Describe{what}") for what in DESCRIBED)
     subnets, groups = list(vpc.get("Subnets", [])), list(vpc.get("SecurityGroupIds", []))
-    interface = asked.arn("ec2", "network-interface/*")
+    interface = rule_input.arn("ec2", "network-interface/*")
     yield Question("ec2:CreateNetworkInterface", interface)
     for kind, ids in (("subnet", subnets), ("security-group", groups)):
         for id_ in ids:
-            arn = asked.arn("ec2", f"{kind}/{id_}")
+            arn = rule_input.arn("ec2", f"{kind}/{id_}")
             yield Question(
-                "ec2:CreateNetworkInterface", arn, {**asked.tags_of(arn), **_vpc(asked, id_)}
+                "ec2:CreateNetworkInterface",
+                arn,
+                {**rule_input.resource_tags(arn), **_vpc(rule_input, id_)},
             )
     for action in (
         "CreateNetworkInterfacePermission",
@@ -120,22 +122,27 @@ def _network(vpc: Request | None, asked: Asked) -> Iterator[Question]:
             yield Question(
                 f"ec2:{action}",
                 interface,
-                {"ec2:Subnet": asked.arn("ec2", f"subnet/{subnet}"), **_vpc(asked, subnet)},
+                {
+                    "ec2:Subnet": rule_input.arn("ec2", f"subnet/{subnet}"),
+                    **_vpc(rule_input, subnet),
+                },
             )
 
 
-def _vpc(asked: Asked, id_: str) -> dict[str, ContextValue]:
-    vpc = asked.known.vpc_of(id_)
-    return {"ec2:Vpc": asked.arn("ec2", f"vpc/{vpc}")} if vpc else {}
+def _vpc(rule_input: RuleInput, id_: str) -> dict[str, ContextValue]:
+    vpc = rule_input.resources.vpc_of(id_)
+    return {"ec2:Vpc": rule_input.arn("ec2", f"vpc/{vpc}")} if vpc else {}
 
 
-def _keys(volume: str | None, output: str | None, asked: Asked) -> Iterator[Question]:
+def _keys(volume: str | None, output: str | None, rule_input: RuleInput) -> Iterator[Question]:
     if volume:
-        lent = {"kms:GrantIsForAWSResource": "true", "kms:CallerAccount": asked.account}
-        yield Question("kms:CreateGrant", asked.known.key_arn(volume), lent)
+        lent = {"kms:GrantIsForAWSResource": "true", "kms:CallerAccount": rule_input.account}
+        yield Question("kms:CreateGrant", rule_input.resources.key_arn(volume), lent)
     if output:
         yield Question(
-            "kms:Encrypt", asked.known.key_arn(output), {"kms:CallerAccount": asked.account}
+            "kms:Encrypt",
+            rule_input.resources.key_arn(output),
+            {"kms:CallerAccount": rule_input.account},
         )
 
 
@@ -151,10 +158,12 @@ def _pull(image: str) -> Iterator[Question]:
             yield Question(f"ecr:{action}", repository)
 
 
-def _logs(group: str, name: str, asked: Asked) -> Iterator[Question]:
+def _logs(group: str, name: str, rule_input: RuleInput) -> Iterator[Question]:
     """The group of an endpoint has its name; jobs share one, with a stream per host."""
     own = f"{group}/{name}" if group.endswith("Endpoints") else group
-    yield Question("logs:CreateLogGroup", asked.arn("logs", f"log-group:{own}"))
-    yield Question("logs:DescribeLogStreams", asked.arn("logs", f"log-group:{own}"))
+    yield Question("logs:CreateLogGroup", rule_input.arn("logs", f"log-group:{own}"))
+    yield Question("logs:DescribeLogStreams", rule_input.arn("logs", f"log-group:{own}"))
     for action in ("CreateLogStream", "PutLogEvents"):
-        yield Question(f"logs:{action}", asked.arn("logs", f"log-group:{own}:log-stream:{name}/*"))
+        yield Question(
+            f"logs:{action}", rule_input.arn("logs", f"log-group:{own}:log-stream:{name}/*")
+        )
