@@ -208,6 +208,13 @@ def test_a_protected_stack_is_not_deleted(account: Account) -> None:
         ),
         (template({"A": queue()}, Transform="AWS::Serverless-2016-10-31"), "no transforms"),
         (template({"A": queue()}, Parameters={"P": {"Type": "String"}}), r"\[P\] must have values"),
+        (
+            template(
+                {"A": queue()},
+                Parameters={"P": {"Type": "String", "AllowedPattern": r"\p{Alpha}+"}},
+            ),
+            r"\[/Parameters/P\] AllowedPattern must be a regular expression",
+        ),
     ],
 )
 def test_a_template_that_is_wrong_is_refused_with_the_reason(
@@ -436,6 +443,12 @@ def test_conditions_mappings_and_substitutions_are_resolved(account: Account) ->
         QueueUrl=url, AttributeNames=["VisibilityTimeout", "DelaySeconds"]
     )["Attributes"]
     assert found == {"VisibilityTimeout": "11", "DelaySeconds": "0"}
+
+
+def test_a_condition_that_leads_back_to_itself_fails_the_stack(account: Account) -> None:
+    circle = {"Here": {"Condition": "There"}, "There": {"Condition": "Here"}}
+    stack = account.stack({"Queue": {**queue(), "Condition": "Here"}}, Conditions=circle)
+    assert stack["StackStatus"] == "ROLLBACK_COMPLETE"
 
 
 def test_yaml_with_short_functions_is_a_template(account: Account) -> None:

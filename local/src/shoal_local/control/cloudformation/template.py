@@ -13,11 +13,23 @@ from typing import Any
 
 import yaml
 
-from shoal_local.control.cloudformation.form import mistakes
 from shoal_local.errors import AwsError
 
 SUBSTITUTION = re.compile(r"\$\{([^!][^}]*)\}")
 PSEUDO = "AWS::"
+SECTIONS = frozenset(
+    {
+        "AWSTemplateFormatVersion",
+        "Description",
+        "Metadata",
+        "Parameters",
+        "Rules",
+        "Mappings",
+        "Conditions",
+        "Resources",
+        "Outputs",
+    }
+)
 
 
 def invalid(message: str) -> AwsError:
@@ -106,8 +118,6 @@ def parse(body: str) -> Template:
         document = json.loads(body) if body.lstrip().startswith("{") else yaml.load(body, _Loader)  # noqa: S506 - a subclass of SafeLoader
         if not isinstance(document, dict) or not document.get("Resources"):
             raise invalid("Template format error: At least one Resources member must be defined.")
-        if mistake := next(mistakes(document), None):
-            raise invalid(mistake)
         template = Template(body, document)
         _check(template)
     except (ValueError, yaml.YAMLError) as error:
@@ -118,6 +128,18 @@ def parse(body: str) -> Template:
 
 
 def _check(template: Template) -> None:
+    unknown = sorted(name for name in template.document if name not in SECTIONS)
+    if unknown:
+        raise invalid(
+            f"Invalid template property or properties [{', '.join(unknown)}] (Shoal's emulator has"
+            " no transforms)"
+        )
+    for name, parameter in template.section("Parameters").items():
+        if not _is_pattern(parameter.get("AllowedPattern", "")):
+            raise invalid(
+                f"Template format error: [/Parameters/{name}] AllowedPattern must be a regular"
+                " expression."
+            )
     known = set(template.resources) | set(template.section("Parameters"))
     for resource in template.resources.values():
         missing = sorted(
@@ -131,6 +153,15 @@ def _check(template: Template) -> None:
                 " the Resources block of the template"
             )
     template.order()
+
+
+def _is_pattern(text: str) -> bool:
+    """Return whether Python reads the pattern; CloudFormation's are Java's, which has more."""
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True
 
 
 def references(value: Any) -> Iterator[str]:
