@@ -12,10 +12,11 @@ import pytest
 import yaml
 from moto.core.utils import get_service_model
 
+from local.tests.control.authorization.resources import NoResources
 from shoal_local.control.authorization.iam_request import Question
 from shoal_local.control.authorization.question_template import FIELD, Scope
 from shoal_local.control.authorization.rule_file import Rule, read_rules
-from shoal_local.control.authorization.rule_input import NoResources, RuleInput
+from shoal_local.control.authorization.rule_input import RuleInput
 from shoal_local.control.authorization.rules import RULE_FILES
 from shoal_local.control.protocol import ApiCall
 

@@ -12,44 +12,16 @@ import pytest
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 from moto.core.utils import get_service_model
 
+from local.tests.control.authorization.resources import KEY, EverythingExists, NoResources
 from shoal_local.control.authorization.evaluator import Evaluator
 from shoal_local.control.authorization.iam_request import Question
-from shoal_local.control.authorization.rule_input import NoResources
 from shoal_local.control.authorization.rules import RULE_FILES, UnmappedError, questions, rules_of
 from shoal_local.control.protocol import ApiCall
 from shoal_local.server import Emulator, Options
 
 ACCOUNT = "111122223333"
 ME = f"arn:aws:sts::{ACCOUNT}:assumed-role/r/s"
-KEY = f"arn:aws:kms:us-east-1:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 DEPTH = 4
-
-
-class EverythingExists(NoResources):
-    """An account in which everything has a key, and every endpoint is scaled, so that rules ask all
-    that they can ask.
-    """
-
-    def is_scaled(self, endpoint: str) -> bool:
-        return True
-
-    def key_of_bucket(self, bucket: str) -> str | None:
-        return KEY
-
-    def key_of_object(self, bucket: str, key: str) -> str | None:
-        return KEY
-
-    def key_of_queue(self, name: str) -> str | None:
-        return KEY
-
-    def key_of_endpoint_config(self, name: str) -> str | None:
-        return KEY
-
-    def key_arn(self, key: str) -> str:
-        return KEY
-
-    def vpc_of(self, id_: str) -> str | None:
-        return "vpc-1" if id_.startswith(("subnet-", "sg-", "rtb-")) else None
 
 
 def every_operation() -> Iterator[Any]:
@@ -171,7 +143,7 @@ def test_an_operation_without_a_rule_is_named() -> None:
         UnmappedError,
         match="does not know which IAM action the operation sagemaker:CreateLabelingJob needs",
     ):
-        questions(ApiCall("sagemaker", "CreateLabelingJob", "us-east-1", ME))
+        questions(ApiCall("sagemaker", "CreateLabelingJob", "us-east-1", ME), NoResources())
 
 
 def test_every_operation_that_the_emulator_answers_itself_has_a_rule(tmp_path: Path) -> None:

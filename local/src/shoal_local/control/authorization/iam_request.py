@@ -55,13 +55,3 @@ class Question:
             | ({"context": dict(self.context)} if self.context else {})
             | ({"implied": self.source} if self.source else {})
         )
-
-    @classmethod
-    def from_json(cls, written: Mapping[str, Any]) -> Question:
-        """What `as_json` wrote."""
-        return cls(
-            written["action"],
-            written["resource"],
-            written.get("context", {}),
-            written.get("implied", ""),
-        )

@@ -49,37 +49,6 @@ class Resources(Protocol):
         """Return the id of the VPC of a subnet, security group or route table."""
 
 
-class NoResources:
-    """An account without resources."""
-
-    def key_of_bucket(self, bucket: str) -> str | None:
-        return None
-
-    def key_of_object(self, bucket: str, key: str) -> str | None:
-        return None
-
-    def has_bucket_key(self, bucket: str) -> bool:
-        return False
-
-    def key_of_queue(self, name: str) -> str | None:
-        return None
-
-    def key_of_endpoint_config(self, name: str) -> str | None:
-        return None
-
-    def is_scaled(self, endpoint: str) -> bool:
-        return False
-
-    def key_arn(self, key: str) -> str:
-        return key
-
-    def tags(self, arn: str) -> Mapping[str, str]:
-        return {}
-
-    def vpc_of(self, id_: str) -> str | None:
-        return None
-
-
 @dataclass(frozen=True)
 class RuleInput:
     """One call, with the resources of the account that it is in."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from shoal_local.control.authorization.iam_request import Question
 from shoal_local.control.authorization.question_template import Scope
 from shoal_local.control.authorization.rule_file import Rule, read_rules
-from shoal_local.control.authorization.rule_input import NoResources, Resources, RuleInput
+from shoal_local.control.authorization.rule_input import Resources, RuleInput
 from shoal_local.control.protocol import ApiCall
 
 RULE_FILES = {path.stem: path for path in (Path(__file__).parent / "services").glob("*.yaml")}
@@ -43,7 +43,7 @@ def _read(service: str) -> Mapping[str, Rule]:
     return read_rules(RULE_FILES[service])
 
 
-def questions(call: ApiCall, resources: Resources | None = None) -> list[Question]:
+def questions(call: ApiCall, resources: Resources) -> list[Question]:
     """Return the questions in the order in which AWS reports them, the call's own first."""
     rule = rules_of(call.service).get(call.operation)
     if rule is None:
@@ -52,7 +52,7 @@ def questions(call: ApiCall, resources: Resources | None = None) -> list[Questio
         "aws:SecureTransport": "true",  # loopback's plain HTTP stands for TLS
         "aws:RequestedRegion": call.region,
     }
-    scope = Scope(RuleInput(call, resources or NoResources()))
+    scope = Scope(RuleInput(call, resources))
     asked: list[Question] = []
     for template in rule:
         for question in template.questions(scope):

@@ -94,13 +94,10 @@ class Request:
     def tag_map(self, name: str = "Tags") -> dict[str, str]:
         return _tag_map(self.stack_tags, self.properties.get(name))
 
-    def dropped_tags(self, name: str = "Tags") -> list[str]:
-        """Keys of tags that the resource had and has no more."""
-        return [
-            key
-            for key in _tag_map(self.old_stack_tags, self.old.get(name))
-            if key not in self.tag_map(name)
-        ]
+    def dropped_tags(self) -> list[str]:
+        """Return the keys of tags that the resource no longer has."""
+        old_tags = _tag_map(self.old_stack_tags, self.old.get("Tags"))
+        return [key for key in old_tags if key not in self.tag_map()]
 
     def retag(self, add: Callable[[], object], remove: Callable[[list[str]], object]) -> None:
         """On an update: take dropped tags away and set the others, where there are any."""
