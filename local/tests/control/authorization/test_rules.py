@@ -1,4 +1,4 @@
-"""Every rule, with a made-up request of the operation's shape, against AWS's service authorization
+"""Every rule, with a request that has every parameter, against AWS's service authorization
 reference.
 """
 
@@ -30,16 +30,17 @@ def every_operation() -> Iterator[Any]:
             yield pytest.param(service, operation, id=f"{service}-{operation}")
 
 
-def asked(service: str, operation: str) -> list[Question]:
+def questions_of(service: str, operation: str) -> list[Question]:
     return questions(
-        ApiCall(service, operation, "us-east-1", ME, made_up(service, operation)),
+        ApiCall(service, operation, "us-east-1", ME, full_request(service, operation)),
         EverythingExists(),
     )
 
 
-def made_up(service: str, operation: str) -> dict[str, Any]:
-    """A request with every member that the operation has; names are `name`, ids and ARNs look like
-    those of the service.
+def full_request(service: str, operation: str) -> dict[str, Any]:
+    """Return a request with every parameter of the operation.
+
+    Names are `name`; ids and ARNs look like those of the service.
     """
     model = get_service_model(
         "sagemaker-runtime" if operation == "InvokeEndpoint" else service
@@ -65,7 +66,7 @@ def _scalar(service: str, shape: Shape, name: str) -> Any:
         return True
     if shape.type_name == "blob":
         return b""
-    known = {
+    examples = {
         "AliasName": "alias/name",
         "QueueUrl": f"http://localhost/{ACCOUNT}/name",
         "CopySource": "name/name",
@@ -79,8 +80,8 @@ def _scalar(service: str, shape: Shape, name: str) -> Any:
         "SubscriptionArn": f"arn:aws:sns:us-east-1:{ACCOUNT}:name:1",
         "StackName": "name",
     }
-    if name in known:
-        return known[name]
+    if name in examples:
+        return examples[name]
     if (
         "role" in name.lower() and "name" not in name.lower()
     ) or name == "DeliverLogsPermissionArn":
@@ -129,12 +130,11 @@ NAMED = {
 def test_aws_documents_every_action_resource_and_condition_key_of_a_rule(
     service: str, operation: str, evaluator: Evaluator
 ) -> None:
-    found = asked(service, operation)
-    assert found or operation == "GetCallerIdentity"  # which needs no permission
-    for question in found:
-        decision = evaluator.decide(
-            question, ME, {}
-        )  # raises for an action that is not there, or a resource that it does not take
+    rule_questions = questions_of(service, operation)
+    assert rule_questions or operation == "GetCallerIdentity"  # which needs no permission
+    for question in rule_questions:
+        # This raises for an action that does not exist, or a resource that it does not take.
+        decision = evaluator.decide(question, ME, {})
         assert decision.ignored == (), question
 
 

@@ -1,4 +1,4 @@
-"""A question of a rule as it is written in a rule file, to be filled in with a call."""
+"""A question as a rule file has it, which the parameters of a call complete."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Tags = Literal["both", "request", "resource", "none"]
 
 
 class Scope:
-    """What the expressions of a rule can name for one call.
+    """The variables of a rule's expressions for one call.
 
-    These are the call's parameters, `account`, `region`, `operation`, `request_tags` (empty when
+    They are the call's parameters, `account`, `region`, `operation`, `request_tags` (empty when
     the call gives no tags), `first_resource` (of the rule's first question) and `each` (of
     `for_each`).
     """
@@ -96,9 +96,9 @@ class Template:
     def arn(self, scope: Scope, service: str) -> str:
         """Return the ARN of a resource of the service, or `*`.
 
-        A template that is one expression is the ARN. Any other may leave out what precedes the
-        resource in an ARN. Where it ends in a slash and an expression, the request may name the
-        resource by its ARN, too.
+        - A template that is one expression is the ARN.
+        - Any other may leave out the part of the ARN before the resource.
+        - If it ends in a slash and an expression, the request may name the resource by its ARN.
         """
         texts = self._texts(scope)
         if self._ends_in_name and texts[-2].startswith("arn:"):
@@ -117,13 +117,16 @@ class Template:
 
 @dataclass(frozen=True)
 class QuestionTemplate:
-    """`service` is the one in actions and ARNs.
+    """One question of a rule.
 
-    `action` is by default the operation. `for_each`: a question for each item of this list, or for
-    the one value. `only_if`: no question where this is false or empty. `conditions`: expressions
-    by condition key. A key that ends in `*` has a map for its value, each of whose keys takes the
-    star's place. `tags`: whose tags are condition keys too, those of the request or of the
-    resource.
+    - `service`: the service in actions and ARNs.
+    - `action`: by default the operation.
+    - `for_each`: a list, with a question for each item. One value counts as a list.
+    - `only_if`: there is no question if this is false or empty.
+    - `conditions`: expressions by condition key. A key that ends in `*` takes a map: each key of
+      the map replaces the star.
+    - `tags`: the tags that become condition keys, those of the request or of the resource.
+    - `source`: the documentation, if AWS asks on the caller's behalf.
     """
 
     service: str

