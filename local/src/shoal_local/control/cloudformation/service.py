@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlparse
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shoal_local.control.clients import Clients
-from shoal_local.control.cloudformation.changes import ChangeSet, planned
+from shoal_local.control.cloudformation.change_set import ChangeSet, planned
 from shoal_local.control.cloudformation.parameters import resolved_parameters
 from shoal_local.control.cloudformation.resources import TYPES
 from shoal_local.control.cloudformation.resources.base import ResourceType

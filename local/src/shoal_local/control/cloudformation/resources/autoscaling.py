@@ -14,7 +14,7 @@ from shoal_local.control.cloudformation.resources.base import (
     gone_is_fine,
     names,
 )
-from shoal_local.control.cloudformation.resources.hosting import typed_for
+from shoal_local.control.cloudformation.resources.sagemaker import typed_for
 
 SCOPE = ("ServiceNamespace", "ResourceId", "ScalableDimension")
 SERVICE = "application-autoscaling"

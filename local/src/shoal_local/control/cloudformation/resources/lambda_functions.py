@@ -1,11 +1,8 @@
-"""AWS::Lambda and AWS::SageMaker: functions and what invokes them, pipelines and model package
-groups.
-"""
+"""AWS::Lambda: functions, the permissions to invoke them, and event source mappings."""
 
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from collections.abc import Mapping
 from typing import Any
@@ -67,14 +64,6 @@ def _retag(request: Request, arn: str) -> None:
     request.retag(
         lambda: client.tag_resource(Resource=arn, Tags=request.tag_map()),
         lambda keys: client.untag_resource(Resource=arn, TagKeys=keys),
-    )
-
-
-def retag_sagemaker(request: Request, arn: str) -> None:
-    client = request.client("sagemaker")
-    request.retag(
-        lambda: client.add_tags(ResourceArn=arn, Tags=request.tags()),
-        lambda keys: client.delete_tags(ResourceArn=arn, TagKeys=keys),
     )
 
 
@@ -181,113 +170,8 @@ class EventSourceMapping(ResourceType):
         )
 
 
-class Pipeline(ResourceType):
-    type_name = "AWS::SageMaker::Pipeline"
-    properties = names(
-        "PipelineName PipelineDefinition RoleArn PipelineDisplayName PipelineDescription"
-        " ParallelismConfiguration Tags"
-    )
-    replaced_by = names("PipelineName")
-
-    def create(self, request: Request) -> Created:
-        name = request["PipelineName"]
-        token = request.generated_name(64)
-        request.client("sagemaker").create_pipeline(
-            PipelineName=name,
-            ClientRequestToken=token,
-            RoleArn=request["RoleArn"],
-            Tags=request.tags(),
-            **self._wanted(request),
-        )
-        return Created(name, {"PipelineName": name})
-
-    def update(self, request: Request) -> Created:
-        client = request.client("sagemaker")
-        updated = client.update_pipeline(
-            PipelineName=request.physical_id, RoleArn=request["RoleArn"], **self._wanted(request)
-        )
-        retag_sagemaker(request, updated["PipelineArn"])
-        return Created(request.physical_id, request.attributes)
-
-    def delete(self, request: Request) -> None:
-        token = request.generated_name(64)
-        client = request.client("sagemaker")
-        gone_is_fine(
-            lambda: client.delete_pipeline(
-                PipelineName=request.physical_id, ClientRequestToken=token
-            )
-        )
-
-    def _wanted(self, request: Request) -> dict[str, Any]:
-        definition = request["PipelineDefinition"]
-        body = definition.get("PipelineDefinitionBody")
-        location = definition.get("PipelineDefinitionS3Location")
-        where: dict[str, Any] = (
-            {"PipelineDefinitionS3Location": lowered_location(location)} if location else {}
-        )
-        if body is not None:
-            where["PipelineDefinition"] = body if isinstance(body, str) else json.dumps(body)
-        return {
-            **where,
-            **request.only(
-                "PipelineDisplayName", "PipelineDescription", "ParallelismConfiguration"
-            ),
-        }
-
-
-def lowered_location(location: Mapping[str, Any]) -> dict[str, str]:
-    """CloudFormation says Bucket, Key and Version where the API says ObjectKey and VersionId
-    too.
-    """
-    renamed = {"Key": "ObjectKey", "Version": "VersionId"}
-    return {renamed.get(key, key): str(value) for key, value in location.items() if key != "ETag"}
-
-
-class ModelPackageGroup(ResourceType):
-    type_name = "AWS::SageMaker::ModelPackageGroup"
-    properties = names(
-        "ModelPackageGroupName ModelPackageGroupDescription ModelPackageGroupPolicy Tags"
-    )
-    replaced_by = names("ModelPackageGroupName ModelPackageGroupDescription")
-
-    def create(self, request: Request) -> Created:
-        client = request.client("sagemaker")
-        wanted = request.only("ModelPackageGroupName", "ModelPackageGroupDescription")
-        arn = client.create_model_package_group(**wanted, Tags=request.tags())[
-            "ModelPackageGroupArn"
-        ]
-        self._put_policy(request)
-        return Created(arn, {"ModelPackageGroupArn": arn, "ModelPackageGroupStatus": "Completed"})
-
-    def update(self, request: Request) -> Created:
-        retag_sagemaker(request, request.physical_id)
-        self._put_policy(request)
-        return Created(request.physical_id, request.attributes)
-
-    @staticmethod
-    def _put_policy(request: Request) -> None:
-        """The policy as it is wanted now; a group has none where the template has none."""
-        client, name = request.client("sagemaker"), request["ModelPackageGroupName"]
-        policy, before = (
-            request.get("ModelPackageGroupPolicy"),
-            (request.old or {}).get("ModelPackageGroupPolicy"),
-        )
-        if policy:
-            text = policy if isinstance(policy, str) else json.dumps(policy)
-            client.put_model_package_group_policy(ModelPackageGroupName=name, ResourcePolicy=text)
-        elif before:
-            client.delete_model_package_group_policy(ModelPackageGroupName=name)
-
-    def delete(self, request: Request) -> None:
-        name = request["ModelPackageGroupName"]
-        client = request.client("sagemaker")
-        gone_is_fine(lambda: client.delete_model_package_group(ModelPackageGroupName=name))
-
-
 TYPES: tuple[ResourceType, ...] = (
     Function(),
     Permission(),
     EventSourceMapping(),
-    Pipeline(),
-    ModelPackageGroup(),
 )

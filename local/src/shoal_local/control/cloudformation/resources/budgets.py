@@ -1,7 +1,4 @@
-"""AWS::SNS::Subscription and AWS::Budgets::Budget: who is told of trouble, and of what money.
-
-Kept and described; no mail is sent.
-"""
+"""AWS::Budgets: budgets, which are kept and described. No mail is sent."""
 
 from __future__ import annotations
 
@@ -15,25 +12,6 @@ from shoal_local.control.cloudformation.resources.base import (
     gone_is_fine,
     names,
 )
-
-
-class Subscription(ResourceType):
-    type_name = "AWS::SNS::Subscription"
-    properties = names("TopicArn Protocol Endpoint")
-    replaced_by = names("TopicArn Protocol Endpoint")
-
-    def create(self, request: Request) -> Created:
-        wanted = request.only("TopicArn", "Protocol", "Endpoint")
-        arn = request.client("sns").subscribe(**wanted, ReturnSubscriptionArn=True)[
-            "SubscriptionArn"
-        ]
-        return Created(arn)
-
-    def update(self, request: Request) -> Created:
-        return Created(request.physical_id)
-
-    def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("sns").unsubscribe(SubscriptionArn=request.physical_id))
 
 
 class Budget(ResourceType):
@@ -89,4 +67,4 @@ def _notification(given: dict[str, Any]) -> dict[str, Any]:
     return {"Notification": notification, "Subscribers": given["Subscribers"]}
 
 
-TYPES: tuple[ResourceType, ...] = (Subscription(), Budget())
+TYPES: tuple[ResourceType, ...] = (Budget(),)
