@@ -11,7 +11,7 @@ from shoal_local.control.cloudformation.resources.base import (
 
 
 class CdkMetadata(ResourceType):
-    """The CDK's usage report: a resource that is nothing, on AWS too."""
+    """The CDK's usage report, which is no resource on AWS, either."""
 
     type_name = "AWS::CDK::Metadata"
     properties = names("Analytics")
@@ -23,7 +23,7 @@ class CdkMetadata(ResourceType):
         return Created(request.physical_id)
 
     def delete(self, request: Request) -> None:
-        """Nothing was made."""
+        """Do nothing: nothing was created."""
 
 
 TYPES: tuple[ResourceType, ...] = (CdkMetadata(),)

@@ -9,7 +9,7 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    gone_is_fine,
+    ignore_missing,
     names,
 )
 
@@ -28,8 +28,8 @@ class LogGroup(ResourceType):
 
     def create(self, request: Request) -> Created:
         name = request.name("LogGroupName", 512)
-        wanted = {"kmsKeyId": request["KmsKeyId"]} if request.get("KmsKeyId") else {}
-        request.client("logs").create_log_group(logGroupName=name, tags=request.tag_map(), **wanted)
+        key = {"kmsKeyId": request["KmsKeyId"]} if request.get("KmsKeyId") else {}
+        request.client("logs").create_log_group(logGroupName=name, tags=request.tag_map(), **key)
         self._retain(request, name)
         return Created(
             name, {"Arn": f"arn:aws:logs:{request.region}:{request.account}:log-group:{name}:*"}
@@ -45,7 +45,7 @@ class LogGroup(ResourceType):
         return Created(name, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(
+        ignore_missing(
             lambda: request.client("logs").delete_log_group(logGroupName=request.physical_id)
         )
 
@@ -80,7 +80,7 @@ class Alarm(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(
+        ignore_missing(
             lambda: request.client("cloudwatch").delete_alarms(AlarmNames=[request.physical_id])
         )
 
@@ -91,7 +91,7 @@ class Alarm(ResourceType):
 
 
 class Dashboard(ResourceType):
-    """Its tags are taken and not kept: moto has none for dashboards."""
+    """A dashboard; moto has no tags for it, so they are lost."""
 
     type_name = "AWS::CloudWatch::Dashboard"
     properties = names("DashboardName DashboardBody Tags")
@@ -104,7 +104,7 @@ class Dashboard(ResourceType):
         return self._put(request, request.physical_id)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(
+        ignore_missing(
             lambda: request.client("cloudwatch").delete_dashboards(
                 DashboardNames=[request.physical_id]
             )

@@ -8,7 +8,7 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    gone_is_fine,
+    ignore_missing,
     names,
 )
 
@@ -23,7 +23,7 @@ class Repository(ResourceType):
 
     def create(self, request: Request) -> Created:
         name = request.name("RepositoryName", 256, lower=True)
-        wanted = request.only("ImageScanningConfiguration", "ImageTagMutability")
+        settings = request.only("ImageScanningConfiguration", "ImageTagMutability")
         encryption = {
             f"{key[0].lower()}{key[1:]}": value
             for key, value in request.get(
@@ -34,7 +34,7 @@ class Repository(ResourceType):
             repositoryName=name,
             encryptionConfiguration=encryption,
             tags=request.tags(),
-            **lowered(wanted),
+            **lower_camel_case(settings),
         )["repository"]
         self._policies(request, name)
         return Created(
@@ -48,7 +48,7 @@ class Repository(ResourceType):
                 repositoryName=name, imageTagMutability=request.get("ImageTagMutability", "MUTABLE")
             )
         if request.changed("ImageScanningConfiguration"):
-            scanning = lowered(
+            scanning = lower_camel_case(
                 {
                     "ImageScanningConfiguration": request.get(
                         "ImageScanningConfiguration", {"ScanOnPush": False}
@@ -66,7 +66,7 @@ class Repository(ResourceType):
 
     def delete(self, request: Request) -> None:
         force = str(request.get("EmptyOnDelete", "")).lower() == "true"
-        gone_is_fine(
+        ignore_missing(
             lambda: request.client("ecr").delete_repository(
                 repositoryName=request.physical_id, force=force
             )
@@ -83,10 +83,10 @@ class Repository(ResourceType):
             )
 
 
-def lowered(properties: dict[str, object]) -> dict[str, object]:
-    """Property names as the ECR API writes them, at every depth: scanOnPush."""
+def lower_camel_case(properties: dict[str, object]) -> dict[str, object]:
+    """Return properties as the ECR API spells them (`scanOnPush`), at every depth."""
     return {
-        f"{key[0].lower()}{key[1:]}": lowered(value) if isinstance(value, dict) else value
+        f"{key[0].lower()}{key[1:]}": lower_camel_case(value) if isinstance(value, dict) else value
         for key, value in properties.items()
     }
 

@@ -10,9 +10,9 @@ from shoal_local.control.cloudformation.resources.base import (
     Request,
     ResourceError,
     ResourceType,
-    gone_is_fine,
+    ignore_missing,
     names,
-    undone_on_failure,
+    undo_on_failure,
 )
 
 
@@ -25,7 +25,7 @@ class EventRule(ResourceType):
 
     def create(self, request: Request) -> Created:
         name = request.name("Name", 64)
-        with undone_on_failure(lambda: self.delete(replace(request, physical_id=name))):
+        with undo_on_failure(lambda: self.delete(replace(request, physical_id=name))):
             arn = self._put(request, name)
         return Created(name, {"Arn": arn})
 
@@ -37,8 +37,8 @@ class EventRule(ResourceType):
         events, name = request.client("events"), request.physical_id
         targets = [target["Id"] for target in request.get("Targets", [])]
         if targets:
-            gone_is_fine(lambda: events.remove_targets(Rule=name, Ids=targets))
-        gone_is_fine(lambda: events.delete_rule(Name=name))
+            ignore_missing(lambda: events.remove_targets(Rule=name, Ids=targets))
+        ignore_missing(lambda: events.delete_rule(Name=name))
 
     def _put(self, request: Request, name: str) -> str:
         events = request.client("events")
@@ -47,25 +47,27 @@ class EventRule(ResourceType):
             if request.get("EventPattern")
             else {}
         )
-        wanted = request.only(
+        settings = request.only(
             "Description", "State", "EventBusName", "RoleArn", "ScheduleExpression"
         )
-        arn = events.put_rule(Name=name, **pattern, **wanted)["RuleArn"]
+        arn = events.put_rule(Name=name, **pattern, **settings)["RuleArn"]
         request.retag(
             lambda: events.tag_resource(ResourceARN=arn, Tags=request.tags()),
             lambda keys: events.untag_resource(ResourceARN=arn, TagKeys=keys),
         )
         targets = request.get("Targets", [])
-        kept = {target["Id"] for target in targets}
+        target_ids = {target["Id"] for target in targets}
         removed = [
-            target["Id"] for target in request.old.get("Targets", []) if target["Id"] not in kept
+            target["Id"]
+            for target in request.old.get("Targets", [])
+            if target["Id"] not in target_ids
         ]
         if removed:
             events.remove_targets(Rule=name, Ids=removed)
         if targets:
-            made = events.put_targets(Rule=name, Targets=targets)
-            if made["FailedEntryCount"]:
-                raise ResourceError(made["FailedEntries"][0]["ErrorMessage"])
+            response = events.put_targets(Rule=name, Targets=targets)
+            if response["FailedEntryCount"]:
+                raise ResourceError(response["FailedEntries"][0]["ErrorMessage"])
         return str(arn)
 
 

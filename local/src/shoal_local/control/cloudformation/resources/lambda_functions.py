@@ -11,11 +11,11 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    gone_is_fine,
+    ignore_missing,
     names,
 )
 
-FUNCTION = (
+FUNCTION_SETTINGS = (
     "Role",
     "Handler",
     "Runtime",
@@ -27,7 +27,7 @@ FUNCTION = (
     "TracingConfig",
     "LoggingConfig",
 )
-MAPPING = (
+MAPPING_SETTINGS = (
     "BatchSize",
     "MaximumBatchingWindowInSeconds",
     "FunctionResponseTypes",
@@ -37,7 +37,7 @@ MAPPING = (
 
 
 def function_code(code: Mapping[str, Any]) -> dict[str, Any]:
-    """The Code property as the API takes it; inline source becomes a zip with `index.py`."""
+    """Return the Code property as the API takes it; inline source is zipped as `index.py`."""
     if "ZipFile" not in code:
         return {
             key: code[key]
@@ -51,11 +51,11 @@ def function_code(code: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings(request: Request) -> dict[str, Any]:
-    """Function settings with the numbers as numbers."""
-    wanted = request.only(*FUNCTION)
+    """Return the settings of a function, with numbers as numbers."""
+    arguments = request.only(*FUNCTION_SETTINGS)
     return {
         name: int(value) if name in {"Timeout", "MemorySize"} else value
-        for name, value in wanted.items()
+        for name, value in arguments.items()
     }
 
 
@@ -70,43 +70,43 @@ def _retag(request: Request, arn: str) -> None:
 class Function(ResourceType):
     type_name = "AWS::Lambda::Function"
     properties = frozenset(
-        {"FunctionName", "Code", "Tags", "Architectures", "PackageType", *FUNCTION}
+        {"FunctionName", "Code", "Tags", "Architectures", "PackageType", *FUNCTION_SETTINGS}
     )
     replaced_by = names("FunctionName PackageType")
 
     def create(self, request: Request) -> Created:
         name = request.name("FunctionName", 64)
-        made = request.client("lambda").create_function(
+        response = request.client("lambda").create_function(
             FunctionName=name,
             Code=function_code(request["Code"]),
             Tags=request.tag_map(),
             **settings(request),
             **request.only("Architectures", "PackageType"),
         )
-        return Created(name, {"Arn": made["FunctionArn"]})
+        return Created(name, {"Arn": response["FunctionArn"]})
 
     def update(self, request: Request) -> Created:
         client, name = request.client("lambda"), request.physical_id
         if request.changed("Code"):
             client.update_function_code(FunctionName=name, **function_code(request["Code"]))
-        if request.changed(*FUNCTION):
+        if request.changed(*FUNCTION_SETTINGS):
             defaults = {
                 "Description": "",
                 "Timeout": 3,
                 "MemorySize": 128,
                 "Environment": {"Variables": {}},
             }
-            dropped = {
+            resets = {
                 key: value
                 for key, value in defaults.items()
                 if key in request.old and key not in request.properties
             }
-            client.update_function_configuration(FunctionName=name, **dropped, **settings(request))
+            client.update_function_configuration(FunctionName=name, **resets, **settings(request))
         _retag(request, request.attributes["Arn"])
         return Created(name, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(
+        ignore_missing(
             lambda: request.client("lambda").delete_function(FunctionName=request.physical_id)
         )
 
@@ -123,7 +123,7 @@ class Permission(ResourceType):
 
     def delete(self, request: Request) -> None:
         client = request.client("lambda")
-        gone_is_fine(
+        ignore_missing(
             lambda: client.remove_permission(
                 FunctionName=request["FunctionName"], StatementId=request.physical_id
             )
@@ -132,17 +132,17 @@ class Permission(ResourceType):
 
 class EventSourceMapping(ResourceType):
     type_name = "AWS::Lambda::EventSourceMapping"
-    properties = frozenset({"EventSourceArn", "FunctionName", "Tags", *MAPPING})
+    properties = frozenset({"EventSourceArn", "FunctionName", "Tags", *MAPPING_SETTINGS})
     replaced_by = names("EventSourceArn")
 
     def create(self, request: Request) -> Created:
-        wanted = request.only("EventSourceArn", "FunctionName", *MAPPING)
-        made = request.client("lambda").create_event_source_mapping(
-            **wanted, Tags=request.tag_map()
+        arguments = request.only("EventSourceArn", "FunctionName", *MAPPING_SETTINGS)
+        response = request.client("lambda").create_event_source_mapping(
+            **arguments, Tags=request.tag_map()
         )
         return Created(
-            made["UUID"],
-            {"Id": made["UUID"], "EventSourceMappingArn": made["EventSourceMappingArn"]},
+            response["UUID"],
+            {"Id": response["UUID"], "EventSourceMappingArn": response["EventSourceMappingArn"]},
         )
 
     def update(self, request: Request) -> Created:
@@ -152,20 +152,20 @@ class EventSourceMapping(ResourceType):
             "FunctionResponseTypes": [],
             "Enabled": True,
         }
-        dropped = {
+        resets = {
             key: value
             for key, value in defaults.items()
             if key in request.old and key not in request.properties
         }
-        wanted = request.only("FunctionName", *MAPPING)
+        arguments = request.only("FunctionName", *MAPPING_SETTINGS)
         _retag(request, request.attributes["EventSourceMappingArn"])
         request.client("lambda").update_event_source_mapping(
-            UUID=request.physical_id, **dropped, **wanted
+            UUID=request.physical_id, **resets, **arguments
         )
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(
+        ignore_missing(
             lambda: request.client("lambda").delete_event_source_mapping(UUID=request.physical_id)
         )
 

@@ -1,10 +1,11 @@
-"""AWS::SageMaker::Model, EndpointConfig and Endpoint: properties in, requests of the SageMaker API
-out.
+"""AWS::SageMaker: models, endpoints, pipelines and model package groups.
 
-What a change replaces is what the types' published schemas say (createOnlyProperties); `Ref` gives
-an ARN, as their primaryIdentifier. An endpoint is done when it is InService with the configuration
-that the template names. Where an update is rolled back, the endpoint is InService too, with its old
-configuration: the resource then fails with the endpoint's FailureReason.
+The published schemas of models and endpoints say which changes need a new resource
+(createOnlyProperties) and that `Ref` returns an ARN (primaryIdentifier).
+
+An endpoint is complete when it is InService with the configuration in the template. If SageMaker
+rolls an update back, the endpoint is InService with its old configuration: the resource then fails
+with the endpoint's FailureReason.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from shoal_local.control.cloudformation.resources.base import (
     Request,
     ResourceError,
     ResourceType,
-    gone_is_fine,
+    ignore_missing,
     names,
-    undone_on_failure,
+    undo_on_failure,
 )
-from shoal_local.control.cloudformation.resources.ec2 import truth
+from shoal_local.control.cloudformation.resources.ec2 import as_bool
 
 POLL_S = 0.2
 SETTLED = frozenset({"InService", "Failed", "OutOfService", "UpdateRollbackFailed"})
-LONGEST_NAME = 63
+MAX_NAME_LENGTH = 63
 UPDATED = (
     "EndpointConfigName",
     "DeploymentConfig",
@@ -42,14 +43,15 @@ UPDATED = (
 
 @cache
 def input_shape(service: str, operation: str) -> StructureShape:
-    """What the API takes."""
+    """Return the shape of an operation's parameters."""
     model = botocore.session.Session().get_service_model(service)
     return cast(StructureShape, model.operation_model(operation).input_shape)
 
 
 def typed(shape: Shape, value: Any) -> Any:
-    """`value` with the types of `shape`: templates may write numbers and booleans as text, the API
-    takes them as such.
+    """Return `value` with the types of `shape`.
+
+    Templates may write numbers and booleans as text, which the API refuses.
     """
     if isinstance(shape, StructureShape) and isinstance(value, Mapping):
         return {
@@ -65,7 +67,7 @@ def typed(shape: Shape, value: Any) -> Any:
 
 def _scalar(type_name: str, value: Any) -> Any:
     if type_name == "boolean":
-        return truth(value)
+        return as_bool(value)
     if type_name in {"integer", "long"}:
         return int(value)
     if type_name in {"float", "double"}:
@@ -74,13 +76,12 @@ def _scalar(type_name: str, value: Any) -> Any:
 
 
 def typed_for(service: str, operation: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Properties as an operation takes them."""
-    given: dict[str, Any] = typed(input_shape(service, operation), properties)
-    return given
+    """Return properties as an operation takes them."""
+    return cast(dict[str, Any], typed(input_shape(service, operation), properties))
 
 
-def wanted(operation: str, request: Request, *names_: str) -> dict[str, Any]:
-    """The given properties that are set, as SageMaker's `operation` takes them."""
+def arguments_for(operation: str, request: Request, *names_: str) -> dict[str, Any]:
+    """Return those of the properties that are set, as SageMaker's `operation` takes them."""
     return typed_for("sagemaker", operation, request.only(*names_))
 
 
@@ -93,14 +94,17 @@ def retag_sagemaker(request: Request, arn: str) -> None:
 
 
 class _Immutable(ResourceType):
-    """Made and deleted by its name; only its tags can be changed."""
+    """A type with nothing but tags that can be changed."""
 
     noun: ClassVar[str]
 
     def create(self, request: Request) -> Created:
-        name, client = request.name(f"{self.noun}Name", LONGEST_NAME), request.client("sagemaker")
+        name, client = (
+            request.name(f"{self.noun}Name", MAX_NAME_LENGTH),
+            request.client("sagemaker"),
+        )
         make = getattr(client, f"create_{self._words()}")
-        arguments = wanted(
+        arguments = arguments_for(
             f"Create{self.noun}", request, *(self.properties - {f"{self.noun}Name", "Tags"})
         )
         arn = make(**{f"{self.noun}Name": name}, **arguments, Tags=request.tags())[
@@ -114,7 +118,9 @@ class _Immutable(ResourceType):
 
     def delete(self, request: Request) -> None:
         delete = getattr(request.client("sagemaker"), f"delete_{self._words()}")
-        gone_is_fine(lambda: delete(**{f"{self.noun}Name": request.attributes[f"{self.noun}Name"]}))
+        ignore_missing(
+            lambda: delete(**{f"{self.noun}Name": request.attributes[f"{self.noun}Name"]})
+        )
 
     def _words(self) -> str:
         return {"Model": "model", "EndpointConfig": "endpoint_config"}[self.noun]
@@ -147,41 +153,46 @@ class Endpoint(ResourceType):
     properties = frozenset({"EndpointName", "Tags", *UPDATED})
 
     def create(self, request: Request) -> Created:
-        """The Retain properties are of updates (CloudFormation reference: "use only when
+        """Create the endpoint and wait for it.
+
+        The Retain properties are for updates only (CloudFormation reference: "use only when
         updating").
         """
-        name, client = request.name("EndpointName", LONGEST_NAME), request.client("sagemaker")
-        arguments = wanted("CreateEndpoint", request, "EndpointConfigName", "DeploymentConfig")
+        name, client = request.name("EndpointName", MAX_NAME_LENGTH), request.client("sagemaker")
+        arguments = arguments_for(
+            "CreateEndpoint", request, "EndpointConfigName", "DeploymentConfig"
+        )
         arn = client.create_endpoint(EndpointName=name, **arguments, Tags=request.tags())[
             "EndpointArn"
         ]
-        with undone_on_failure(lambda: client.delete_endpoint(EndpointName=name)):
-            self._settle(request, name, str(request["EndpointConfigName"]))
+        with undo_on_failure(lambda: client.delete_endpoint(EndpointName=name)):
+            self._require_in_service(request, name, str(request["EndpointConfigName"]))
         return Created(arn, {"EndpointName": name, "EndpointArn": arn})
 
     def update(self, request: Request) -> Created:
-        """Nothing is deployed where the endpoint has the configuration already: a stack that takes
-        back an update that SageMaker rolled back finds it so.
+        """Deploy the configuration, unless the endpoint has it.
+
+        It has it if SageMaker rolled the update back that this stack now rolls back.
         """
         name, client = request.attributes["EndpointName"], request.client("sagemaker")
         config = str(request["EndpointConfigName"])
         if _settled(request, name)["EndpointConfigName"] != config:
-            client.update_endpoint(EndpointName=name, **wanted("UpdateEndpoint", request, *UPDATED))
-            self._settle(request, name, config)
+            client.update_endpoint(
+                EndpointName=name, **arguments_for("UpdateEndpoint", request, *UPDATED)
+            )
+            self._require_in_service(request, name, config)
         retag_sagemaker(request, request.physical_id)
         return Created(request.physical_id, request.attributes)
 
-    def _settle(self, request: Request, name: str, config: str) -> None:
-        """ResourceError with the FailureReason of an endpoint that is not InService with
-        `config`.
-        """
-        found = _settled(request, name)
-        if found["EndpointStatus"] != "InService" or found["EndpointConfigName"] != config:
+    def _require_in_service(self, request: Request, name: str, config: str) -> None:
+        """Raise ResourceError, with FailureReason, if the endpoint does not serve `config`."""
+        endpoint = _settled(request, name)
+        if endpoint["EndpointStatus"] != "InService" or endpoint["EndpointConfigName"] != config:
             is_now = (
-                f"the endpoint is {found['EndpointStatus']} with the configuration"
-                f" {found['EndpointConfigName']}"
+                f"the endpoint is {endpoint['EndpointStatus']} with the configuration"
+                f" {endpoint['EndpointConfigName']}"
             )
-            raise ResourceError(found.get("FailureReason") or is_now)
+            raise ResourceError(endpoint.get("FailureReason") or is_now)
 
     def delete(self, request: Request) -> None:
         name, client = request.attributes["EndpointName"], request.client("sagemaker")
@@ -191,16 +202,18 @@ class Endpoint(ResourceType):
             while not request.closing.wait(POLL_S):
                 client.describe_endpoint(EndpointName=name)
 
-        gone_is_fine(remove)
+        ignore_missing(remove)
 
 
 def _settled(request: Request, name: str) -> Mapping[str, Any]:
-    """The endpoint once nothing is being done to it."""
+    """Wait until SageMaker has finished with the endpoint, and return it."""
     client = request.client("sagemaker")
-    while (found := client.describe_endpoint(EndpointName=name))["EndpointStatus"] not in SETTLED:
+    while (endpoint := client.describe_endpoint(EndpointName=name))[
+        "EndpointStatus"
+    ] not in SETTLED:
         if request.closing.wait(POLL_S):
             raise ResourceError("the emulator is stopping")
-    return cast(Mapping[str, Any], found)
+    return cast(Mapping[str, Any], endpoint)
 
 
 class Pipeline(ResourceType):
@@ -219,14 +232,14 @@ class Pipeline(ResourceType):
             ClientRequestToken=token,
             RoleArn=request["RoleArn"],
             Tags=request.tags(),
-            **self._wanted(request),
+            **self._arguments(request),
         )
         return Created(name, {"PipelineName": name})
 
     def update(self, request: Request) -> Created:
         client = request.client("sagemaker")
         updated = client.update_pipeline(
-            PipelineName=request.physical_id, RoleArn=request["RoleArn"], **self._wanted(request)
+            PipelineName=request.physical_id, RoleArn=request["RoleArn"], **self._arguments(request)
         )
         retag_sagemaker(request, updated["PipelineArn"])
         return Created(request.physical_id, request.attributes)
@@ -234,23 +247,25 @@ class Pipeline(ResourceType):
     def delete(self, request: Request) -> None:
         token = request.generated_name(64)
         client = request.client("sagemaker")
-        gone_is_fine(
+        ignore_missing(
             lambda: client.delete_pipeline(
                 PipelineName=request.physical_id, ClientRequestToken=token
             )
         )
 
-    def _wanted(self, request: Request) -> dict[str, Any]:
+    def _arguments(self, request: Request) -> dict[str, Any]:
         definition = request["PipelineDefinition"]
         body = definition.get("PipelineDefinitionBody")
         location = definition.get("PipelineDefinitionS3Location")
-        where: dict[str, Any] = (
+        definition_arguments: dict[str, Any] = (
             {"PipelineDefinitionS3Location": lowered_location(location)} if location else {}
         )
         if body is not None:
-            where["PipelineDefinition"] = body if isinstance(body, str) else json.dumps(body)
+            definition_arguments["PipelineDefinition"] = (
+                body if isinstance(body, str) else json.dumps(body)
+            )
         return {
-            **where,
+            **definition_arguments,
             **request.only(
                 "PipelineDisplayName", "PipelineDescription", "ParallelismConfiguration"
             ),
@@ -258,8 +273,9 @@ class Pipeline(ResourceType):
 
 
 def lowered_location(location: Mapping[str, Any]) -> dict[str, str]:
-    """CloudFormation says Bucket, Key and Version where the API says ObjectKey and VersionId
-    too.
+    """Return a location in S3 as the API spells it.
+
+    CloudFormation has Key and Version for ObjectKey and VersionId.
     """
     renamed = {"Key": "ObjectKey", "Version": "VersionId"}
     return {renamed.get(key, key): str(value) for key, value in location.items() if key != "ETag"}
@@ -274,8 +290,8 @@ class ModelPackageGroup(ResourceType):
 
     def create(self, request: Request) -> Created:
         client = request.client("sagemaker")
-        wanted = request.only("ModelPackageGroupName", "ModelPackageGroupDescription")
-        arn = client.create_model_package_group(**wanted, Tags=request.tags())[
+        arguments = request.only("ModelPackageGroupName", "ModelPackageGroupDescription")
+        arn = client.create_model_package_group(**arguments, Tags=request.tags())[
             "ModelPackageGroupArn"
         ]
         self._put_policy(request)
@@ -288,22 +304,22 @@ class ModelPackageGroup(ResourceType):
 
     @staticmethod
     def _put_policy(request: Request) -> None:
-        """The policy as it is wanted now; a group has none where the template has none."""
+        """Put the policy of the group, or delete it if the template has none."""
         client, name = request.client("sagemaker"), request["ModelPackageGroupName"]
-        policy, before = (
+        policy, old_policy = (
             request.get("ModelPackageGroupPolicy"),
             (request.old or {}).get("ModelPackageGroupPolicy"),
         )
         if policy:
             text = policy if isinstance(policy, str) else json.dumps(policy)
             client.put_model_package_group_policy(ModelPackageGroupName=name, ResourcePolicy=text)
-        elif before:
+        elif old_policy:
             client.delete_model_package_group_policy(ModelPackageGroupName=name)
 
     def delete(self, request: Request) -> None:
         name = request["ModelPackageGroupName"]
         client = request.client("sagemaker")
-        gone_is_fine(lambda: client.delete_model_package_group(ModelPackageGroupName=name))
+        ignore_missing(lambda: client.delete_model_package_group(ModelPackageGroupName=name))
 
 
 TYPES: tuple[ResourceType, ...] = (

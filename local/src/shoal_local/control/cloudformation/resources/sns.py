@@ -8,7 +8,7 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    gone_is_fine,
+    ignore_missing,
     names,
 )
 
@@ -20,12 +20,12 @@ class Topic(ResourceType):
 
     def create(self, request: Request) -> Created:
         name = request.name("TopicName", 256)
-        wanted = {
+        attributes = {
             key: str(value) for key, value in request.only("DisplayName", "KmsMasterKeyId").items()
         }
-        arn = request.client("sns").create_topic(Name=name, Attributes=wanted, Tags=request.tags())[
-            "TopicArn"
-        ]
+        arn = request.client("sns").create_topic(
+            Name=name, Attributes=attributes, Tags=request.tags()
+        )["TopicArn"]
         return Created(arn, {"TopicArn": arn, "TopicName": name})
 
     def update(self, request: Request) -> Created:
@@ -43,7 +43,7 @@ class Topic(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("sns").delete_topic(TopicArn=request.physical_id))
+        ignore_missing(lambda: request.client("sns").delete_topic(TopicArn=request.physical_id))
 
 
 class TopicPolicy(ResourceType):
@@ -59,9 +59,7 @@ class TopicPolicy(ResourceType):
         return Created(request.physical_id)
 
     def delete(self, request: Request) -> None:
-        """A topic keeps the policy it has: a topic without one does not exist, and it usually goes
-        with the stack.
-        """
+        """Do nothing: a topic cannot be without a policy, and is usually deleted with the stack."""
 
     def _set(self, request: Request) -> None:
         policy = json.dumps(request["PolicyDocument"])
@@ -77,8 +75,8 @@ class Subscription(ResourceType):
     replaced_by = names("TopicArn Protocol Endpoint")
 
     def create(self, request: Request) -> Created:
-        wanted = request.only("TopicArn", "Protocol", "Endpoint")
-        arn = request.client("sns").subscribe(**wanted, ReturnSubscriptionArn=True)[
+        arguments = request.only("TopicArn", "Protocol", "Endpoint")
+        arn = request.client("sns").subscribe(**arguments, ReturnSubscriptionArn=True)[
             "SubscriptionArn"
         ]
         return Created(arn)
@@ -87,7 +85,9 @@ class Subscription(ResourceType):
         return Created(request.physical_id)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("sns").unsubscribe(SubscriptionArn=request.physical_id))
+        ignore_missing(
+            lambda: request.client("sns").unsubscribe(SubscriptionArn=request.physical_id)
+        )
 
 
 TYPES: tuple[ResourceType, ...] = (Topic(), TopicPolicy(), Subscription())

@@ -11,7 +11,7 @@ from shoal_local.control.cloudformation.resources.base import (
     Request,
     ResourceError,
     ResourceType,
-    gone_is_fine,
+    ignore_missing,
     names,
 )
 
@@ -32,7 +32,7 @@ QUEUE_ATTRIBUTES = (
 
 
 def attribute_text(value: Any) -> str:
-    """Queue and topic attributes are text: JSON for documents, `true` and `false` for booleans."""
+    """Return an attribute as text: documents and booleans as JSON."""
     return json.dumps(value) if isinstance(value, Mapping | list | bool) else str(value)
 
 
@@ -48,11 +48,11 @@ class Queue(ResourceType):
             else ""
         )
         name = request.name("QueueName", 80 - len(fifo)) + fifo
-        wanted = {
+        attributes = {
             key: attribute_text(value) for key, value in request.only(*QUEUE_ATTRIBUTES).items()
         }
         url = request.client("sqs").create_queue(
-            QueueName=name, Attributes=wanted, tags=request.tag_map()
+            QueueName=name, Attributes=attributes, tags=request.tag_map()
         )["QueueUrl"]
         arn = f"arn:aws:sqs:{request.region}:{request.account}:{name}"
         return Created(url, {"Arn": arn, "QueueName": name, "QueueUrl": url})
@@ -74,9 +74,9 @@ class Queue(ResourceType):
                 " should have"
             )
         if changed:
-            wanted = {name: attribute_text(request[name]) for name in changed}
+            attributes = {name: attribute_text(request[name]) for name in changed}
             request.client("sqs").set_queue_attributes(
-                QueueUrl=request.physical_id, Attributes=wanted
+                QueueUrl=request.physical_id, Attributes=attributes
             )
         sqs, url = request.client("sqs"), request.physical_id
         request.retag(
@@ -86,7 +86,7 @@ class Queue(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("sqs").delete_queue(QueueUrl=request.physical_id))
+        ignore_missing(lambda: request.client("sqs").delete_queue(QueueUrl=request.physical_id))
 
 
 class QueuePolicy(ResourceType):
@@ -105,7 +105,7 @@ class QueuePolicy(ResourceType):
         return Created(request.physical_id)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: self._set(request, request["Queues"], ""))
+        ignore_missing(lambda: self._set(request, request["Queues"], ""))
 
     def _set(self, request: Request, urls: list[str], policy: str) -> None:
         for url in urls:

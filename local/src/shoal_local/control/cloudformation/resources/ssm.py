@@ -6,7 +6,7 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    gone_is_fine,
+    ignore_missing,
     names,
 )
 
@@ -38,7 +38,7 @@ class Parameter(ResourceType):
         return Created(request.physical_id, request.only("Type", "Value"))
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("ssm").delete_parameter(Name=request.physical_id))
+        ignore_missing(lambda: request.client("ssm").delete_parameter(Name=request.physical_id))
 
 
 TYPES: tuple[ResourceType, ...] = (Parameter(),)
