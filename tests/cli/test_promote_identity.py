@@ -19,6 +19,7 @@ from shoal_local.control.authorization.iam_request import Question
 from stacks.app import ShoalApp
 from tests.cli.test_promote import promoted
 from tests.cli.trained import Checkout, Package
+from tests.identity.recorded import question_of
 from tests.identity.templates import Templates
 from tests.repository import ROOT
 
@@ -81,7 +82,7 @@ def test_everything_that_a_promotion_asks_is_allowed(
     promoted(released, good)
     lines = [json.loads(line) for line in _from(log, before).splitlines()]
     asked = {
-        json.dumps(each, sort_keys=True): Question.from_json(each)
+        json.dumps(each, sort_keys=True): question_of(each)
         for line in lines
         for each in line.get("questions", [])
     }

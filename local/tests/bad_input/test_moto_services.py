@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from local.tests.bad_input.shapes import of_shape
 from local.tests.bad_input.values import TEXT, json_safe
 from local.tests.bad_input.wire import Wire, require_refusal_or_success
-from shoal_local.control.authorization.rules import RULES
+from shoal_local.control.authorization.rules import rules_of
 
 SERVICES = ("s3", "iam", "ec2", "ecr", "sns", "cloudwatch", "kms")
 SIGNED_AS = {"cloudwatch": "monitoring"}
@@ -91,7 +91,7 @@ def test_a_request_that_boto3_would_send_is_answered(
     wire: Wire, service: str, data: st.DataObject
 ) -> None:
     model = botocore.session.Session().get_service_model(service)
-    operation = model.operation_model(data.draw(st.sampled_from(sorted(RULES[service]))))
+    operation = model.operation_model(data.draw(st.sampled_from(sorted(rules_of(service)))))
     given_ = json_safe(data.draw(of_shape(operation.input_shape, leaf)))
     serializer = create_serializer(
         PROTOCOLS.get(service, model.resolved_protocol), include_validation=False

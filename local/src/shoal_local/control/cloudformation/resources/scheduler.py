@@ -1,4 +1,4 @@
-"""AWS::Scheduler: schedules and the groups they are in."""
+"""AWS::Scheduler: schedules and their groups."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    gone_is_fine,
+    ignore_missing,
     names,
 )
 
@@ -45,7 +45,7 @@ class ScheduleGroup(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(
+        ignore_missing(
             lambda: request.client("scheduler").delete_schedule_group(Name=request.physical_id)
         )
 
@@ -57,40 +57,40 @@ class Schedule(ResourceType):
 
     def create(self, request: Request) -> Created:
         name = request.name("Name", 64)
-        arn = request.client("scheduler").create_schedule(Name=name, **self._wanted(request))[
+        arn = request.client("scheduler").create_schedule(Name=name, **self._settings(request))[
             "ScheduleArn"
         ]
         return Created(name, {"Arn": arn})
 
     def update(self, request: Request) -> Created:
         request.client("scheduler").update_schedule(
-            Name=request.physical_id, **self._wanted(request)
+            Name=request.physical_id, **self._settings(request)
         )
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
         group = request.only("GroupName")
-        gone_is_fine(
+        ignore_missing(
             lambda: request.client("scheduler").delete_schedule(Name=request.physical_id, **group)
         )
 
     @staticmethod
-    def _wanted(request: Request) -> dict[str, object]:
-        """Templates may write numbers as text; the API takes numbers."""
-        wanted = request.only(*SETTINGS)
-        window = dict(wanted.get("FlexibleTimeWindow", {}))
+    def _settings(request: Request) -> dict[str, object]:
+        """Return the settings with numbers, which templates may write as text."""
+        settings = request.only(*SETTINGS)
+        window = dict(settings.get("FlexibleTimeWindow", {}))
         if "MaximumWindowInMinutes" in window:
-            wanted["FlexibleTimeWindow"] = {
+            settings["FlexibleTimeWindow"] = {
                 **window,
                 "MaximumWindowInMinutes": int(window["MaximumWindowInMinutes"]),
             }
-        target = dict(wanted.get("Target", {}))
+        target = dict(settings.get("Target", {}))
         if "RetryPolicy" in target:
-            wanted["Target"] = {
+            settings["Target"] = {
                 **target,
                 "RetryPolicy": {name: int(value) for name, value in target["RetryPolicy"].items()},
             }
-        return wanted
+        return settings
 
 
 TYPES: tuple[ResourceType, ...] = (ScheduleGroup(), Schedule())

@@ -1,7 +1,4 @@
-"""AWS::SNS::Subscription and AWS::Budgets::Budget: who is told of trouble, and of what money.
-
-Kept and described; no mail is sent.
-"""
+"""AWS::Budgets: budgets, which are kept and described. No mail is sent."""
 
 from __future__ import annotations
 
@@ -12,33 +9,15 @@ from shoal_local.control.cloudformation.resources.base import (
     Request,
     ResourceError,
     ResourceType,
-    gone_is_fine,
+    ignore_missing,
     names,
 )
 
 
-class Subscription(ResourceType):
-    type_name = "AWS::SNS::Subscription"
-    properties = names("TopicArn Protocol Endpoint")
-    replaced_by = names("TopicArn Protocol Endpoint")
-
-    def create(self, request: Request) -> Created:
-        wanted = request.only("TopicArn", "Protocol", "Endpoint")
-        arn = request.client("sns").subscribe(**wanted, ReturnSubscriptionArn=True)[
-            "SubscriptionArn"
-        ]
-        return Created(arn)
-
-    def update(self, request: Request) -> Created:
-        return Created(request.physical_id)
-
-    def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("sns").unsubscribe(SubscriptionArn=request.physical_id))
-
-
 class Budget(ResourceType):
-    """Its tags are sent with CreateBudget, as CloudFormation does; moto keeps none of a budget, so
-    nobody can read them back.
+    """A budget.
+
+    Its tags are sent with CreateBudget, as CloudFormation does. moto keeps no tags of a budget.
     """
 
     type_name = "AWS::Budgets::Budget"
@@ -48,8 +27,9 @@ class Budget(ResourceType):
         return self._put(request, request["Budget"].get("BudgetName") or request.generated_name())
 
     def update(self, request: Request) -> Created:
-        """AWS changes a budget in place; moto has no UpdateBudget, and a budget has no state here
-        that could be lost.
+        """Create the budget again.
+
+        AWS updates it in place. moto has no UpdateBudget, and a budget has no state to lose here.
         """
         if request["Budget"].get("BudgetName", request.physical_id) != request.physical_id:
             raise ResourceError(
@@ -66,27 +46,27 @@ class Budget(ResourceType):
         notifications = [
             _notification(each) for each in request.get("NotificationsWithSubscribers", [])
         ]
-        tags = {"ResourceTags": found} if (found := request.tags("ResourceTags")) else {}
+        tags = request.tags("ResourceTags")
         client = request.client("budgets")
         client.create_budget(
             AccountId=request.account,
             Budget=budget,
             NotificationsWithSubscribers=notifications,
-            **tags,
+            **({"ResourceTags": tags} if tags else {}),
         )
         return Created(name)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(
+        ignore_missing(
             lambda: request.client("budgets").delete_budget(
                 AccountId=request.account, BudgetName=request.physical_id
             )
         )
 
 
-def _notification(given: dict[str, Any]) -> dict[str, Any]:
-    notification = {**given["Notification"], "Threshold": float(given["Notification"]["Threshold"])}
-    return {"Notification": notification, "Subscribers": given["Subscribers"]}
+def _notification(entry: dict[str, Any]) -> dict[str, Any]:
+    notification = {**entry["Notification"], "Threshold": float(entry["Notification"]["Threshold"])}
+    return {"Notification": notification, "Subscribers": entry["Subscribers"]}
 
 
-TYPES: tuple[ResourceType, ...] = (Subscription(), Budget())
+TYPES: tuple[ResourceType, ...] = (Budget(),)

@@ -1,6 +1,6 @@
-"""AWS::CodeBuild: projects.
+"""AWS::CodeBuild: projects, which are kept and described.
 
-They are kept and described; a build is refused (`shoal_local.control.codebuild`).
+A build is refused (`shoal_local.control.codebuild`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    gone_is_fine,
+    ignore_missing,
     names,
 )
-from shoal_local.control.cloudformation.resources.ec2 import truth
+from shoal_local.control.cloudformation.resources.ec2 import as_bool
 
 
 class Project(ResourceType):
@@ -27,21 +27,21 @@ class Project(ResourceType):
 
     def create(self, request: Request) -> Created:
         name = request.name("Name", 255)
-        made = request.client("codebuild").create_project(name=name, **self._wanted(request))[
+        project = request.client("codebuild").create_project(name=name, **self._arguments(request))[
             "project"
         ]
-        return Created(name, {"Arn": made["arn"]})
+        return Created(name, {"Arn": project["arn"]})
 
     def update(self, request: Request) -> Created:
         request.client("codebuild").update_project(
-            name=request.physical_id, **self._wanted(request)
+            name=request.physical_id, **self._arguments(request)
         )
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("codebuild").delete_project(name=request.physical_id))
+        ignore_missing(lambda: request.client("codebuild").delete_project(name=request.physical_id))
 
-    def _wanted(self, request: Request) -> dict[str, Any]:
+    def _arguments(self, request: Request) -> dict[str, Any]:
         own = {
             key: value for key, value in request.properties.items() if key not in ("Name", "Tags")
         }
@@ -52,13 +52,14 @@ class Project(ResourceType):
 
 
 NUMBERS = ("concurrentBuildLimit", "timeoutInMinutes", "queuedTimeoutInMinutes")
-TRUTHS = ("privilegedMode",)
+BOOLEANS = ("privilegedMode",)
 RENAMED = {"BuildSpec": "buildspec"}
 
 
 def as_the_api_writes(value: Any) -> Any:
-    """Property names in the API's spelling, at every depth; numbers and truth values as such, which
-    a template may write as text.
+    """Return properties as the API spells and types them, at every depth.
+
+    A template may write numbers and booleans as text.
     """
     if isinstance(value, list):
         return [as_the_api_writes(item) for item in value]
@@ -74,7 +75,7 @@ def as_the_api_writes(value: Any) -> Any:
 def _typed(key: str, value: Any) -> Any:
     if key in NUMBERS:
         return int(value)
-    return truth(value) if key in TRUTHS else value
+    return as_bool(value) if key in BOOLEANS else value
 
 
 TYPES: tuple[ResourceType, ...] = (Project(),)

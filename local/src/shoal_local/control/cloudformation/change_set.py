@@ -1,6 +1,4 @@
-"""Change sets: what a template would add, change, replace and remove, worked out without touching
-anything.
-"""
+"""Change sets: the resources that a template would add, change, replace and remove."""
 
 from __future__ import annotations
 
@@ -12,11 +10,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shoal_local.control.cloudformation.engine import Deployment, Tools
-from shoal_local.control.cloudformation.stack import Resource, Stack, Values
+from shoal_local.control.cloudformation.stack import Resource, Stack, StackOptions
 from shoal_local.control.cloudformation.template import Template
 
 UNKNOWN = "{{changeSet:KNOWN_AFTER_APPLY}}"
-NOTHING = (
+NO_CHANGES = (
     "The submitted information didn't contain changes. Submit different information to create a"
     " change set."
 )
@@ -24,12 +22,12 @@ NOTHING = (
 
 @dataclass
 class ChangeSet:
-    """A change set with its outcome; `create` says that executing it creates the stack."""
+    """A change set with its changes; `create` says that executing it creates the stack."""
 
     name: str
     stack: Stack
     template: Template
-    values: Values
+    options: StackOptions
     parameters: dict[str, Any]
     create: bool
     changes: list[dict[str, Any]]
@@ -45,73 +43,78 @@ class ChangeSet:
             self.execution = "UNAVAILABLE"
 
     def summary(self) -> dict[str, Any]:
-        """ChangeSetSummary of the API."""
-        shown = {
+        """Return ChangeSetSummary of the API."""
+        summary = {
             "StackId": self.stack.id,
             "StackName": self.stack.name,
             "ChangeSetId": self.id,
             "ChangeSetName": self.name,
             "ExecutionStatus": self.execution,
             "Status": "CREATE_COMPLETE" if self.changes else "FAILED",
-            "StatusReason": None if self.changes else NOTHING,
+            "StatusReason": None if self.changes else NO_CHANGES,
             "CreationTime": self.created_at,
             "Description": self.description or None,
         }
-        return {key: value for key, value in shown.items() if value is not None}
+        return {key: value for key, value in summary.items() if value is not None}
 
-    def described(self) -> dict[str, Any]:
-        """The answer of DescribeChangeSet."""
+    def describe(self) -> dict[str, Any]:
+        """Return the answer of DescribeChangeSet."""
         return {
             **self.summary(),
             "Parameters": [
                 {"ParameterKey": key, "ParameterValue": value}
-                for key, value in self.values.parameters.items()
+                for key, value in self.options.parameters.items()
             ],
-            "Capabilities": list(self.values.capabilities),
-            "Tags": [{"Key": key, "Value": value} for key, value in self.values.tags.items()],
+            "Capabilities": list(self.options.capabilities),
+            "Tags": [{"Key": key, "Value": value} for key, value in self.options.tags.items()],
             "NotificationARNs": [],
             "Changes": self.changes,
         }
 
 
-def planned(
-    stack: Stack, template: Template, values: Values, parameters: Mapping[str, Any], tools: Tools
+def plan_changes(
+    stack: Stack,
+    template: Template,
+    options: StackOptions,
+    parameters: Mapping[str, Any],
+    tools: Tools,
 ) -> list[dict[str, Any]]:
-    """The changes that `template` would make to `stack`, as the API writes them; AwsError where it
-    cannot be resolved.
+    """Return the changes that `template` would make to `stack`, as the API writes them.
+
+    Raise AwsError if it cannot be resolved.
     """
     sketch = copy(stack)
-    sketch.resources, sketch.events, sketch.values = dict(stack.resources), [], values
+    sketch.resources, sketch.events, sketch.options = dict(stack.resources), [], options
     deployment = Deployment(sketch, template, parameters, tools)
     resolver = deployment.resolver()
-    resolver.attribute = _guessing(sketch)
-    wanted = deployment.wanted(resolver)
+    resolver.attribute = _attributes_after(sketch)
+    logical_ids = deployment.logical_ids(resolver)
     changes = []
-    for logical_id in wanted:
-        resource = deployment.planned(logical_id, resolver)
+    for logical_id in logical_ids:
+        resource = deployment.planned_resource(logical_id, resolver)
         before = stack.resources.get(logical_id)
-        changes += _change(deployment, before, resource)
+        changes += _changes_of(deployment, before, resource)
         if before is None or (
             changes and changes[-1]["ResourceChange"].get("Replacement") == "True"
         ):
             sketch.resources[logical_id] = replace(resource, physical_id=UNKNOWN, attributes={})
-    gone = [resource for name, resource in stack.resources.items() if name not in wanted]
-    changes += [_described("Remove", resource) for resource in gone]
+    removed = [resource for name, resource in stack.resources.items() if name not in logical_ids]
+    changes += [_resource_change("Remove", resource) for resource in removed]
     if not changes and (
-        values.tags != stack.values.tags or _outputs(template) != _outputs(stack.template)
+        options.tags != stack.options.tags or _outputs(template) != _outputs(stack.template)
     ):
         changes += [
-            _described("Modify", resource, ["Tags"])
+            _resource_change("Modify", resource, ["Tags"])
             for resource in list(stack.resources.values())[:1]
         ]
     return changes
 
 
-def _change(
+def _changes_of(
     deployment: Deployment, before: Resource | None, resource: Resource
 ) -> list[dict[str, Any]]:
     if before is None:
-        return [_described("Add", resource)]
+        return [_resource_change("Add", resource)]
     if before.properties == resource.properties:
         return []
     kind = deployment.tools.kind(resource.type_name)
@@ -122,12 +125,14 @@ def _change(
     changed = sorted(
         name for name in {*before.properties, *resource.properties} if request.changed(name)
     )
-    shown = _described("Modify", replace(resource, physical_id=before.physical_id), changed)
-    shown["ResourceChange"]["Replacement"] = "True" if replacement else "False"
-    return [shown]
+    change = _resource_change("Modify", replace(resource, physical_id=before.physical_id), changed)
+    change["ResourceChange"]["Replacement"] = "True" if replacement else "False"
+    return [change]
 
 
-def _described(action: str, resource: Resource, changed: list[str] | None = None) -> dict[str, Any]:
+def _resource_change(
+    action: str, resource: Resource, changed: list[str] | None = None
+) -> dict[str, Any]:
     change: dict[str, Any] = {
         "Action": action,
         "LogicalResourceId": resource.logical_id,
@@ -147,8 +152,8 @@ def _described(action: str, resource: Resource, changed: list[str] | None = None
     return {"Type": "Resource", "ResourceChange": change}
 
 
-def _guessing(sketch: Stack) -> Any:
-    """Attributes of resources that do not exist yet are known only after the change."""
+def _attributes_after(sketch: Stack) -> Any:
+    """Return a lookup of attributes; those of resources to create are known only later."""
 
     def attribute(logical_id: str, name: str) -> Any:
         resource = sketch.resources.get(logical_id)

@@ -1,5 +1,6 @@
-"""AWS::KMS: keys and aliases. moto encrypts nothing at rest with them; a deleted key waits for its
-deletion, as on AWS.
+"""AWS::KMS: keys and aliases.
+
+moto encrypts nothing at rest with them. A deleted key waits for its deletion, as on AWS.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from shoal_local.control.cloudformation.resources.base import (
     Created,
     Request,
     ResourceType,
-    gone_is_fine,
+    ignore_missing,
     names,
 )
-from shoal_local.control.cloudformation.resources.ec2 import truth
+from shoal_local.control.cloudformation.resources.ec2 import as_bool
 
 
 class Key(ResourceType):
@@ -56,7 +57,7 @@ class Key(ResourceType):
 
     def delete(self, request: Request) -> None:
         window = int(request.get("PendingWindowInDays", 30))
-        gone_is_fine(
+        ignore_missing(
             lambda: request.client("kms").schedule_key_deletion(
                 KeyId=request.physical_id, PendingWindowInDays=window
             )
@@ -67,12 +68,12 @@ class Key(ResourceType):
         if request.changed("EnableKeyRotation"):
             rotate = (
                 kms.enable_key_rotation
-                if truth(request.get("EnableKeyRotation", False))
+                if as_bool(request.get("EnableKeyRotation", False))
                 else kms.disable_key_rotation
             )
             rotate(KeyId=key_id)
         if request.changed("Enabled"):
-            switch = kms.enable_key if truth(request.get("Enabled", True)) else kms.disable_key
+            switch = kms.enable_key if as_bool(request.get("Enabled", True)) else kms.disable_key
             switch(KeyId=key_id)
 
 
@@ -94,11 +95,11 @@ class Alias(ResourceType):
         return Created(request.physical_id)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(lambda: request.client("kms").delete_alias(AliasName=request.physical_id))
+        ignore_missing(lambda: request.client("kms").delete_alias(AliasName=request.physical_id))
 
 
 def key_tags(request: Request) -> list[dict[str, str]]:
-    """Tags as KMS writes them."""
+    """Return the tags as KMS writes them."""
     return [{"TagKey": key, "TagValue": value} for key, value in request.tag_map().items()]
 
 

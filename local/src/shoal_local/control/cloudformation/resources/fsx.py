@@ -1,5 +1,5 @@
-"""AWS::FSx: file systems for Lustre and their data repository associations, made through the FSx
-API (`shoal_local.control.fsx`).
+"""AWS::FSx: file systems for Lustre and their data repository associations
+(`shoal_local.control.fsx`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from shoal_local.control.cloudformation.resources.base import (
     Request,
     ResourceError,
     ResourceType,
-    gone_is_fine,
+    ignore_missing,
     names,
-    undone_on_failure,
+    undo_on_failure,
 )
-from shoal_local.control.cloudformation.resources.ec2 import truth
+from shoal_local.control.cloudformation.resources.ec2 import as_bool
 
 LUSTRE_MEMBERS = names(
     "DeploymentType PerUnitStorageThroughput DataCompressionType WeeklyMaintenanceStartTime"
@@ -39,7 +39,7 @@ class FileSystem(ResourceType):
         _check_members(request, "LustreConfiguration", LUSTRE_MEMBERS)
 
     def create(self, request: Request) -> Created:
-        plain = request.only(
+        arguments = request.only(
             "FileSystemType",
             "FileSystemTypeVersion",
             "StorageType",
@@ -52,10 +52,10 @@ class FileSystem(ResourceType):
             if "StorageCapacity" in request.properties
             else {}
         )
-        made = request.client("fsx").create_file_system(
-            **plain, **capacity, LustreConfiguration=_lustre(request), **_tags(request)
+        response = request.client("fsx").create_file_system(
+            **arguments, **capacity, LustreConfiguration=_lustre(request), **_tags(request)
         )
-        file_system = made["FileSystem"]
+        file_system = response["FileSystem"]
         return Created(
             file_system["FileSystemId"],
             {
@@ -79,16 +79,16 @@ class FileSystem(ResourceType):
         return Created(request.physical_id, request.attributes)
 
     def delete(self, request: Request) -> None:
-        gone_is_fine(
+        ignore_missing(
             lambda: request.client("fsx").delete_file_system(FileSystemId=request.physical_id)
         )
 
     def needs_replacement(self, request: Request) -> bool:
-        kinds = [
-            (given.get("LustreConfiguration") or {}).get("DeploymentType")
-            for given in (request.old, request.properties)
+        deployment_types = [
+            (properties.get("LustreConfiguration") or {}).get("DeploymentType")
+            for properties in (request.old, request.properties)
         ]
-        return super().needs_replacement(request) or kinds[0] != kinds[1]
+        return super().needs_replacement(request) or deployment_types[0] != deployment_types[1]
 
 
 class DataRepositoryAssociation(ResourceType):
@@ -106,23 +106,26 @@ class DataRepositoryAssociation(ResourceType):
         _check_members(request, "S3", _S3_MEMBERS)
 
     def create(self, request: Request) -> Created:
-        fsx, plain = (
+        fsx, arguments = (
             request.client("fsx"),
             request.only("FileSystemId", "FileSystemPath", "DataRepositoryPath", "S3"),
         )
-        begin = {
-            "BatchImportMetaDataOnCreate": truth(request.get("BatchImportMetaDataOnCreate", False))
+        batch_import = {
+            "BatchImportMetaDataOnCreate": as_bool(
+                request.get("BatchImportMetaDataOnCreate", False)
+            )
         }
-        made = fsx.create_data_repository_association(
-            **plain, **begin, **_chunk_size(request), **_tags(request)
+        response = fsx.create_data_repository_association(
+            **arguments, **batch_import, **_chunk_size(request), **_tags(request)
         )["Association"]
-        association_id = made["AssociationId"]
-        with undone_on_failure(
+        association_id = response["AssociationId"]
+        with undo_on_failure(
             lambda: fsx.delete_data_repository_association(AssociationId=association_id)
         ):
             _require_available(fsx, association_id)
         return Created(
-            association_id, {"AssociationId": association_id, "ResourceARN": made["ResourceARN"]}
+            association_id,
+            {"AssociationId": association_id, "ResourceARN": response["ResourceARN"]},
         )
 
     def update(self, request: Request) -> Created:
@@ -135,7 +138,7 @@ class DataRepositoryAssociation(ResourceType):
 
     def delete(self, request: Request) -> None:
         fsx = request.client("fsx")
-        gone_is_fine(
+        ignore_missing(
             lambda: fsx.delete_data_repository_association(
                 AssociationId=request.physical_id, DeleteDataInFileSystem=False
             )
@@ -143,15 +146,15 @@ class DataRepositoryAssociation(ResourceType):
 
 
 def _require_available(fsx: Any, association_id: str) -> None:
-    """ResourceError with the reason that FSx gives for an association that cannot reach its
-    bucket.
-    """
-    (found,) = fsx.describe_data_repository_associations(AssociationIds=[association_id])[
+    """Raise ResourceError, with FSx's reason, if the association cannot reach its bucket."""
+    (association,) = fsx.describe_data_repository_associations(AssociationIds=[association_id])[
         "Associations"
     ]
-    if found["Lifecycle"] != "AVAILABLE":
-        reason = found.get("FailureDetails", {}).get("Message", "no reason given")
-        raise ResourceError(f"the data repository association is {found['Lifecycle']}: {reason}")
+    if association["Lifecycle"] != "AVAILABLE":
+        reason = association.get("FailureDetails", {}).get("Message", "no reason given")
+        raise ResourceError(
+            f"the data repository association is {association['Lifecycle']}: {reason}"
+        )
 
 
 def _check_members(request: Request, name: str, emulated: frozenset[str]) -> None:
@@ -164,10 +167,10 @@ def _check_members(request: Request, name: str, emulated: frozenset[str]) -> Non
 
 
 def _lustre(request: Request) -> Mapping[str, Any]:
-    given = dict(request.get("LustreConfiguration") or {})
-    if "PerUnitStorageThroughput" in given:
-        given["PerUnitStorageThroughput"] = int(given["PerUnitStorageThroughput"])
-    return given
+    configuration = dict(request.get("LustreConfiguration") or {})
+    if "PerUnitStorageThroughput" in configuration:
+        configuration["PerUnitStorageThroughput"] = int(configuration["PerUnitStorageThroughput"])
+    return configuration
 
 
 def _chunk_size(request: Request) -> dict[str, int]:
@@ -175,7 +178,7 @@ def _chunk_size(request: Request) -> dict[str, int]:
 
 
 def _tags(request: Request) -> dict[str, Any]:
-    """FSx wants one tag at least, or none of the key."""
+    """Return the tags; FSx refuses an empty list."""
     return {"Tags": request.tags()} if request.tags() else {}
 
 
