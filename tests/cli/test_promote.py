@@ -16,7 +16,7 @@ from shoal.cli.promote import Step
 from shoal.verbs.errors import PromotionError
 from shoal.verbs.repository import Repository
 from tests.cli.trained import IMAGE, Checkout, Package, Registry
-from tests.config.test_release import numbered
+from tests.config.releases import numbered
 from tests.verbs.conftest import ACCOUNT
 
 TO_STAGING = ("promote", "--from", "dev", "--to", "staging")

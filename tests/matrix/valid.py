@@ -14,7 +14,7 @@ from config.loader import load
 from config.regions import az_id_prefixes
 from config.settings import Environment
 from pipelines.launch.tables import smddp_regions
-from tests.config.test_release import CONTENT as RELEASE
+from tests.config.releases import CONTENT as RELEASE
 
 FSX: dict[str, Any] = {"data": {"input_mode": "FSx"}}
 PERSISTENT = {

@@ -19,7 +19,7 @@ from shoal.verbs.execution import Pipeline
 from shoal.verbs.inventory import of_bootstrap
 from shoal.verbs.target import Target
 from shoal.verbs.teardown import Teardown, is_bootstrapped, refuse_if_protected, remove_bootstrap
-from tests.config.test_release import RELEASE
+from tests.config.releases import RELEASE
 from tests.verbs.conftest import ACCOUNT, REGION, make_pipeline
 from tests.verbs.test_execution import gate
 

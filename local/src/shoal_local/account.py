@@ -143,7 +143,7 @@ class Account:
             ),
             measure=self._measure,
             mount=self.fsx.mount,
-            on_behalf=lambda kind, name, request, credentials: self.authorizer.on_behalf(
+            on_behalf=lambda kind, name, request, credentials: self.authorizer.check_service_role(
                 kind, name, request, credentials
             ),
             model_package=self._model_package,

@@ -22,7 +22,7 @@ from moto.logs.models import LogsBackend
 from local.tests.bad_input.shapes import of_shape
 from local.tests.bad_input.values import ANYTHING, NUMBERS, TEXT, json_safe
 from local.tests.bad_input.wire import Answer, Wire, require_refusal_or_success
-from shoal_local.control.authorization.rules import RULES
+from shoal_local.control.authorization.rules import rules_of
 from shoal_local.control.service_router import MOTO_SERVICES
 
 # Services by the name in a request's signature, and how their operations are addressed.
@@ -68,7 +68,7 @@ def operations(service: str) -> list[str]:
     because it knows what IAM is asked.
     """
     if service in MOTO_SERVICES:
-        return sorted(RULES[service])
+        return sorted(rules_of(service))
     return list(
         botocore.session.Session().get_service_model(MODELS.get(service, service)).operation_names
     )

@@ -63,9 +63,9 @@ class Gateway:
     def _handle(self, call: ApiCall, operation: str, body: bytes) -> Reply:
         call = replace(call, operation=operation)
         try:
-            call = self.authorizer.asked(replace(call, parameters=parsed_body(body)))
+            call = self.authorizer.with_questions(replace(call, parameters=parsed_body(body)))
             self.authorizer.check(call)
-            call = self.authorizer.at_home(call)
+            call = self.authorizer.in_owner_account(call)
             result = self.service_of(call.account).handle(
                 operation, dict(call.parameters), call.caller_arn
             )
@@ -78,12 +78,12 @@ class Gateway:
         return Reply(call, Answer(200, headers, json.dumps(result, default=as_timestamp).encode()))
 
     def _invoke(self, environ: Mapping[str, Any], call: ApiCall, name: str, body: bytes) -> Reply:
-        call = self.authorizer.asked(
+        call = self.authorizer.with_questions(
             replace(call, operation="InvokeEndpoint", parameters={"EndpointName": name})
         )
         try:
             self.authorizer.check(call)
-            call = self.authorizer.at_home(call)
+            call = self.authorizer.in_owner_account(call)
             status, headers, answer = self.service_of(call.account).invoke_endpoint(
                 name, body, request_headers(environ)
             )

@@ -178,9 +178,9 @@ class ServiceRouter:
             parameters = (
                 operation.parse_head(request) if streamed else operation.parse(request, body)
             )
-            call = self.authorizer.asked(replace(call, parameters=parameters))
+            call = self.authorizer.with_questions(replace(call, parameters=parameters))
             self._check(call, environ if streamed else None)
-            call = self.authorizer.at_home(call)
+            call = self.authorizer.in_owner_account(call)
             result = self._native(call, self.services_of(call.account).get(call.service), operation)
             if result is not None:
                 return self._finish(Reply(call, operation.answer(result)), start_response)
@@ -212,7 +212,7 @@ class ServiceRouter:
         """Leave a request that botocore's model does not know to moto, if the caller may do
         everything.
         """
-        call = self.authorizer.asked(call)
+        call = self.authorizer.with_questions(call)
         try:
             self._check(call, environ)
         except AwsError as refusal:
