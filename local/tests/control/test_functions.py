@@ -1,4 +1,4 @@
-"""Lambda functions run for real: what they answer, what they may see, how they fail."""
+"""Lambda functions that really run: what they answer, what they may see, how they fail."""
 
 from __future__ import annotations
 
@@ -155,22 +155,22 @@ class LargeObject:
 def test_code_in_s3_that_is_larger_than_any_function_may_be_is_refused_unread(
     tmp_path: Path,
 ) -> None:
-    nobody: Any = None
+    unused: Any = None
     clients: Any = LargeObject()
-    known = {"large": model.Function("large", "arn", model.Code("", 0, tmp_path), {})}
-    functions = Functions(nobody, clients, nobody, tmp_path, known)
-    wanted = {"FunctionName": "large", "S3Bucket": "code", "S3Key": "large.zip"}
+    large = model.Function("large", "arn", model.Code("", 0, tmp_path), {})
+    functions = Functions(unused, clients, unused, tmp_path, {"large": large})
+    request = {"FunctionName": "large", "S3Bucket": "code", "S3Key": "large.zip"}
     with pytest.raises(
         AwsError, match=r"must be smaller than 262144000 bytes \(the zip itself has 262144001"
-    ) as refused:
+    ) as refusal:
         functions.operations["UpdateFunctionCode"](
-            ApiCall("lambda", "UpdateFunctionCode", "us-east-1", "arn", wanted)
+            ApiCall("lambda", "UpdateFunctionCode", "us-east-1", "arn", request)
         )
-    assert refused.value.code == "InvalidParameterValueException"
+    assert refusal.value.code == "InvalidParameterValueException"
 
 
 @pytest.mark.parametrize(
-    ("settings", "named"),
+    ("settings", "reason"),
     [
         ({"Runtime": "nodejs22.x"}, "python3.* functions only, not nodejs22.x"),
         ({"Layers": ["arn:aws:lambda:us-east-1:111122223333:layer:torch:1"]}, "Layers"),
@@ -178,9 +178,9 @@ def test_code_in_s3_that_is_larger_than_any_function_may_be_is_refused_unread(
     ],
 )
 def test_what_cannot_run_is_refused_by_name(
-    account: Account, settings: dict[str, object], named: str
+    account: Account, settings: dict[str, object], reason: str
 ) -> None:
-    with pytest.raises(ClientError, match=named.replace("*", r"\*")):
+    with pytest.raises(ClientError, match=reason.replace("*", r"\*")):
         account.function(ECHO, **settings)
 
 

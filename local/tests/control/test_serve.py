@@ -1,6 +1,4 @@
-"""The emulator as a process: it says where it is, stops cleanly, and what a crash leaves is cleaned
-up.
-"""
+"""The emulator as a process: it says where it is, stops cleanly, and cleans up after a crash."""
 
 from __future__ import annotations
 
@@ -16,13 +14,14 @@ import pytest
 
 from local.tests.control.account import ROOT, Account, eventually, running
 from shoal_local import testing
+from shoal_local.__main__ import parser
 from shoal_local.processes import ProcessRegistry, started_at
 from shoal_local.testing import LocalEmulator
 
 
 def emulator(*arguments: str) -> tuple[int, str]:
-    """Run `python -m shoal_local ...`; exit code and output."""
-    done = subprocess.run(
+    """Run `python -m shoal_local ...` and return exit code and output."""
+    process = subprocess.run(
         [sys.executable, "-m", "shoal_local", *arguments],
         cwd=ROOT,
         capture_output=True,
@@ -30,7 +29,7 @@ def emulator(*arguments: str) -> tuple[int, str]:
         timeout=60,
         check=False,
     )
-    return done.returncode, done.stdout + done.stderr
+    return process.returncode, process.stdout + process.stderr
 
 
 @pytest.fixture
@@ -43,9 +42,9 @@ def test_the_ready_line_is_what_the_state_file_and_status_say(
     served: LocalEmulator,
 ) -> None:
     ready, state_dir = served.ready, served.account.state_dir
-    code, said = emulator("status", "--state-dir", str(state_dir))
+    code, output = emulator("status", "--state-dir", str(state_dir))
     assert ready["pid"] == served.process.pid
-    assert (code, json.loads(said), json.loads((state_dir / "emulator.json").read_text())) == (
+    assert (code, json.loads(output), json.loads((state_dir / "emulator.json").read_text())) == (
         0,
         ready,
         ready,
@@ -85,9 +84,9 @@ def test_down_stops_it_and_removes_its_files(
 def test_a_second_emulator_with_the_same_state_directory_is_refused(
     served: LocalEmulator,
 ) -> None:
-    code, said = emulator("serve", "--state-dir", str(served.account.state_dir))
+    code, output = emulator("serve", "--state-dir", str(served.account.state_dir))
     assert code == 1
-    assert "an emulator already runs" in said
+    assert "an emulator already runs" in output
 
 
 def test_children_of_a_crashed_emulator_are_ended_by_down(
@@ -117,23 +116,31 @@ def test_a_start_after_a_crash_begins_empty(
 
 def test_a_folder_with_somebodys_files_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    code, said = emulator("serve", "--state-dir", str(tmp_path))
-    assert (code, "has files that no emulator made" in said) == (1, True)
+    code, output = emulator("serve", "--state-dir", str(tmp_path))
+    assert (code, "has files that no emulator made" in output) == (1, True)
     assert emulator("down", "--state-dir", str(tmp_path))[0] == 0
     assert (tmp_path / "thesis.txt").read_text() == "mine"
 
 
+def test_without_a_state_directory_it_is_in_the_users_state_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert parser().parse_args(["serve"]).state_dir == tmp_path / "shoal-local"
+
+
 def test_an_account_that_is_none_is_refused(tmp_path: Path) -> None:
-    code, said = emulator("serve", "--state-dir", str(tmp_path / "state"), "--account", "12345")
-    assert (code, "'12345' is not an account id of 12 digits" in said) == (2, True)
+    code, output = emulator("serve", "--state-dir", str(tmp_path / "state"), "--account", "12345")
+    assert (code, "'12345' is not an account id of 12 digits" in output) == (2, True)
 
 
 def test_a_port_that_is_taken_is_one_sentence(served: LocalEmulator, tmp_path: Path) -> None:
     port = served.ready["port"]
-    code, said = emulator("serve", "--state-dir", str(tmp_path / "other"), "--port", str(port))
+    code, output = emulator("serve", "--state-dir", str(tmp_path / "other"), "--port", str(port))
     assert code == 1
     assert (
-        said.strip() == f"emulator: port {port} of 127.0.0.1 cannot be used: Address already in use"
+        output.strip()
+        == f"emulator: port {port} of 127.0.0.1 cannot be used: Address already in use"
     )
 
 

@@ -150,7 +150,7 @@ def test_every_operation_that_the_emulator_answers_itself_has_a_rule(tmp_path: P
     emulator = Emulator(Options(tmp_path, ACCOUNT, "us-east-1"))
     own = {
         (service, operation)
-        for service, has in emulator.home.dispatcher.services.items()
+        for service, has in emulator.home.router.services.items()
         for operation in has.operations
     }
     emulator.close()

@@ -18,7 +18,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shoal_local.archives import (
-    MOST_UNPACKED_BYTES,
+    MAX_UNPACKED_BYTES,
     BadArchiveError,
     Budget,
     TooLargeError,
@@ -177,7 +177,7 @@ def archive(folder: Path, target: Path) -> bool:
     entries = sorted(folder.resolve().iterdir()) if folder.is_dir() else []
     if not entries:
         return False
-    budget = Budget(MOST_UNPACKED_BYTES)  # links to folders full of links multiply
+    budget = Budget(MAX_UNPACKED_BYTES)  # links to folders full of links multiply
     try:
         with tarfile.open(
             target, "w:gz", compresslevel=1, dereference=True
@@ -202,7 +202,7 @@ def _add(
         link.type, link.linkname = tarfile.SYMTYPE, str(path.readlink())
         tar.addfile(link)
         return
-    budget.another()
+    budget.add_member()
     budget.use(0 if real.is_dir() else real.stat().st_size)
     tar.add(real, name, recursive=False)
     if real.is_dir():
