@@ -9,7 +9,8 @@ import click
 from config.errors import ConfigError
 from config.loader import environment_file, environment_names, load_environment
 from pipelines.check import check as check_environment
-from pipelines.launch.patching import warnings_of
+from pipelines.launch import resolve
+from pipelines.launch.notices import patch_warnings
 from pipelines.schedules import outdated
 from shoal.cli.exit_codes import USAGE
 from shoal.verbs.errors import UsageError
@@ -43,6 +44,7 @@ def _is_valid(workspace: Workspace, name: str) -> bool:
     for notice in notices:
         click.echo(f"{environment_file(name)}: notice: {notice}")
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    for warning in (*warnings_of(training, today, workspace.root), *outdated(environment, today)):
+    case = resolve(training, environment.region, root=workspace.root).case
+    for warning in (*patch_warnings(case, today), *outdated(environment, today)):
         click.echo(f"{environment_file(name)}: warning: {warning}")
     return True
