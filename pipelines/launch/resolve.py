@@ -11,8 +11,9 @@ from pathlib import Path
 
 from config.errors import LaunchError
 from config.hyperparameters import HyperparameterValue
+from config.loader import environment_file
 from config.rules import MAX_HYPERPARAMETERS
-from config.settings import Framework, Training
+from config.settings import Environment, Framework, Training
 from pipelines.launch import source_code, tables
 from pipelines.launch.advice import choose, problems_of
 from pipelines.launch.case import SMDDP, Case
@@ -146,6 +147,12 @@ def resolve(training: Training, region: str, file: str = "", root: Path | None =
         (*notices, *notices_of(case)),
         backend,
     )
+
+
+def launch_of(environment: Environment, root: Path | None = None) -> Launch:
+    """Return what trains in `environment`. Raises LaunchError."""
+    file = environment_file(environment.name)
+    return resolve(environment.training, environment.region, file, root)
 
 
 def _backend(case: Case) -> str | None:
