@@ -123,24 +123,6 @@ def smddp_instance_types() -> dict[str, tuple[str, ...]]:
     }
 
 
-@cache
-def smddp_regions(instance_type: str | None = None) -> tuple[str, ...]:
-    """Regions in which AWS's price list has the instance type, or any that smddp runs on;
-    sorted.
-    """
-    rows = _table("smddp")["regions"]
-    return tuple(
-        sorted(
-            {
-                region
-                for name, regions in rows.items()
-                if instance_type in (None, name)
-                for region in regions
-            }
-        )
-    )
-
-
 def former_smddp_instance_type(name: str) -> str | None:
     """Which page of AWS's was the last to name this instance type for smddp, if one did."""
     row = _table("smddp")["former_instance_types"].get(name)
