@@ -10,6 +10,7 @@ from pathlib import Path
 
 from config.settings import Environment
 from pipelines.check import placeholder_infrastructure
+from pipelines.launch import launch_of
 from pipelines.own_pipeline import definition_of
 from pipelines.script_options import parameters_of
 from shoal.verbs import execution
@@ -35,7 +36,8 @@ def check_declared(environment: Environment, given: Mapping[str, str], root: Pat
     does not declare; ConfigError.
     """
     if given:
-        definition = definition_of(environment, placeholder_infrastructure(environment), root)
+        infrastructure = placeholder_infrastructure(environment)
+        definition = definition_of(environment, infrastructure, launch_of(environment, root), root)
         execution.check_parameters(definition.get("Parameters", []), given)
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from config.loader import load_environment
-from pipelines.check import placeholder_infrastructure
-from pipelines.definition import build
+from pipelines.check import check
 from tests.functions.fake_sagemaker import ARN, FakeSageMaker
 from tests.functions.invocation import invoke
 from tests.functions.loopback import serving
@@ -31,7 +30,7 @@ RESOLVED = {
 def steps() -> dict[str, dict[str, Any]]:
     """Name -> Lambda step of the dev environment's definition."""
     environment = load_environment("dev", ROOT)
-    definition = build(environment, placeholder_infrastructure(environment))
+    definition = check(environment).definition
     return {step["Name"]: step for step in _all(definition["Steps"]) if step["Type"] == "Lambda"}
 
 
