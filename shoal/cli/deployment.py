@@ -13,6 +13,7 @@ from config.loader import environment_names, load_environment, places
 from config.serving import timeout_s
 from config.settings import Environment
 from config.settings import Target as TargetKind
+from shoal.cli.options import environment_argument, local_option
 from shoal.cli.promote import holder_of
 from shoal.cli.view import open_view
 from shoal.verbs import serving
@@ -27,23 +28,32 @@ from shoal.verbs.target import Target
 from shoal.verbs.teardown import refuse_if_protected
 from shoal.verbs.workspace import Session, Workspace
 
-_environment = click.argument("environment", metavar="ENV")
-_local = click.option(
-    "--local",
-    is_flag=True,
-    help="Use the emulator on this machine, whatever the environment's `target` says.",
-)
+
+@click.command()
+@click.argument("environment", metavar="[ENV]", required=False)
+@click.pass_obj
+def synth(workspace: Workspace, environment: str | None) -> None:
+    """Write the CloudFormation templates of ENV, or of every environment, to cdk.out.
+
+    Needs no network and no credentials.
+    """
+    if environment:
+        load_environment(environment, workspace.root)
+    assembly, folder = workspace.root / "cdk.out", workspace.root / ".shoal" / "cdk"
+    with open_view() as view, phase("synth", view):
+        workspace.cdk(assembly, folder, folder / "tmp", view).synth(environment)
+    click.echo(f"written: {assembly}")
 
 
 @click.command()
-@_environment
+@environment_argument
 @click.option(
     "--data",
     "only_data",
     is_flag=True,
     help="Deploy only the stack that has ENV's data and registry, and who may read there.",
 )
-@_local
+@local_option
 @click.pass_obj
 def deploy(workspace: Workspace, environment: str, only_data: bool, local: bool) -> None:
     """Bootstrap the account if needed, and deploy the stacks of ENV with the cdk CLI."""
@@ -166,8 +176,8 @@ def tell_what_serves(session: Session) -> None:
 
 
 @click.command()
-@_environment
-@_local
+@environment_argument
+@local_option
 @click.pass_obj
 def diff(workspace: Workspace, environment: str, local: bool) -> None:
     """Compare ENV as the checkout describes it with what is deployed; exit code 1 if they
@@ -184,8 +194,8 @@ def diff(workspace: Workspace, environment: str, local: bool) -> None:
 
 
 @click.command()
-@_environment
-@_local
+@environment_argument
+@local_option
 @click.option(
     "--serving",
     "only_serving",
@@ -231,7 +241,7 @@ def _refuse_if_served(session: Session, local: bool) -> None:
     workspace, own = session.workspace, session.environment.name
 
     def find(other: Environment) -> Target | None:
-        running = workspace.emulator.require() if session.target.is_local else None
+        running = workspace.local_server.require() if session.target.is_local else None
         if running and (other.account not in running.accounts or other.region != running.region):
             return None
         return workspace.open(other.name, local).target

@@ -13,6 +13,7 @@ from config.settings import Environment
 from pipelines import capacity
 from pipelines.check import check
 from pipelines.launch import resolve
+from shoal.cli.options import environment_argument, local_option
 from shoal.verbs.doctor import Doctor, Finding, Needs, State
 from shoal.verbs.image import built_image
 from shoal.verbs.network_check import Demand
@@ -27,12 +28,8 @@ _MARKS = {
 
 
 @click.command()
-@click.argument("environment", metavar="ENV")
-@click.option(
-    "--local",
-    is_flag=True,
-    help="Use the emulator on this machine, whatever the environment's `target` says.",
-)
+@environment_argument
+@local_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of lines.")
 @click.pass_obj
 def doctor(workspace: Workspace, environment: str, local: bool, as_json: bool) -> None:

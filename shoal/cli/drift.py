@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from shoal.cli.options import environment_argument, local_option
 from shoal.cli.promote import places_of
 from shoal.cli.view import open_view
 from shoal.verbs import dataset, drift, drift_serving, invoke, release_status
@@ -27,12 +28,8 @@ _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
 
 
 @click.command("drift")
-@click.argument("environment", metavar="ENV")
-@click.option(
-    "--local",
-    is_flag=True,
-    help="Use the emulator on this machine, whatever the environment's `target` says.",
-)
+@environment_argument
+@local_option
 @click.option("--json", "as_json", is_flag=True, help="Print the items as JSON, and nothing else.")
 @click.option(
     "--no-invoke",

@@ -7,6 +7,7 @@ from __future__ import annotations
 import click
 
 from pipelines.launch import recipes
+from shoal.cli.options import environment_argument
 from shoal.cli.view import open_view
 from shoal.verbs.errors import UsageError
 from shoal.verbs.flow import phase
@@ -20,7 +21,7 @@ def image() -> None:
 
 
 @image.command()
-@click.argument("environment", metavar="ENV")
+@environment_argument
 @click.option(
     "--local",
     is_flag=True,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from shoal.cli.exit_codes import INTERRUPTED, OK
+from shoal.cli.exit_codes import INTERRUPTED, OK, exit_code_of
 from shoal.cli.interrupts import interrupted_once
 from shoal.cli.lazy import Deferred, LazyGroup
 
@@ -33,7 +33,7 @@ _COMMANDS = (
         "shoal.cli.dashboard:dashboard",
         "Draw what the CloudWatch dashboard of ENV shows.",
     ),
-    Deferred("data", "shoal.cli.verbs:data", "The dataset of an environment."),
+    Deferred("data", "shoal.cli.data:data", "The dataset of an environment."),
     Deferred(
         "demo",
         "shoal.cli.demo:demo",
@@ -74,13 +74,13 @@ _COMMANDS = (
     ),
     Deferred(
         "invoke",
-        "shoal.cli.verbs:invoke_endpoint",
+        "shoal.cli.invoke:invoke_endpoint",
         "Send test digit N to a running endpoint and print its answer as JSON.",
     ),
     Deferred("local", "shoal.cli.local:local", "AWS on this machine: the emulator."),
     Deferred(
         "logs",
-        "shoal.cli.verbs:logs",
+        "shoal.cli.executions:logs",
         "Print what STEP of EXECUTION (an ARN, an id, or `latest`) has logged.",
     ),
     Deferred(
@@ -96,7 +96,7 @@ _COMMANDS = (
         " branch of its own.",
     ),
     Deferred("release", "shoal.cli.promote:release", "The models that environments pin."),
-    Deferred("run", "shoal.cli.verbs:run", "Start an execution of ENV's pipeline."),
+    Deferred("run", "shoal.cli.executions:run", "Start an execution of ENV's pipeline."),
     Deferred(
         "schedule",
         "shoal.cli.schedule:schedule",
@@ -104,11 +104,13 @@ _COMMANDS = (
     ),
     Deferred(
         "status",
-        "shoal.cli.verbs:status",
+        "shoal.cli.executions:status",
         "Show the executions of ENV's pipeline, or the steps of EXECUTION (an ARN, an id, or"
         " `latest`).",
     ),
-    Deferred("stop", "shoal.cli.verbs:stop", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."),
+    Deferred(
+        "stop", "shoal.cli.executions:stop", "Ask EXECUTION (an ARN, an id, or `latest`) to stop."
+    ),
     Deferred(
         "strategies",
         "shoal.cli.strategies:strategies",
@@ -122,7 +124,7 @@ _COMMANDS = (
     ),
     Deferred(
         "synth",
-        "shoal.cli.verbs:synth",
+        "shoal.cli.deployment:synth",
         "Write the CloudFormation templates of ENV, or of every environment, to cdk.out.",
     ),
 )
@@ -165,8 +167,7 @@ def main(arguments: list[str] | None = None) -> int:
         click.echo("shoal: interrupted", err=True)
         return INTERRUPTED
     except Exception as error:
-        from shoal.cli.outcomes import exit_code_of  # imports botocore
-        from shoal.verbs.errors import refusal
+        from shoal.verbs.errors import refusal  # imports botocore
 
         code = exit_code_of(error)
         if code is None:

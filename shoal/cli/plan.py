@@ -15,13 +15,14 @@ from config.loader import load_environment
 from pipelines.check import check
 from pipelines.costs.plan import Bill, Line, Plan, plan
 from pipelines.costs.prices import HOURS_A_MONTH
+from shoal.cli.options import environment_argument
 from shoal.verbs.workspace import Workspace
 
 UNKNOWN = "unknown"
 
 
 @click.command("plan")
-@click.argument("environment", metavar="ENV")
+@environment_argument
 @click.option(
     "--strategy",
     metavar="NAME",

@@ -14,6 +14,7 @@ from config.names import Names
 from config.release import Release
 from config.release_text import release_in, with_release
 from config.settings import Environment, SharedVersions
+from shoal.cli.options import environment_argument, local_option
 from shoal.cli.release_message import message_of
 from shoal.verbs import registry
 from shoal.verbs.errors import (
@@ -32,18 +33,13 @@ from shoal.verbs.target import Target
 from shoal.verbs.workspace import Session, Workspace
 
 _MARKS = {True: "ok      ", False: "DIFFERS ", None: "unknown "}
-_local = click.option(
-    "--local",
-    is_flag=True,
-    help="Use the emulator on this machine, whatever the environment's `target` says.",
-)
 
 
 @click.command()
-@click.argument("environment", metavar="ENV")
+@environment_argument
 @click.argument("package", metavar="[PACKAGE]", required=False)
 @click.option("--comment", help="Why, in your words; the registry keeps it.")
-@_local
+@local_option
 @click.pass_obj
 def approve(
     workspace: Workspace, environment: str, package: str | None, comment: str | None, local: bool
@@ -103,7 +99,7 @@ def approve(
     help="Print the text of the pull request, its title first, and nothing else.",
 )
 @click.option("--push", "remote", metavar="REMOTE", help="Push the branch to REMOTE.")
-@_local
+@local_option
 @click.pass_obj
 def promote(
     workspace: Workspace,
@@ -163,7 +159,7 @@ def release() -> None:
 
 @release.command()
 @click.argument("environments", metavar="[ENV]...", nargs=-1)
-@_local
+@local_option
 @click.pass_obj
 def status(workspace: Workspace, environments: tuple[str, ...], local: bool) -> None:
     """Show what each environment pins, what is there, and whether they agree; exit code 1 where

@@ -9,16 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from config.loader import environment_file
+from shoal.cli.options import environment_argument, local_option
 from shoal.verbs.schedules import Live, Schedules
 from shoal.verbs.workspace import Session, Workspace
 
-_environment = click.argument("environment", metavar="ENV")
 _name = click.argument("name")
-_local = click.option(
-    "--local",
-    is_flag=True,
-    help="Use the emulator on this machine, whatever the environment's `target` says.",
-)
 
 
 @click.group()
@@ -27,8 +22,8 @@ def schedule() -> None:
 
 
 @schedule.command("list")
-@_environment
-@_local
+@environment_argument
+@local_option
 @click.pass_obj
 def show(workspace: Workspace, environment: str, local: bool) -> None:
     """Show the deployed schedules of ENV, and where they differ from its file."""
@@ -60,9 +55,9 @@ def show(workspace: Workspace, environment: str, local: bool) -> None:
 
 
 @schedule.command()
-@_environment
+@environment_argument
 @_name
-@_local
+@local_option
 @click.pass_obj
 def pause(workspace: Workspace, environment: str, name: str, local: bool) -> None:
     """Let the schedule NAME of ENV start nothing until it is resumed. What runs goes on."""
@@ -70,9 +65,9 @@ def pause(workspace: Workspace, environment: str, name: str, local: bool) -> Non
 
 
 @schedule.command()
-@_environment
+@environment_argument
 @_name
-@_local
+@local_option
 @click.pass_obj
 def resume(workspace: Workspace, environment: str, name: str, local: bool) -> None:
     """Let the schedule NAME of ENV start executions again, from its next time on."""

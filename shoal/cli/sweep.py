@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import click
 
+from shoal.cli.options import environment_argument, local_option
 from shoal.verbs import sweep as sweeper
 from shoal.verbs.errors import LeftBehindError
 from shoal.verbs.sweep import Swept
@@ -13,12 +14,8 @@ from shoal.verbs.workspace import Workspace
 
 
 @click.command()
-@click.argument("environment", metavar="ENV")
-@click.option(
-    "--local",
-    is_flag=True,
-    help="Use the emulator on this machine, whatever the environment's `target` says.",
-)
+@environment_argument
+@local_option
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
 @click.pass_obj
 def sweep(workspace: Workspace, environment: str, local: bool, dry_run: bool) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from config.names import Names
 from config.settings import Environment
 from shoal.verbs.deployed_stack import status_of_stack
-from shoal.verbs.errors import AWS_ERRORS, LifecycleError, refusal
+from shoal.verbs.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.verbs.serving import live
 from shoal.verbs.target import Target
 
@@ -36,7 +36,7 @@ def reasons_to_keep(names: Names, others: Iterable[Environment], find: Find) -> 
         try:
             if target := find(other):
                 yield from _reasons(Names(other), target, versions, pins)
-        except (LifecycleError, *AWS_ERRORS) as error:
+        except (ShoalError, *AWS_ERRORS) as error:
             if pins or (other.serving and other.promoted_from):
                 yield (
                     f"{pins or f'{other.name} takes releases'}, and whether it serves one of these"

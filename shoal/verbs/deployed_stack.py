@@ -15,7 +15,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from shoal.verbs.assembly import Json, SynthesisedStack
-from shoal.verbs.errors import LifecycleError, NotFoundError, error_code
+from shoal.verbs.errors import NotFoundError, ShoalError, error_code
 from shoal.verbs.target import Target
 
 _ARNS = {
@@ -37,7 +37,7 @@ _SAME_AS_REF = frozenset(
 )
 
 
-class UnknownValueError(LifecycleError):
+class UnknownValueError(ShoalError):
     """A part of a template that cannot be compared, because what it becomes is not known."""
 
 

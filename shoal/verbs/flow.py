@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from shoal.verbs.errors import AWS_ERRORS, LifecycleError
+from shoal.verbs.errors import AWS_ERRORS, ShoalError
 from shoal.verbs.events import PhaseEnded, PhaseStarted, Report
 
 Context = TypeVar("Context")
@@ -57,7 +57,7 @@ def run_phases(
     """Runs the phases until one fails, calls `shield` (no interruption from here on), then undoes
     those begun, last first.
 
-    Expected failures (LifecycleError, refusals of AWS, OSError, interruption) end up in the
+    Expected failures (ShoalError, refusals of AWS, OSError, interruption) end up in the
     outcome; a bug is raised, after the undoing.
     """
     seconds: dict[str, float] = {}
@@ -99,7 +99,7 @@ def _attempt(
     try:
         with phase(name, report):
             work(context)
-    except (LifecycleError, OSError, KeyboardInterrupt, *AWS_ERRORS) as error:
+    except (ShoalError, OSError, KeyboardInterrupt, *AWS_ERRORS) as error:
         failures.append(Failure(name, error))
         return False
     seconds[name] = time.monotonic() - started_at

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.verbs.errors import ExecutionError
-from shoal.verbs.events import ExecutionChanged, Report, StepLogged, Trained
+from shoal.verbs.events import ExecutionChanged, Planned, Report, StepLogged, Trained
 from shoal.verbs.execution import Execution, Pipeline, Step
 from shoal.verbs.logs import LogTail, location_of
 from shoal.verbs.metrics import parse
@@ -115,3 +115,13 @@ class Follower:
                 f"`{self.logs_command} {self.arn.rpartition('/')[2]} {step.name}` ({tail.location})"
             )
         return str(tail.location) if tail else None
+
+
+def plan_of(pipeline: Pipeline, parameters: dict[str, str]) -> Planned:
+    """Return the steps and epochs that an execution with these parameters will have."""
+    declared = {
+        entry["Name"]: entry.get("DefaultValue")
+        for entry in pipeline.definition().get("Parameters", [])
+    }
+    epochs = str(parameters.get("Epochs", declared.get("Epochs", "")))
+    return Planned(pipeline.planned_steps(), int(epochs) if epochs.isdigit() else None)

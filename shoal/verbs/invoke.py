@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shoal.verbs.dataset import Digit
-from shoal.verbs.errors import LifecycleError, NotFoundError
+from shoal.verbs.errors import NotFoundError, ShoalError
 from shoal.verbs.target import Target
 
 
@@ -54,7 +54,7 @@ def find_endpoint(target: Target, prefix: str, serving: str | None = None) -> st
 def ask(target: Target, endpoint: str, digit: Digit, patience_s: float | None = None) -> Answer:
     """Sends one image as JSON; with `patience_s` once and no longer (Target.client).
 
-    Raises LifecycleError if the answer is not one prediction of ten probabilities.
+    Raises ShoalError if the answer is not one prediction of ten probabilities.
     """
     body = json.dumps({"instances": [digit.rows]})
     started_at = time.monotonic()
@@ -76,6 +76,6 @@ def ask(target: Target, endpoint: str, digit: Digit, patience_s: float | None = 
             latency_ms,
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise LifecycleError(
+        raise ShoalError(
             f"endpoint {endpoint} gave an answer of another shape ({error!r}): {payload[:200]!r}"
         ) from error

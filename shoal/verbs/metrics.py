@@ -5,7 +5,6 @@ metric definitions read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*(?:e[-+]?[0-9]+)?|nan|inf)"
@@ -111,8 +110,3 @@ def parse(line: str) -> Metrics | None:
         named = (part.split("=") for part in found["parts"].split())
         return Parts(int(found["processes"]), tuple((name, int(count)) for name, count in named))
     return None
-
-
-def parse_all(lines: Iterable[str]) -> tuple[Metrics, ...]:
-    """The metrics of a whole log, in its order."""
-    return tuple(metrics for line in lines if (metrics := parse(line)) is not None)

@@ -136,11 +136,11 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def tail_of(log: Path, lines: int = TAIL_LINES) -> tuple[str, ...]:
+def tail_of(log: Path) -> tuple[str, ...]:
     """The last lines of a log file; none if there is no such file."""
     if not log.is_file():
         return ()
-    return tuple(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+    return tuple(log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:])
 
 
 def descendants(ancestor: int) -> tuple[int, ...]:

@@ -22,9 +22,9 @@ from shoal.verbs import registry
 from shoal.verbs.errors import (
     AWS_ERRORS,
     CopyError,
-    LifecycleError,
     NotFoundError,
     PromotionError,
+    ShoalError,
     error_code,
     refusal,
 )
@@ -130,7 +130,7 @@ class ReleaseCopy:
             return self._make(release, package, key_arn, made)
         except PromotionError:
             raise
-        except (*AWS_ERRORS, LifecycleError) as error:
+        except (*AWS_ERRORS, ShoalError) as error:
             reason = refusal(error)
             there = (
                 f"copied by then, and used by the next call: {', '.join(made)}"

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from config.release import Release
 from shoal.verbs import release_facts
 from shoal.verbs.deployed_stack import status_of_stack
-from shoal.verbs.errors import AWS_ERRORS, LifecycleError, refusal
+from shoal.verbs.errors import AWS_ERRORS, ShoalError, refusal
 from shoal.verbs.model_data import written_again
 from shoal.verbs.registry import APPROVED, describe
 from shoal.verbs.serving import Live, live, told_of
@@ -67,7 +67,7 @@ def _asked(question: str, ask: Callable[[], tuple[str, bool]]) -> Answer:
         return Answer(question, *ask())
     except AWS_ERRORS as error:
         return Answer(question, f"not known: {refusal(error)}", None)
-    except LifecycleError as error:
+    except ShoalError as error:
         return Answer(question, f"not known: {error}", None)
 
 

@@ -11,13 +11,14 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
-from shoal.verbs.errors import LifecycleError
+from shoal.verbs.errors import ShoalError
 from shoal.verbs.execution import Execution
 from shoal.verbs.inventory import Resource
 from shoal.verbs.jobs import job_name
 from shoal.verbs.metrics import Epoch, Metrics, Parts, Progress
 from shoal.verbs.target import Target
 
+_EVALUATE, _REGISTER, _SMOKE_TEST = "Evaluate", "Register", "SmokeTest"
 _MADE_BY_STEPS = {
     "TrainingJob": "training job",
     "ProcessingJob": "processing job",
@@ -55,16 +56,16 @@ class Evaluation:
     images: int | None
 
 
-def evaluation_of(target: Target, execution: Execution, step: str = "Evaluate") -> Evaluation:
+def evaluation_of(target: Target, execution: Execution) -> Evaluation:
     """From the evaluation.json that the processing job left in S3.
 
-    Raises LifecycleError if it is not there.
+    Raises ShoalError if it is not there.
     """
-    found = execution.step(step)
-    arn = found.resource("ProcessingJob") if found else None
-    if arn is None:
-        raise LifecycleError(f"execution {execution.id} has no processing job {step}")
-    name = job_name(target, "ProcessingJob", arn, found.started_at if found else None)
+    step = execution.step(_EVALUATE)
+    arn = step.resource("ProcessingJob") if step else None
+    if step is None or arn is None:
+        raise ShoalError(f"execution {execution.id} has no processing job {_EVALUATE}")
+    name = job_name(target, "ProcessingJob", arn, step.started_at)
     job = target.client("sagemaker").describe_processing_job(ProcessingJobName=name)
     uris = {
         output["OutputName"]: output["S3Output"]["S3Uri"]
@@ -81,12 +82,12 @@ def evaluation_of(target: Target, execution: Execution, step: str = "Evaluate") 
     return Evaluation(float(metrics["accuracy"]["value"]), None if images is None else int(images))
 
 
-def answers_of(execution: Execution, step: str = "SmokeTest") -> tuple[EndpointAnswer, ...]:
+def answers_of(execution: Execution) -> tuple[EndpointAnswer, ...]:
     """The endpoint's answers, from the output parameter `answers` of the smoke test; none if it did
     not get that far.
     """
-    found = execution.step(step)
-    text = found.output("answers") if found else None
+    step = execution.step(_SMOKE_TEST)
+    text = step.output("answers") if step else None
     if not text:
         return ()
     return tuple(
@@ -95,20 +96,14 @@ def answers_of(execution: Execution, step: str = "SmokeTest") -> tuple[EndpointA
     )
 
 
-def model_package_of(
-    target: Target, execution: Execution, step: str = "Register"
-) -> ModelPackage | None:
+def model_package_of(target: Target, execution: Execution) -> ModelPackage | None:
     """The model package that the execution registered, with the approval status it has now."""
-    found = execution.step(step)
-    arn = found.resource("RegisterModel") if found else None
+    step = execution.step(_REGISTER)
+    arn = step.resource("RegisterModel") if step else None
     if arn is None:
         return None
-    return ModelPackage(
-        arn,
-        target.client("sagemaker").describe_model_package(ModelPackageName=arn)[
-            "ModelApprovalStatus"
-        ],
-    )
+    package = target.client("sagemaker").describe_model_package(ModelPackageName=arn)
+    return ModelPackage(arn, package["ModelApprovalStatus"])
 
 
 def parts_of(metrics: Iterable[Metrics]) -> Parts | None:

@@ -25,8 +25,8 @@ from shoal.verbs.cdk import TOOLKIT_STACK
 from shoal.verbs.errors import (
     CommandError,
     LeftBehindError,
-    LifecycleError,
     ProtectedError,
+    ShoalError,
     error_code,
 )
 from shoal.verbs.events import Note, Report
@@ -62,7 +62,7 @@ class Destroyed:
     """What stays on purpose, a line each."""
     left: tuple[inventory.Resource, ...]
     """What could not be deleted."""
-    failure: LifecycleError | None
+    failure: ShoalError | None
 
     def raise_if_left(self) -> None:
         """Raises LeftBehindError with everything that is still there and should not be."""
@@ -106,7 +106,7 @@ class Teardown:
         owner = inventory.Owner.of(self.names, others=inventory.neighbours(self.target, self.names))
         return Destroyed(tuple(kept), inventory.of_environment(self.target, owner), failure)
 
-    def _delete_stacks(self, cdk: DeletesStacks, stacks: Stacks) -> LifecycleError | None:
+    def _delete_stacks(self, cdk: DeletesStacks, stacks: Stacks) -> ShoalError | None:
         """How `cdk destroy` failed, if that still matters: what it left is tried once more, one by
         one.
         """

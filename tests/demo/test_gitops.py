@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from shoal.demo.broken_release import GOOD_ANSWERS, with_mistake, without_mistake
-from shoal.demo.gitops_report import last_line
-from shoal.demo.traffic import Answered, Traffic
+from shoal.demo.gitops.broken_release import GOOD_ANSWERS, with_mistake, without_mistake
+from shoal.demo.gitops.report import last_line
+from shoal.demo.gitops.traffic import Answered, Traffic
 from shoal.verbs.target import Target
 from tests.cli.trained import archive
 

@@ -18,9 +18,8 @@ import pytest
 
 from shoal.verbs.local_server import port_answers
 from shoal.verbs.processes import mentioning
+from tests.repository import link_checkout
 
-ROOT = Path(__file__).resolve().parents[2]
-_NOT_SHARED = {".git", ".shoal", "cdk.out", "demo-out"}
 _TIMEOUT_S = 280
 
 
@@ -49,19 +48,21 @@ class Checkout:
             text=True,
         )
 
+    @classmethod
+    def new(cls, folder: Path) -> Checkout:
+        """In the empty `folder`."""
+        link_checkout(folder)
+        (folder / "home").mkdir()
+        (folder / "tmp").mkdir()
+        return cls(folder)
+
     def with_environment(self, folder: Path, name: str, text: str) -> Checkout:
-        """In the empty `folder`: the same with one environment; app.py is a copy, because it looks
-        for environments beside itself.
-        """
-        for entry in self.root.iterdir():
-            if entry.name not in {"app.py", "environments", ".shoal", "home", "tmp"}:
-                (folder / entry.name).symlink_to(entry.resolve())
-        for made in ("environments", "home", "tmp", ".shoal"):
-            (folder / made).mkdir()
-        _share_what_takes_long(folder)
-        shutil.copy(ROOT / "app.py", folder)
+        """In the empty `folder`: the same with one environment."""
+        checkout = Checkout.new(folder)
+        shutil.rmtree(folder / "environments")
+        (folder / "environments").mkdir()
         (folder / "environments" / f"{name}.yaml").write_text(text)
-        return Checkout(folder)
+        return checkout
 
     def run(self, *arguments: str) -> Finished:
         """Runs `shoal` to its end."""
@@ -94,24 +95,7 @@ class Finished:
 
 @pytest.fixture(scope="session")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    folder = tmp_path_factory.mktemp("checkout")
-    for entry in ROOT.iterdir():
-        if entry.name not in _NOT_SHARED:
-            (folder / entry.name).symlink_to(entry)
-    (folder / ".shoal").mkdir()
-    (folder / "home").mkdir()
-    (folder / "tmp").mkdir()
-    _share_what_takes_long(folder)
-    return Checkout(folder)
-
-
-def _share_what_takes_long(folder: Path) -> None:
-    """The Python environments of jobs, and the CDK's library, which jsii unpacks once: both are
-    named by their content.
-    """
-    for name in ("runtimes", "jsii"):
-        (ROOT / ".shoal" / name).mkdir(parents=True, exist_ok=True)
-        (folder / ".shoal" / name).symlink_to(ROOT / ".shoal" / name)
+    return Checkout.new(tmp_path_factory.mktemp("checkout"))
 
 
 @pytest.fixture(scope="session")

@@ -22,8 +22,9 @@ from shoal_local.control.authorization.iam_request import Question
 from stacks.constructs.teardown_guard import SCALED
 from tests.functions.invocation import Outcome, invoke
 from tests.identity.recorded import recorded
-from tests.identity.roles import ROOT, Roles
+from tests.identity.roles import Roles
 from tests.identity.templates import Templates
+from tests.repository import ROOT
 
 NAMES = Names(load_environment("dev", ROOT))
 ACCOUNT, REGION = NAMES.environment.account, NAMES.environment.region
@@ -129,8 +130,8 @@ class Scaled:
 
 @pytest.fixture(scope="module")
 def scaled(tmp_path_factory: pytest.TempPathFactory, dev: Templates) -> Iterator[Scaled]:
-    with running(tmp_path_factory.mktemp("scaled"), None, "--enforce-iam") as found:
-        account = Account.at(found.endpoint, found.state_dir, ACCOUNT)
+    with running(tmp_path_factory.mktemp("scaled"), "--enforce-iam") as found:
+        account = Account.at(found)
         _let(account, "jobs", {"all": allow("*")})
         for actor in ("teardown", "sweep"):
             account.client("iam").create_role(

@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from pipelines import shapes
 from pipelines.definition import build
 from tests.pipelines.inputs import (
     GOLDENS,
-    ROOT,
     definition,
     definition_with_file_system,
     environment,
@@ -29,6 +27,7 @@ from tests.pipelines.inputs import (
     infrastructure,
     steps_by_name,
 )
+from tests.repository import ROOT
 
 EXECUTION_ID = {"Get": "Execution.PipelineExecutionId"}
 SDK_ONLY = {
@@ -280,14 +279,6 @@ def test_two_processes_without_network_or_credentials_write_the_same_bytes() -> 
     assert (
         _build_in_new_process("1") == _build_in_new_process("2") == json.dumps(definition()) + "\n"
     )
-
-
-def test_building_takes_milliseconds() -> None:
-    given, into = environment(), infrastructure()
-    started = time.perf_counter()
-    for _ in range(10):
-        build(given, into)
-    assert (time.perf_counter() - started) / 10 < 0.05
 
 
 def test_tensorflow_has_its_images_its_model_dir_and_its_servers_environment() -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 from config.loader import load_environment
 from stacks.node import use_installed_node
@@ -16,8 +15,7 @@ from tests.counting import calls_of
 use_installed_node()
 
 from stacks.app import ShoalApp  # noqa: E402 - starts Node.js
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.repository import ROOT  # noqa: E402
 
 
 def main(folder: str) -> None:

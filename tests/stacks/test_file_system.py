@@ -11,8 +11,9 @@ import pytest
 from aws_cdk.assertions import Template
 
 from stacks.stage import EnvironmentStage
+from tests.repository import ROOT
 from tests.stacks.reading import definition, properties, resources
-from tests.stacks.variants import ROOT, variant
+from tests.stacks.variants import variant
 
 PERSISTENT = {
     "deployment_type": "PERSISTENT_2",

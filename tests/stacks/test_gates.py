@@ -22,7 +22,7 @@ from stacks.app import ShoalApp
 from stacks.constructs.acknowledge import acknowledge
 from stacks.validation.validator import Validator, started
 from tests.counting import calls_of
-from tests.stacks.conftest import ROOT
+from tests.repository import ROOT
 
 WILDCARD = "arn:aws:s3:::one-bucket/*"
 OURS = {"StringEquals": {"aws:SourceAccount": "111122223333"}}

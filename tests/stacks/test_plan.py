@@ -14,7 +14,8 @@ from pipelines.costs.plan import plan
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
 from tests.config.test_release import CONTENT
-from tests.stacks.variants import ROOT, variant
+from tests.repository import ROOT
+from tests.stacks.variants import variant
 
 
 def _stacks(stage: EnvironmentStage) -> dict[str, cdk.Stack]:

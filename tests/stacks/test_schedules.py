@@ -5,7 +5,6 @@ fails, and what rings.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +15,9 @@ from config.manifest import OnManifest
 from config.schedules import Schedule
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
+from tests.repository import ROOT
 from tests.stacks.reading import properties, resources, role, statements
 
-ROOT = Path(__file__).resolve().parents[2]
 PREFIX = "shoal-mnist-dev"
 GROUP = f"arn:aws:scheduler:us-east-1:111122223333:schedule-group/{PREFIX}"
 SCHEDULES = (

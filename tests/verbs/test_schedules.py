@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +19,8 @@ from shoal.verbs.inventory import Owner, Resource, of_environment
 from shoal.verbs.schedules import Live, Schedules
 from shoal.verbs.target import Target
 from shoal.verbs.teardown import Teardown
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SCHEDULE = Schedule(name="nightly", expression="cron(0 3 * * ? *)", time_zone="Europe/Berlin")
 NAMES = Names(
     load_environment("dev", ROOT).model_copy(update={"project": "timed", "schedules": (SCHEDULE,)})

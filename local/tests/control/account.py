@@ -7,62 +7,27 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import os
-import subprocess
-import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import boto3
+from shoal_local.testing import LocalAccount, emulator
 
 ROOT = Path(__file__).resolve().parents[3]
-ACCOUNT_ID = "111122223333"
-REGION = "us-east-1"
 COUNTER = itertools.count()
 
 
 @contextmanager
 def running(
-    state_dir: Path, environment: Mapping[str, str] | None = None, *options: str
-) -> Iterator[Account]:
-    """The account of an emulator that is stopped at the end, whatever happens; it must end with
-    exit code 0.
-    """
-    process, ready = start(state_dir, *options, environment=environment)
-    try:
-        yield Account(ready["endpoint"], state_dir)
-    finally:
-        process.terminate()
-        code = process.wait(20)
-    assert code == 0
-
-
-def start(
     state_dir: Path, *options: str, environment: Mapping[str, str] | None = None
-) -> tuple[subprocess.Popen[str], dict[str, Any]]:
-    """An emulator in a process of its own, and its ready line."""
-    command = [
-        sys.executable,
-        "-m",
-        "shoal_local",
-        "serve",
-        "--state-dir",
-        str(state_dir),
-        "--account",
-        ACCOUNT_ID,
-        "--schedule-speed",
-        "60",
-    ]
-    process = subprocess.Popen(
-        [*command, *options], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    return process, dict(json.loads(process.stdout.readline()))
+) -> Iterator[Account]:
+    """The account of an emulator on which schedules run fast."""
+    options = ("--schedule-speed", "60", *options)
+    with emulator(state_dir, *options, environment=environment) as local:
+        yield Account(local.account.endpoint, state_dir)
 
 
 def eventually(found: Callable[[], Any], limit_s: float = 15.0) -> Any:
@@ -97,37 +62,8 @@ def trust(principal: Mapping[str, Any]) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
-@dataclass
-class Account:
+class Account(LocalAccount):
     """The one account of a running emulator."""
-
-    endpoint: str
-    state_dir: Path
-    _clients: dict[str, Any] = field(default_factory=dict)
-
-    def client(self, service: str) -> Any:
-        if service not in self._clients:
-            self._clients[service] = self.client_of(service, "test", "test")
-        return self._clients[service]
-
-    def client_of(self, service: str, key: str, secret: str, token: str | None = None) -> Any:
-        return boto3.client(  # type: ignore[call-overload]
-            service,
-            region_name=REGION,
-            endpoint_url=self.endpoint,
-            aws_access_key_id=key,
-            aws_secret_access_key=secret,
-            aws_session_token=token,
-        )
-
-    def as_role(self, service: str, role_arn: str) -> Any:
-        """A client with the role's credentials."""
-        made = self.client("sts").assume_role(RoleArn=role_arn, RoleSessionName="tests")[
-            "Credentials"
-        ]
-        return self.client_of(
-            service, made["AccessKeyId"], made["SecretAccessKey"], made["SessionToken"]
-        )
 
     def role(self, principal: Mapping[str, Any] | None = None) -> str:
         """A new role's ARN; functions may assume it unless `principal` says otherwise."""
@@ -234,23 +170,6 @@ class Account:
         """The emulator's record of the requests for an operation."""
         lines = (self.state_dir / "requests.jsonl").read_text().splitlines()
         return [entry for entry in map(json.loads, lines) if entry["operation"] == operation]
-
-    def environment(self) -> dict[str, str]:
-        """The environment in which AWS programs speak to this emulator, with dummy credentials and
-        nothing else of AWS.
-        """
-        settings = {
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ENDPOINT_URL_S3": self.endpoint,
-            "AWS_REGION": REGION,
-            "AWS_DEFAULT_REGION": REGION,
-        }
-        credentials = {
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
-        return {"PATH": os.environ["PATH"], "HOME": str(self.state_dir), **settings, **credentials}
 
 
 def template(resources: Mapping[str, Any], **sections: Any) -> str:

@@ -20,9 +20,10 @@ from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local.tests.control.account import REGION, allow, trust, unique
+from local.tests.control.account import allow, trust, unique
 from shoal_local.errors import EmulatorError
 from shoal_local.server import Emulator, Options
+from shoal_local.testing import REGION, LocalAccount, in_process
 
 DEV, STAGING, PROD = "111122223333", "222233334444", "333344445555"
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.3.0-cpu-py311-ubuntu20.04-sagemaker"  # noqa: E501
@@ -37,25 +38,19 @@ class World:
 
     emulator: Emulator
 
+    @property
+    def local(self) -> LocalAccount:
+        return LocalAccount.of(self.emulator)
+
     def client(self, account: str, service: str) -> Any:
         """As the account's root."""
-        return self._client(service, f"AKIA{account}ROOT", "unverified", None)
+        return self.local.other(account).client(service)
 
     def session(self, service: str, answer: Any) -> Any:
         """With what AssumeRole answered."""
         made = answer["Credentials"]
-        return self._client(
+        return self.local.client_of(
             service, made["AccessKeyId"], made["SecretAccessKey"], made["SessionToken"]
-        )
-
-    def _client(self, service: str, key: str, secret: str, token: str | None) -> Any:
-        return boto3.client(  # type: ignore[call-overload]
-            service,
-            region_name=REGION,
-            endpoint_url=self.emulator.endpoint_url(),
-            aws_access_key_id=key,
-            aws_secret_access_key=secret,
-            aws_session_token=token,
         )
 
     def role(self, account: str, principal: dict[str, Any], *policies: dict[str, Any]) -> str:
@@ -71,24 +66,16 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    emulator = Emulator(
-        Options(tmp_path_factory.mktemp("accounts"), DEV, REGION, others=(STAGING, PROD))
-    )
-    emulator.start()
-    yield World(emulator)
-    emulator.close()
+    folder = tmp_path_factory.mktemp("accounts")
+    with in_process(folder, DEV, others=(STAGING, PROD)) as emulator:
+        yield World(emulator)
 
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    emulator = Emulator(
-        Options(
-            tmp_path_factory.mktemp("strict"), DEV, REGION, others=(STAGING, PROD), enforce_iam=True
-        )
-    )
-    emulator.start()
-    yield World(emulator)
-    emulator.close()
+    folder = tmp_path_factory.mktemp("strict")
+    with in_process(folder, DEV, others=(STAGING, PROD), enforce_iam=True) as emulator:
+        yield World(emulator)
 
 
 @pytest.fixture(scope="module")

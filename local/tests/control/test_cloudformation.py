@@ -8,15 +8,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.tests.control.account import (
-    ACCOUNT_ID,
-    Account,
-    allow,
-    eventually,
-    template,
-    trust,
-    unique,
-)
+from local.tests.control.account import Account, allow, eventually, template, trust, unique
+from shoal_local.testing import ACCOUNT_ID
 
 POLICY_OF_NO_BUCKET = {
     "Type": "AWS::S3::BucketPolicy",

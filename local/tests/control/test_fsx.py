@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.tests.control.account import REGION, Account, unique
+from local.tests.control.account import Account, unique
 from shoal_local.errors import AwsError
-from shoal_local.server import Emulator, Options
+from shoal_local.server import Emulator
+from shoal_local.testing import in_process
 
 LUSTRE_PORTS = ((988, 988), (1018, 1023))
 ACCOUNT_ID = "123456789012"
@@ -25,15 +26,13 @@ SCRATCH = {"DeploymentType": "SCRATCH_2"}
 @pytest.fixture(scope="module")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
     """In this process: what a host mounts is no part of the API."""
-    emulator = Emulator(Options(tmp_path_factory.mktemp("fsx"), ACCOUNT_ID, REGION))
-    emulator.start()
-    yield emulator
-    emulator.close()
+    with in_process(tmp_path_factory.mktemp("fsx"), ACCOUNT_ID) as emulator:
+        yield emulator
 
 
 @pytest.fixture(scope="module")
 def account(emulator: Emulator) -> Account:
-    return Account(emulator.endpoint_url(), emulator.options.state_dir)
+    return Account.of(emulator)
 
 
 @pytest.fixture(scope="module")

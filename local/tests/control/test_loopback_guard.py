@@ -14,8 +14,9 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from local.tests.control.account import REGION, Account
+from local.tests.control.account import Account
 from shoal_local.control.loopback_guard import LARGEST, LARGEST_OTHERWISE
+from shoal_local.testing import REGION
 
 FORM = "Action=GetCallerIdentity&Version=2011-06-15"
 STS = (
@@ -241,8 +242,8 @@ def test_what_boto3_compresses_is_read(account: Account) -> None:
 @pytest.mark.parametrize(
     ("body", "code"),
     [
-        (gzip.compress(bytes(LARGEST_OTHERWISE + 1)), 413),
-        (gzip.compress(bytes(9))[:-9], 400),
+        (gzip.compress(bytes(LARGEST_OTHERWISE + 1), mtime=0), 413),
+        (gzip.compress(bytes(9), mtime=0)[:-9], 400),
         (b"no gzip", 400),
     ],
 )

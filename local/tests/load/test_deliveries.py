@@ -14,6 +14,8 @@ from botocore.exceptions import ClientError
 from local.tests.control.account import Account, eventually
 from tests.functions.test_start import PIPELINE, event, load, make_pipeline
 
+pytestmark = pytest.mark.nightly
+
 DELIVERIES = int(os.environ.get("SHOAL_LOAD_DELIVERIES", "20"))
 DUE = "2026-12-01T03:00:00Z"
 

@@ -20,7 +20,6 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local.tests.sagemaker.account import Account, command_lines, until
-from local.tests.sagemaker.served import endpoint_of, served
 from shoal_local.processes import ProcessRegistry
 from shoal_local.sagemaker.container import launch
 from shoal_local.sagemaker.container.launch import (
@@ -32,6 +31,7 @@ from shoal_local.sagemaker.container.launch import (
 )
 from shoal_local.sagemaker.jobs.containers import give_secret
 from shoal_local.sagemaker.jobs.paths import HostPaths
+from shoal_local.testing import emulator
 
 needs_networks = pytest.mark.skipif(
     networks_refused() is not None, reason="this machine gives hosts no networks of their own"
@@ -285,22 +285,21 @@ def test_the_first_host_that_fails_ends_the_others(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def plain_emulator(tmp_path: Path, runtime: Path) -> Iterator[str]:
-    """An emulator process that makes containers without namespaces; its endpoint."""
+def plain(tmp_path: Path, runtime: Path) -> Iterator[Account]:
+    """The account of an emulator process that makes containers without namespaces."""
     assert runtime.exists()
-    with served(tmp_path, **{PLAIN_VARIABLE: "1"}) as process:
-        yield endpoint_of(process)
+    with emulator(tmp_path, environment=os.environ | {PLAIN_VARIABLE: "1"}) as local:
+        yield Account.at(local.account)
 
 
 def test_a_job_runs_without_namespaces_too_and_its_log_says_so(
-    plain_emulator: str, tmp_path: Path
+    plain: Account,
 ) -> None:
-    account = Account.at(plain_emulator, tmp_path, "111122223333")
-    job = account.train("plain", hyperparameters={"do": "succeed"})
+    job = plain.train("plain", hyperparameters={"do": "succeed"})
     assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
     assert any(
         "No Linux namespaces here (SHOAL_PLAIN_CONTAINERS is set)" in line
-        for line in account.log("/aws/sagemaker/TrainingJobs", "plain")
+        for line in plain.log("/aws/sagemaker/TrainingJobs", "plain")
     )
     with pytest.raises(
         ClientError,
@@ -309,25 +308,23 @@ def test_a_job_runs_without_namespaces_too_and_its_log_says_so(
             " /opt/ml/processing"
         ),
     ):
-        account.start_processing("plain", "true")
+        plain.start_processing("plain", "true")
     two_hosts = {"InstanceType": "ml.m5.xlarge", "InstanceCount": 2, "VolumeSizeInGB": 1}
     with pytest.raises(
         ClientError,
         match="does not emulate several hosts on this machine: each needs its own /opt/ml",
     ):
-        account.sagemaker.create_training_job(
-            **account.training("plain-two", ResourceConfig=two_hosts)
-        )
+        plain.sagemaker.create_training_job(**plain.training("plain-two", ResourceConfig=two_hosts))
 
 
 def test_an_emulator_that_is_killed_takes_its_jobs_with_it(runtime: Path, tmp_path: Path) -> None:
     """SIGKILL: no handler of ours runs, the kernel and the pod have to do it."""
     assert runtime.exists()
-    with served(tmp_path) as process:
-        account = Account.at(endpoint_of(process), tmp_path, "111122223333")
+    with emulator(tmp_path) as local:
+        account = Account.at(local.account)
         account.start_processing("orphan", "setsid sleep 5151 & sleep 5252")
         until(command_lines, lambda found: {"sleep 5151", "sleep 5252"} <= set(found))
-        process.kill()
+        local.process.kill()
         until(
             command_lines, lambda found: not {"sleep 5151", "sleep 5252"} & set(found), timeout_s=10
         )

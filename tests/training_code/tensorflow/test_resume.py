@@ -46,7 +46,12 @@ def killed(tensorflow: Runtime, dataset: Path, tmp_path_factory: pytest.TempPath
     return job.checkpoint_dir
 
 
-@pytest.mark.parametrize("strategy", START)
+NIGHTLY = pytest.mark.nightly
+SIGTERM = ["none", pytest.param("smddp", marks=NIGHTLY), pytest.param("horovod", marks=NIGHTLY)]
+KILLED = [name if name == "smddp" else pytest.param(name, marks=NIGHTLY) for name in START]
+
+
+@pytest.mark.parametrize("strategy", KILLED)
 def test_a_killed_and_resumed_job_equals_an_undisturbed_one_to_the_bit(
     tensorflow: Runtime,
     dataset: Path,
@@ -77,7 +82,7 @@ def is_stopped(job: Job, outcome: Outcome) -> bool:
 
 
 # Of mpirun's ranks each one is told, and not mpirun, which would kill them about a second later.
-@pytest.mark.parametrize("strategy", ["none", "smddp", "horovod"])
+@pytest.mark.parametrize("strategy", SIGTERM)
 def test_sigterm_ends_the_job_with_a_checkpoint_from_which_it_resumes_to_the_bit(
     tensorflow: Runtime,
     dataset: Path,
@@ -96,6 +101,7 @@ def test_sigterm_ends_the_job_with_a_checkpoint_from_which_it_resumes_to_the_bit
     assert job.weights == expected.job.weights
 
 
+@NIGHTLY
 def test_sigterm_ends_two_workers_with_a_checkpoint_and_without_a_model(
     tensorflow: Runtime, dataset: Path, tmp_path: Path
 ) -> None:
@@ -107,6 +113,7 @@ def test_sigterm_ends_two_workers_with_a_checkpoint_and_without_a_model(
     assert not job.model_dir.exists()
 
 
+@NIGHTLY
 def test_sigterm_ends_parameter_servers_after_their_chief_has_written_a_checkpoint(
     tensorflow: Runtime, dataset: Path, tmp_path: Path
 ) -> None:
@@ -118,7 +125,9 @@ def test_sigterm_ends_parameter_servers_after_their_chief_has_written_a_checkpoi
     assert not job.model_dir.exists()
 
 
-@pytest.mark.parametrize("strategy", ["mirrored", "multi_worker_mirrored"])
+@pytest.mark.parametrize(
+    "strategy", ["mirrored", pytest.param("multi_worker_mirrored", marks=NIGHTLY)]
+)
 def test_replicas_continue_where_one_process_was_killed(
     tensorflow: Runtime, dataset: Path, tmp_path: Path, killed: Path, alone: Trained, strategy: str
 ) -> None:

@@ -83,8 +83,12 @@ class Runtime:
                     yield f"{package.name}/{path.relative_to(package)}", path
 
     def folder(self, cache: Path | None = None) -> Path:
-        """Where this version of the runtime lies, built or not."""
-        return (cache or default_cache()) / f"{self.name}-{self.base_version}"
+        """Where this version of the runtime lies, built or not.
+
+        Without symbolic links: programs in it name the interpreter by its path, and a container
+        sees one path only.
+        """
+        return (cache or default_cache()).resolve() / f"{self.name}-{self.base_version}"
 
     def python(self, cache: Path | None = None) -> Path:
         return self.folder(cache) / "bin" / "python"

@@ -12,15 +12,8 @@ from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local.tests.control.account import (
-    ACCOUNT_ID,
-    REGION,
-    Account,
-    allow,
-    eventually,
-    running,
-    unique,
-)
+from local.tests.control.account import Account, allow, eventually, running, unique
+from shoal_local.testing import ACCOUNT_ID, REGION
 
 ROOT_ARN = f"arn:aws:iam::{ACCOUNT_ID}:root"
 IMAGE = "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker"  # noqa: E501
@@ -29,7 +22,7 @@ KEY_POLICY = allow("kms:*", Principal={"AWS": ROOT_ARN})
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    with running(tmp_path_factory.mktemp("strict"), None, "--enforce-iam") as account:
+    with running(tmp_path_factory.mktemp("strict"), "--enforce-iam") as account:
         yield account
 
 
