@@ -3,8 +3,8 @@ folder goes out.
 
     python train.py --train-dir mnist/train --test-dir mnist/test --model-dir model
 
-The other train_*.py do the same with many processes; `diff train.py train_smddp.py` shows what that
-takes.
+The other train_*.py do the same with many processes; `diff train.py ranks.py` shows what Horovod
+and SageMaker's data parallel library need.
 """
 
 from __future__ import annotations
