@@ -1,6 +1,6 @@
 """The network is read from NCCL's log.
 
-The samples are lines that people have posted; their sources are beside them.
+The samples are lines that people have posted, each with its source.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.training_code.training import CODE, Job
 
 
 def _load(name: str) -> ModuleType:
-    """A module of the source_dir that needs no torch."""
+    """Import a module of the source_dir that needs no torch."""
     spec = spec_from_file_location(name, CODE / f"{name}.py")
     assert spec
     assert spec.loader

@@ -19,8 +19,9 @@ OPTIONS = ("--epochs", "12", "--log-every", "1", "--checkpoint-every", "3")
 
 @dataclass(frozen=True)
 class HorovodRuntime(Runtime):
-    """The same environment, whose mpirun starts the ranks as the toolkit does for Horovod: without
-    smddprun.
+    """The same environment; its mpirun starts the ranks as the toolkit does for Horovod.
+
+    That is without smddprun.
     """
 
     def mpirun(self, ranks: int, *arguments: str | Path) -> list[str]:
@@ -61,7 +62,7 @@ def test_two_horovod_ranks_give_the_loss_curve_and_the_accuracy_of_one(
 
 @pytest.fixture(scope="module")
 def undisturbed(horovod: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The weights of a job that nothing happened to."""
+    """Return the weights of a job that nothing happened to."""
     job = new_job(horovod, dataset, tmp_path_factory.mktemp("undisturbed"), OPTIONS)
     assert job.run().returncode == 0
     return (job.model_dir / "model.pt").read_bytes()

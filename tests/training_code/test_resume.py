@@ -30,7 +30,7 @@ ONE_LONG_EPOCH = (
 
 
 def jobs(runtime: Runtime, dataset: Path, folder: Path, ranks: int) -> tuple[Job, Job]:
-    """The same job twice, each with its own folders."""
+    """Return the same job twice, each with its own folders."""
     undisturbed, disturbed = (
         Job(runtime, dataset, folder / name, launcher="mpirun", ranks=ranks, options=OPTIONS)
         for name in ("undisturbed", "disturbed")

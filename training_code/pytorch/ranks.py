@@ -1,5 +1,4 @@
-"""Joining the job: the launcher's environment comes in, this process's place among the ranks goes
-out.
+"""Joins the job: finds this process's place among the ranks in the launcher's environment.
 
 The same code runs with smddp on p4d, with NCCL on other GPUs, with gloo on CPUs and alone.
 """
@@ -46,7 +45,7 @@ class Ranks:
         dist.all_reduce(tensor)
 
     def sum(self, *values: float | torch.Tensor) -> list[float]:
-        """Add each value over all ranks; float32, which every backend reduces."""
+        """Add each value over all ranks, as float32, which every backend reduces."""
         total = torch.stack(
             [torch.as_tensor(value, dtype=torch.float32, device=self.device) for value in values]
         )
@@ -58,7 +57,7 @@ class Ranks:
         dist.barrier()
 
     def wrap(self, network: torch.nn.Module, averaging: str) -> torch.nn.Module:
-        """The network with its gradients averaged over the ranks in backward().
+        """Return the network with its gradients averaged over the ranks in backward().
 
         `averaging` is auto, ddp or flat.
         """
@@ -100,8 +99,10 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
 
 
 def choose_backend(wanted: str, environ: Mapping[str, str]) -> str:
-    """With "auto": smddp if the launcher was told so and the library is there, else NCCL with CUDA,
-    else gloo.
+    """Return the backend for "auto".
+
+    That is smddp if the launcher was told so and the library is there, else NCCL with CUDA, else
+    gloo.
     """
     if wanted != "auto":
         return wanted
@@ -135,7 +136,7 @@ def _local(environ: Mapping[str, str]) -> tuple[int, int]:
 
 
 def choose_device(local_rank: int) -> torch.device:
-    """The GPU of this rank of the host, made current; without GPUs the CPU."""
+    """Return the GPU of this rank of the host, made current; without GPUs the CPU."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     torch.cuda.set_device(local_rank)

@@ -1,5 +1,4 @@
-"""Train a digit classifier on MNIST in one process: idx files and hyperparameters come in, a model
-folder goes out.
+"""Train a digit classifier on MNIST in one process.
 
     python train.py --train-dir mnist/train --test-dir mnist/test --model-dir model
 
@@ -22,7 +21,7 @@ from plan import Plan, parse_options
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
-    """The whole run."""
+    """Train, test and save."""
     options = parse_options(arguments, environ)
     tf.config.experimental.enable_op_determinism()
     digits, test_digits = read_train(options.train_dir), read_test(options.test_dir)

@@ -1,5 +1,6 @@
-"""Train as Horovod's PyTorch guide shows, then call every function of the stand-in; write what they
-answer.
+"""Train as Horovod's PyTorch guide shows, then call every function of the stand-in.
+
+Writes the results.
 """
 
 import json

@@ -1,5 +1,6 @@
-"""Train in the ways that AWS documents for PyTorch, on any number of ranks, in strict mode; write
-what came out.
+"""Train in the ways that AWS documents for PyTorch, on any number of ranks, in strict mode.
+
+Writes the results.
 """
 
 import json
@@ -60,8 +61,9 @@ def gradient(model: nn.Module) -> torch.Tensor:
 
 
 def error(model: nn.Module, everything: bool = True, passes: int = 1) -> float:
-    """The largest difference between this rank's gradient and the one of the whole batch in one
-    process.
+    """Return the largest difference between this rank's gradient and that of one process.
+
+    The one process has the whole batch.
     """
     whole = Network()
     mse_loss(whole(inputs, everything), targets).backward()

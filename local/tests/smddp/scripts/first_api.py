@@ -24,7 +24,7 @@ def error_of(attempt: Callable[[], object]) -> str:
 
 
 def signature_of(function: Any) -> list[str]:
-    """Names and defaults of the arguments, as AWS's reference writes them."""
+    """Return names and defaults of the arguments, as AWS's reference writes them."""
     shown = {dist.group.WORLD: "group.WORLD"}
     parameters = inspect.signature(function).parameters.values()
     return [

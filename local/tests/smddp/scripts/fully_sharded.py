@@ -1,5 +1,6 @@
-"""Train with both of PyTorch's FSDPs; write how far the weights are from those of one process with
-the whole batch.
+"""Train with both of PyTorch's FSDPs.
+
+Writes how far the weights are from those of one process with the whole batch.
 """
 
 import json
@@ -26,7 +27,10 @@ def network() -> nn.Module:
 
 
 def train(model: nn.Module, rows: slice) -> torch.Tensor:
-    """The trained model's outputs for all rows, which tell its weights without gathering them."""
+    """Return the trained model's outputs for all rows.
+
+    They tell its weights without gathering them.
+    """
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(3):
         optimizer.zero_grad()

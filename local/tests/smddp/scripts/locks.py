@@ -1,5 +1,6 @@
-"""Collective after collective, each with fresh tensors: gloo's thread lets go of the last one's
-while the next one begins.
+"""Run collective after collective, each with fresh tensors.
+
+gloo's thread lets go of the last one's while the next one begins.
 """
 
 import json

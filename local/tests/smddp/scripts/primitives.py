@@ -1,5 +1,6 @@
-"""Try every collective on two ranks and write what each does: "ok", or the error's class and
-text.
+"""Try every collective on two ranks.
+
+Writes the result of each: "ok", or the error's class and text.
 """
 
 import json

@@ -1,6 +1,4 @@
-"""The recipe that Horovod's and smddp's TensorFlow 2 guides share; a module with their functions
-in, how training went out.
-"""
+"""The recipe that Horovod's and smddp's TensorFlow 2 guides share, for either module."""
 
 from typing import Any
 
@@ -16,8 +14,9 @@ inputs, targets = (
 
 
 def follow(api: Any) -> dict[str, Any]:
-    """Train a model with the gradient tape, then with the optimizer; ranks start apart on
-    purpose.
+    """Train a model with the gradient tape, then with the optimizer.
+
+    Ranks start apart on purpose.
     """
     rank, size = api.rank(), api.size()
     mine = slice(rank * 32 // size, (rank + 1) * 32 // size)
@@ -64,18 +63,21 @@ def follow(api: Any) -> dict[str, Any]:
 
 
 def loss_and_gradients(model: Any, part: slice) -> tuple[Any, Any]:
-    """Of the part of the batch, in this process alone."""
+    """Return loss and gradients of a part of the batch, in this process alone."""
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean((model(inputs[part]) - targets[part]) ** 2)
     return loss, tape.gradient(loss, model.trainable_variables)
 
 
 def averaged(api: Any, value: Any) -> Any:
-    """smddp has a function of its own for what is no gradient."""
+    """Average a value that is not a gradient; smddp has a function of its own for it."""
     return api.oob_allreduce(value) if hasattr(api, "oob_allreduce") else api.allreduce(value)
 
 
 def ranks_equal(weights: Any) -> bool:
-    """Whether all ranks hold the same bits; asks MPI, not the library that is tested."""
+    """Return whether all ranks hold the same bits.
+
+    This asks MPI, not the library under test.
+    """
     everyones = MPI.COMM_WORLD.allgather([weight.numpy().tobytes() for weight in weights])
     return all(each == everyones[0] for each in everyones)

@@ -1,5 +1,4 @@
-"""This process's place in the job: init() joins it, and ranks, sizes and mpi4py's communicator come
-out.
+"""This process's place in the job: rank, sizes and mpi4py's communicator.
 
 The job is what mpirun started, as in SageMaker, where the training toolkit runs `mpirun ... python
 -m mpi4py train.py`. A process that mpirun did not start is a world of one.
@@ -49,47 +48,47 @@ def shutdown() -> None:
 
 
 def is_initialized() -> bool:
-    """True between init() and shutdown()."""
+    """Return True between init() and shutdown()."""
     return _joined is not None
 
 
 def rank() -> int:
-    """This process's rank in the job, from 0."""
+    """Return this process's rank in the job, from 0."""
     return joined().rank
 
 
 def size() -> int:
-    """The number of processes in the job."""
+    """Return the number of processes in the job."""
     return joined().size
 
 
 def local_rank() -> int:
-    """This process's rank on its host, from 0."""
+    """Return this process's rank on its host, from 0."""
     return joined().local_rank
 
 
 def local_size() -> int:
-    """The number of processes on this host."""
+    """Return the number of processes on this host."""
     return joined().local_size
 
 
 def mpi_built() -> bool:
-    """True: MPI carries everything here."""
+    """Return True: MPI carries everything here."""
     return True
 
 
 def gloo_built() -> bool:
-    """False: there is no gloo here."""
+    """Return False: there is no gloo here."""
     return False
 
 
 def nccl_built() -> int:
-    """0: there is no NCCL here."""
+    """Return 0: there is no NCCL here."""
     return 0
 
 
 def joined() -> Job:
-    """The job, or NotInitializedError."""
+    """Return the job. Raise NotInitializedError before init()."""
     if _joined is None:
         raise NotInitializedError("Horovod has not been initialized; use hvd.init().")
     return _joined

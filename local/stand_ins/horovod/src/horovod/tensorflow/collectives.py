@@ -1,5 +1,6 @@
-"""Functions over tensors: each is one stateful operation, so tf.function keeps them in the script's
-order on every rank.
+"""Collectives over tensors.
+
+Each is one stateful operation, so tf.function keeps them in the script's order on every rank.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def allreduce(
     op: ReduceOp | None = None,
     name: str | None = None,
 ) -> Any:
-    """The reduction over all ranks, the average by default; same shape and type.
+    """Return the reduction over all ranks, the average by default; same shape and type.
 
     `name` is Horovod's and changes nothing.
     """
@@ -33,7 +34,7 @@ def allreduce(
 
 
 def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Any:
-    """Rank `root_rank`'s tensor, on every rank."""
+    """Return rank `root_rank`'s tensor, on every rank."""
     del name
     return _broadcast_all([tf.convert_to_tensor(tensor)], root_rank)[0]
 
@@ -50,7 +51,7 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int) -> Any:
 
 @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator, unused-ignore]
 def reduce_all(tensors: Sequence[Any], op: ReduceOp, compression: Any) -> list[Any]:
-    """Each tensor reduced over all ranks, all of them in one operation."""
+    """Return each tensor reduced over all ranks, all of them in one operation."""
     communicator = joined().communicator
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     if communicator is None or not tensors:

@@ -1,7 +1,4 @@
-"""Functions over tensors, all of them synchronous.
-
-Tensors of one rank come in, tensors of all ranks go out.
-"""
+"""Collectives over tensors, all of them synchronous."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ def allreduce(
     compression: Any = Compression.none,
     op: ReduceOp | None = None,
 ) -> Any:
-    """A new tensor: the reduction over all ranks, the average by default.
+    """Return the reduction over all ranks as a new tensor, the average by default.
 
     `name` is Horovod's and changes nothing.
     """
@@ -55,8 +52,9 @@ def grouped_allreduce(
 
 
 def allgather(tensor: Any, name: str | None = None) -> Any:
-    """All ranks' tensors one after the other along the first dimension, in which they may
-    differ.
+    """Return all ranks' tensors one after the other along the first dimension.
+
+    They may differ in that dimension.
     """
     del name
     communicator = joined().communicator
@@ -68,7 +66,7 @@ def allgather(tensor: Any, name: str | None = None) -> Any:
 
 
 def broadcast(tensor: Any, root_rank: int, name: str | None = None) -> Any:
-    """A new tensor: rank `root_rank`'s."""
+    """Return rank `root_rank`'s tensor as a new one."""
     del name
     copy = tensor.detach().clone()
     broadcast_all([copy], root_rank)
@@ -90,7 +88,7 @@ def barrier() -> None:
 
 
 def reduce_all(tensors: Sequence[Any], op: ReduceOp, compression: Any) -> list[Any]:
-    """New tensors: each reduced over all ranks, all of them in one message per type."""
+    """Return new tensors, each reduced over all ranks, in one message per type."""
     communicator = joined().communicator
     if communicator is None or not tensors:
         return [tensor.detach().clone() for tensor in tensors]

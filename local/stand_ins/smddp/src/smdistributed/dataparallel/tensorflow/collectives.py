@@ -1,6 +1,6 @@
-"""The functions over tensors: each is one stateful operation, so tf.function keeps them in the
-script's order on every rank.
+"""Collectives over tensors.
 
+Each is one stateful operation, so tf.function keeps them in the script's order on every rank.
 Source of signatures: SageMaker Python SDK documentation, "TensorFlow API" of the distributed data
 parallel library.
 """
@@ -20,7 +20,10 @@ from .job import joined
 
 
 def _also_called_grad(function: Callable[..., Any]) -> Callable[..., Any]:
-    """AWS's own tests pass the tensor as `grad`, its reference names it `tensor`."""
+    """Accept the tensor as `grad` too.
+
+    AWS's own tests call it so, its reference calls it `tensor`.
+    """
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
@@ -62,7 +65,7 @@ def oob_allreduce(
 
 
 def broadcast(tensor: Any, root_rank: int) -> Any:
-    """Rank `root_rank`'s tensor, on every rank."""
+    """Return rank `root_rank`'s tensor, on every rank."""
     return _broadcast_all([tf.convert_to_tensor(tensor)], root_rank)[0]
 
 
@@ -72,8 +75,9 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int) -> None:
 
 
 def broadcast_global_variables(root_rank: int) -> Any:
-    """The operation that gives all global variables of the graph rank `root_rank`'s values; there
-    are none in eager mode.
+    """Return the operation that gives the graph's global variables rank `root_rank`'s values.
+
+    There are none in eager mode.
     """
     if tf.executing_eagerly():
         raise SMDDPUnsupportedError(
@@ -84,7 +88,10 @@ def broadcast_global_variables(root_rank: int) -> Any:
 
 
 def overlap(tensor: Any) -> Any:
-    """Mark where XLA may start to reduce. The tensor as it is: nothing overlaps here."""
+    """Return the tensor as it is: nothing overlaps here.
+
+    On AWS it marks where XLA may start to reduce.
+    """
     return tf.identity(tensor)
 
 
@@ -106,15 +113,16 @@ def allreduce_all(tensors: Sequence[Any], compression: Any, op: ReduceOp | None)
 
 @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator, unused-ignore]
 def assign_broadcast(variables: list[Any], root_rank: int) -> list[Any]:
-    """The operations that give the variables rank `root_rank`'s values; in eager mode they have run
-    already.
+    """Return the operations that give the variables rank `root_rank`'s values.
+
+    In eager mode they have run already.
     """
     values = _broadcast_all([tf.convert_to_tensor(variable) for variable in variables], root_rank)
     return [variable.assign(value) for variable, value in zip(variables, values, strict=True)]
 
 
 def require_average(caller: str, op: ReduceOp | None) -> None:
-    """In strict mode refuse what AWS's reference does not list for this function."""
+    """Refuse, in strict mode, a reduction that AWS's reference does not list."""
     if joined().environment.strict and op not in (None, ReduceOp.AVERAGE):
         raise SMDDPUnsupportedError(f"smddp's {caller} supports no op but ReduceOp.AVERAGE")
 

@@ -1,5 +1,4 @@
-"""This process's place in the job: init() joins it over MPI, and ranks, sizes and the communicator
-come out.
+"""This process's place in the job: rank, sizes and mpi4py's communicator.
 
 AWS's TensorFlow library is only ever started by mpirun, so MPI is what carries the data here too.
 """
@@ -31,7 +30,7 @@ _joined: Job | None = None
 def init() -> None:
     """Join the job; needed once, before everything else.
 
-    SMDDPConfigurationError if called again, or where no job can be joined.
+    Raise SMDDPConfigurationError if called again, or where no job can be joined.
     """
     global _joined
     if _joined is not None:
@@ -53,17 +52,17 @@ def shutdown() -> None:
 
 
 def size() -> int:
-    """The number of processes in the job; on AWS each of them has one GPU."""
+    """Return the number of processes in the job; on AWS each of them has one GPU."""
     return joined().environment.world_size
 
 
 def local_size() -> int:
-    """The number of processes on this host."""
+    """Return the number of processes on this host."""
     return joined().environment.local_world_size
 
 
 def rank() -> int:
-    """This process's rank in the job, from 0.
+    """Return this process's rank in the job, from 0.
 
     AWS's reference calls it the rank of the node; it is the process's.
     """
@@ -71,14 +70,14 @@ def rank() -> int:
 
 
 def local_rank() -> int:
-    """This process's rank on its host, from 0."""
+    """Return this process's rank on its host, from 0."""
     return joined().environment.local_rank
 
 
 def get_worker_comm() -> Any:
-    """mpi4py's communicator of all ranks.
+    """Return mpi4py's communicator of all ranks.
 
-    Not in AWS's reference, but AWS's published scripts gather objects with it.
+    AWS's reference lacks it, but AWS's published scripts gather objects with it.
     """
     communicator = joined().communicator
     if communicator is not None:
@@ -89,7 +88,7 @@ def get_worker_comm() -> Any:
 
 
 def joined() -> Job:
-    """The job, or SMDDPConfigurationError if init() was not called."""
+    """Return the job. Raise SMDDPConfigurationError before init()."""
     if _joined is None:
         raise SMDDPConfigurationError(
             "smdistributed.dataparallel is not initialized: call init() first"

@@ -1,6 +1,6 @@
-"""The process groups behind backend "smddp": gloo with MPI's AllReduce, and a strict one that has
-only what AWS's library documents.
+"""The process groups behind backend "smddp": a plain and a strict one.
 
+The plain one is gloo with MPI's AllReduce. The strict one has only what AWS's library documents.
 Source of the list: SageMaker developer guide, SMDDP FAQ ("all_reduce, broadcast, reduce,
 all_gather, barrier").
 """
@@ -80,7 +80,7 @@ GRADIENT_BYTES = 1024 * 1024
 
 
 def gloo(store: Any, rank: int, world_size: int, timeout: timedelta, *, loopback: bool) -> Any:
-    """A gloo group; with `loopback` its sockets exist on 127.0.0.1 only."""
+    """Return a gloo group; with `loopback` its sockets exist on 127.0.0.1 only."""
     if not loopback:
         return ProcessGroupGloo(store, rank, world_size, timeout)
     options = ProcessGroupGloo._Options()  # type: ignore[attr-defined, unused-ignore] # torch lists it in some versions
@@ -90,7 +90,7 @@ def gloo(store: Any, rank: int, world_size: int, timeout: timedelta, *, loopback
 
 
 class PlainProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore] # untyped where torch is not installed
-    """Whatever gloo can do; under mpirun AllReduce goes over MPI."""
+    """All that gloo can do; under mpirun AllReduce goes over MPI."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class PlainProcessGroup(dist.ProcessGroup):  # type: ignore[misc, unused-ignore]
         self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, self.gloo)
 
     def getBackendName(self) -> str:  # noqa: N802 - torch's name
-        """The name that torch prints."""
+        """Return the name that torch prints."""
         return "smddp"
 
     def allreduce(self, tensors: Any, opts: Any) -> Any:  # type: ignore[override, unused-ignore] # the form torch calls
