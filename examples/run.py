@@ -23,38 +23,38 @@ ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "examples"
 WORK = ROOT / ".shoal" / "examples"
 CHECKOUT, PYTHON = WORK / "checkout", WORK / "venv" / "bin" / "python"
-_COPIED = {"app.py", "environments"}  # the app looks for the environments beside itself
-_NOT_LINKED = {".git", ".shoal", "cdk.out", "demo-out"} | _COPIED
+_COPIES = {"app.py", "environments"}  # the app looks for the environments in its own folder
+_NOT_LINKED = {".git", ".shoal", "cdk.out", "demo-out"} | _COPIES
 PARTS = ("script", "notebook", "sdk")
 
 
 def main(arguments: list[str]) -> int:
     """Run the examples; 0 if every one did what it says."""
-    chosen = arguments or PARTS
-    if set(chosen) - set(PARTS):
+    names = arguments or PARTS
+    if set(names) - set(PARTS):
         print(f"examples: the parts are {', '.join(PARTS)}", file=sys.stderr)
         return 2
     try:
         install()
         make_checkout()
         with emulator() as variables:
-            run_chosen(chosen, variables)
+            run_examples(names, variables)
     except subprocess.CalledProcessError as error:
         print(f"examples: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def run_chosen(chosen: Sequence[str], variables: dict[str, str]) -> None:
+def run_examples(names: Sequence[str], variables: dict[str, str]) -> None:
     """Run the chosen examples; what they deploy goes with shoal-local."""
-    if {"script", "notebook"} & set(chosen):
+    if {"script", "notebook"} & set(names):
         shoal("deploy", "dev", "--local")
         shoal("data", "upload", "dev", "--local")
-    if "script" in chosen:
+    if "script" in names:
         run("the script", [str(PYTHON), str(HERE / "train_without_pipeline.py")], variables)
-    if "notebook" in chosen:
+    if "notebook" in names:
         run("the notebook", [str(PYTHON), "-m", "examples.make_notebook"], variables)
-    if "sdk" in chosen:
+    if "sdk" in names:
         shoal("check")
         shoal("deploy", "sdk", "--local")
         shoal("data", "upload", "sdk", "--local")
@@ -79,10 +79,10 @@ def install() -> None:
         "-r",
         str(lock),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        print(done.stderr[-2000:], file=sys.stderr)
-        raise subprocess.CalledProcessError(done.returncode, "pip install")
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        print(process.stderr[-2000:], file=sys.stderr)
+        raise subprocess.CalledProcessError(process.returncode, "pip install")
     stamp.write_text(identity)
 
 
@@ -117,9 +117,9 @@ def for_tensorflow(text: str) -> str:
 @contextmanager
 def emulator() -> Iterator[dict[str, str]]:
     """Start shoal-local and yield the variables that `shoal local up` prints."""
-    told = shoal("local", "up")
+    exports = shoal("local", "up")
     try:
-        yield dict(re.findall(r"export (\w+)=(\S+)", told))
+        yield dict(re.findall(r"export (\w+)=(\S+)", exports))
     finally:
         shoal("local", "down")
 

@@ -100,17 +100,17 @@ def _hyperparameters(
     """
     name, training = Names(environment).pipeline, environment.training
     launch = resolve(training, environment.region)
-    found: dict[str, Any] = dict(
+    hyperparameters: dict[str, Any] = dict(
         launch.for_job(
             infrastructure.code_uri, name, training.hyperparameters, output_path=output[0]
         )
     )
-    found["sagemaker_job_name"] = Join(
+    hyperparameters["sagemaker_job_name"] = Join(
         on="-", values=[name, ExecutionVariables.PIPELINE_EXECUTION_ID]
     )
     if launch.needs_model_dir:
-        found["model_dir"] = Join(on="/", values=[*output, "model"])
-    return found
+        hyperparameters["model_dir"] = Join(on="/", values=[*output, "model"])
+    return hyperparameters
 
 
 def _session(environment: Environment) -> PipelineSession:

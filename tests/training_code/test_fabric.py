@@ -80,9 +80,9 @@ FAILED_ONLY = "ip-10-0-0-7:1:2 [0] NCCL WARN NET/OFI aws-ofi-nccl initialization
 
 @pytest.mark.parametrize("log", [EFA_2020, EFA_P5EN, EFA_DIRECT])
 def test_efa_is_found_in_the_logs_of_every_plugin(log: str) -> None:
-    found = nccl_log.parse(log)
-    assert found.provider == "efa"
-    assert "elected" in found.evidence
+    fabric = nccl_log.parse(log)
+    assert fabric.provider == "efa"
+    assert "elected" in fabric.evidence
 
 
 @pytest.mark.parametrize("log", [FALLS_BACK, NO_PROVIDER, NO_PLUGIN, OFI_TCP])

@@ -121,8 +121,8 @@ def losses(output: str) -> dict[tuple[int, int], float]:
 
 def position_of(output: str) -> tuple[int, int]:
     """Return epoch and step of the checkpoint from which the job went on."""
-    (found,) = RESUMED.findall(output)
-    return int(found[0]), int(found[1])
+    (position,) = RESUMED.findall(output)
+    return int(position[0]), int(position[1])
 
 
 def accuracies(output: str) -> list[float]:

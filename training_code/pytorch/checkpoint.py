@@ -79,14 +79,14 @@ def read(
     return Position(state["epoch"], state["step"])
 
 
-def _require_same_run(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    different = [
-        f"{key} {found.get(key)} (now {value})"
-        for key, value in wanted.items()
-        if found.get(key) != value
+def _require_same_run(path: Path, settings: dict[str, Any], expected: dict[str, Any]) -> None:
+    differences = [
+        f"{key} {settings.get(key)} (now {value})"
+        for key, value in expected.items()
+        if settings.get(key) != value
     ]
-    if different:
+    if differences:
         raise ValueError(
-            f"{path} is from a run with other settings: {', '.join(different)}; use them or another"
-            " --checkpoint-dir"
+            f"{path} is from a run with other settings: {', '.join(differences)}; use them or"
+            " another --checkpoint-dir"
         )

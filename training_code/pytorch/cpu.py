@@ -25,7 +25,7 @@ fixed part.
 """
 
 FIRST_RANK_PATIENCE_S = 10.0
-SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.1
+MIN_PAUSE_S, MAX_PAUSE_S = 0.005, 0.1
 
 
 def tune_process(local_world_size: int, environ: Mapping[str, str]) -> None:
@@ -35,9 +35,8 @@ def tune_process(local_world_size: int, environ: Mapping[str, str]) -> None:
     """
     keep_freed_memory()
     leave_the_compiler_out()
-    if (
-        "OMP_NUM_THREADS" not in environ
-    ):  # ranks that each start a thread per core slow each other down
+    # Ranks that each start a thread per core slow each other down.
+    if "OMP_NUM_THREADS" not in environ:
         torch.set_num_threads(max(1, len(usable_cores()) // local_world_size))
 
 
@@ -171,20 +170,19 @@ def wait_for_first_rank(
     ):
         return True
     address = (environ.get("MASTER_ADDR", "localhost"), int(environ["MASTER_PORT"]))
-    deadline, pause_s = time.monotonic() + patience_s, SHORTEST_PAUSE_S
+    deadline, pause_s = time.monotonic() + patience_s, MIN_PAUSE_S
     while (left_s := deadline - time.monotonic()) > 0:
         if _listens(address, left_s):
             return True
         time.sleep(pause_s)
-        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        pause_s = min(2 * pause_s, MAX_PAUSE_S)
     return False
 
 
 def _listens(address: tuple[str, int], timeout_s: float) -> bool:
     try:
         with socket.create_connection(address, timeout_s) as connection:
-            return bool(
-                connection.getsockname() != connection.getpeername()
-            )  # a closed port of one's own host may connect to itself
+            # A closed port of this host may connect to itself.
+            return bool(connection.getsockname() != connection.getpeername())
     except OSError:
         return False

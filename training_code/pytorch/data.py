@@ -83,10 +83,10 @@ def read_idx(path: Path, magic: int, *, dimensions: int) -> torch.Tensor:
             f"{path} is {'empty' if not content else 'truncated'}: {len(content)} bytes, the header"
             f" alone has {header_bytes}"
         )
-    found, *shape = struct.unpack(f">{1 + dimensions}I", content[:header_bytes])
-    if found != magic:
+    actual_magic, *shape = struct.unpack(f">{1 + dimensions}I", content[:header_bytes])
+    if actual_magic != magic:
         raise ValueError(
-            f"{path} is not the expected idx file: magic number 0x{found:08x}, not"
+            f"{path} is not the expected idx file: magic number 0x{actual_magic:08x}, not"
             f" 0x{magic:08x}{_hint(content)}"
         )
     if len(content) - header_bytes != math.prod(shape):

@@ -99,11 +99,11 @@ def measure(model: SavedModel, digits: Digits) -> dict[str, Any]:
     probabilities = torch.cat(
         [predict(model.network, images) for images in digits.images.split(BATCH)]
     )
-    answers = probabilities.argmax(1)
+    predictions = probabilities.argmax(1)
     loss = torch.nn.functional.nll_loss(probabilities.clamp_min(1e-12).log(), digits.labels)
     return {
         "metrics": {
-            "accuracy": {"value": int((answers == digits.labels).sum()) / len(digits)},
+            "accuracy": {"value": int((predictions == digits.labels).sum()) / len(digits)},
             "loss": {"value": float(loss)},
             "images": {"value": len(digits)},
         },
@@ -112,7 +112,7 @@ def measure(model: SavedModel, digits: Digits) -> dict[str, Any]:
             "weights_sha256": model.weights_sha256,
         },
         "predictions_sample": [
-            {"index": index, "label": int(digits.labels[index]), "digit": int(answers[index])}
+            {"index": index, "label": int(digits.labels[index]), "digit": int(predictions[index])}
             for index in range(min(SAMPLE, len(digits)))
         ],
     }

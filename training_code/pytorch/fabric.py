@@ -49,24 +49,23 @@ def prove(ranks: Ranks, environ: Mapping[str, str]) -> str:
     Raise FabricError on all of them if EFA is required and not used.
     """
     speed = measure(ranks)
-    found = look(ranks, environ)
-    over_efa = int(ranks.sum(float(found.is_efa))[0])
-    on_network = int(ranks.sum(float(found.provider != "loopback"))[0])
+    network = look(ranks, environ)
+    over_efa = int(ranks.sum(float(network.is_efa))[0])
+    on_network = int(ranks.sum(float(network.provider != "loopback"))[0])
     line = (
-        f"fabric={found.provider} efa={int(over_efa == ranks.world_size)} hosts={hosts(environ)}"
+        f"fabric={network.provider} efa={int(over_efa == ranks.world_size)} hosts={hosts(environ)}"
         f" ranks={ranks.world_size} allreduce_gigabytes_per_second={speed:.3f}"
-        f" evidence={found.evidence!r}"
+        f" evidence={network.evidence!r}"
     )
     if environ.get(REQUIRE) == "1" and on_network and over_efa < ranks.world_size:
-        if (
-            ranks.rank == 0
-        ):  # the metric fabric:efa is read from this line, and the caller will not print it
+        # The metric fabric:efa is read from this line, and the caller will not print it.
+        if ranks.rank == 0:
             print(line, flush=True)
         raise FabricError(
             f"require_efa: {ranks.world_size - over_efa} of {ranks.world_size} ranks do not use"
-            f" EFA; rank {ranks.rank} uses {found.provider} ({found.evidence}). Check the security"
-            " group (all traffic to and from itself), the image (aws-ofi-nccl) and FI_PROVIDER, or"
-            " set training.require_efa: false"
+            f" EFA; rank {ranks.rank} uses {network.provider} ({network.evidence}). Check the"
+            " security group (all traffic to and from itself), the image (aws-ofi-nccl) and"
+            " FI_PROVIDER, or set training.require_efa: false"
         )
     return line
 

@@ -125,8 +125,8 @@ def _checked(array: np.ndarray[Any, Any]) -> torch.Tensor:
 
 
 def _to_json(prediction: Prediction) -> str:
-    answers = [
+    predictions = [
         {"digit": int(row.argmax()), "probabilities": [float(value) for value in row]}
         for row in prediction.probabilities
     ]
-    return json.dumps({"predictions": answers, "model": prediction.model})
+    return json.dumps({"predictions": predictions, "model": prediction.model})

@@ -101,9 +101,8 @@ def save(network: nn.Module, metadata: dict[str, Any], folder: Path) -> None:
         )
     partial = folder / f"{WEIGHTS_FILE}.partial"
     torch.save(weights, partial)
-    partial.replace(
-        folder / WEIGHTS_FILE
-    )  # a job that is killed now may still have its folder packed
+    # SageMaker may pack the folder of a job that is killed now.
+    partial.replace(folder / WEIGHTS_FILE)
     metadata = {**metadata, "network_version": NETWORK_VERSION}
     (folder / METADATA_FILE).write_text(json.dumps(metadata, indent=2, sort_keys=True) + "\n")
 

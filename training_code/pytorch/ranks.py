@@ -74,11 +74,10 @@ class Ranks:
 @contextmanager
 def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
     """Be part of the job while the block runs. `backend` is auto, smddp, nccl or gloo."""
-    chosen = choose_backend(backend, environ)
-    if chosen == "smddp":
-        importlib.import_module(
-            SMDDP_MODULE
-        )  # registers the backend; under mpirun the stand-in also sets RANK and its like
+    backend = choose_backend(backend, environ)
+    if backend == "smddp":
+        # This registers the backend; under mpirun the stand-in also sets RANK and its like.
+        importlib.import_module(SMDDP_MODULE)
     local_rank, local_world_size = _local(environ)
     device = choose_device(local_rank)
     if device.type == "cpu":
@@ -87,9 +86,9 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
     # torch's own objects stay to the end: no collection needs to look through them, nor the
     # interpreter at its exit (0.4 s)
     gc.freeze()
-    _join(chosen, environ)
+    _join(backend, environ)
     try:
-        yield Ranks(dist.get_rank(), dist.get_world_size(), local_rank, chosen, device)
+        yield Ranks(dist.get_rank(), dist.get_world_size(), local_rank, backend, device)
     finally:
         # A process group that something still refers to (DistributedDataParallel sits in reference
         # cycles) keeps its threads, and gloo's abort the interpreter at exit: collect the cycles,
@@ -98,14 +97,14 @@ def joined(backend: str, environ: Mapping[str, str]) -> Iterator[Ranks]:
         dist.destroy_process_group()
 
 
-def choose_backend(wanted: str, environ: Mapping[str, str]) -> str:
-    """Return the backend for "auto".
+def choose_backend(backend: str, environ: Mapping[str, str]) -> str:
+    """Decide "auto".
 
     That is smddp if the launcher was told so and the library is there, else NCCL with CUDA, else
     gloo.
     """
-    if wanted != "auto":
-        return wanted
+    if backend != "auto":
+        return backend
     if any(flag in environ for flag in SMDDP_FLAGS) and _importable(SMDDP_MODULE):
         return "smddp"
     return "nccl" if torch.cuda.is_available() else "gloo"

@@ -36,8 +36,9 @@ from torch.nn import functional
 
 WARM_UP_SHARE = 0.3
 BETAS = (0.8, 0.95)
-"""Adam's: shorter memories than usual, for a run of some hundred steps (docs/performance.md has the
-comparison).
+"""Adam's: shorter memories than usual, for a run of some hundred steps.
+
+docs/lab/2026-11-performance.md has the comparison.
 """
 EVALUATION_BATCH = 1000
 SERVED_FILES = ("inference.py", "model.py")
@@ -321,15 +322,13 @@ def set_up(options: Options, ranks: Ranks) -> Run:
     )
 
 
-def choose_precision(wanted: str, device: torch.device) -> str:
-    """Return the precision for "auto": bf16 where the device has instructions for it, else fp32."""
-    if wanted != "auto":
-        return wanted
-    return (
-        "bf16"
-        if (torch.cuda.is_bf16_supported() if device.type == "cuda" else cpu.computes_bf16())
-        else "fp32"
-    )
+def choose_precision(precision: str, device: torch.device) -> str:
+    """Decide "auto": bf16 where the device has instructions for it, else fp32."""
+    if precision != "auto":
+        return precision
+    on_gpu = device.type == "cuda"
+    fast_bf16 = torch.cuda.is_bf16_supported() if on_gpu else cpu.computes_bf16()
+    return "bf16" if fast_bf16 else "fp32"
 
 
 def _has_fused_adam(device: torch.device) -> bool:
@@ -342,17 +341,17 @@ def resume(run: Run) -> Position:
 
     Raise ValueError if the ranks have read different ones: every host has its own copy.
     """
-    found = checkpoint.read(
+    saved_position = checkpoint.read(
         run.options.checkpoint_dir, run.identity, run.network, run.optimizer, run.ranks.device
     )
-    position = found or Position(epoch=1, step=0)
+    position = saved_position or Position(epoch=1, step=0)
     done = (position.epoch - 1) * run.steps_per_epoch + position.step
     if run.ranks.sum(float(done))[0] != done * run.ranks.world_size:
         raise ValueError(
             f"the ranks' checkpoints differ; rank {run.ranks.rank} has epoch {position.epoch} step"
             f" {position.step}"
         )
-    if found:
+    if saved_position:
         run.say(
             f"resumed at epoch={position.epoch} step={position.step} from"
             f" {run.options.checkpoint_dir}"
@@ -415,8 +414,8 @@ def batches(run: Run, epoch: int, first_step: int) -> Iterator[tuple[torch.Tenso
     share = run.global_batch // run.ranks.world_size
     for step in range(first_step, run.last_step(epoch)):
         start = step * run.global_batch + run.ranks.rank * share
-        mine = order[start : start + share].to(run.ranks.device)
-        yield run.train.images[mine], run.train.labels[mine]
+        indices = order[start : start + share].to(run.ranks.device)
+        yield run.train.images[indices], run.train.labels[indices]
 
 
 def train_step(run: Run, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -508,10 +507,8 @@ def evaluate(run: Run, epoch: int) -> float:
     run.network.eval()
     images = run.test.images[run.ranks.rank :: run.ranks.world_size]
     labels = run.test.labels[run.ranks.rank :: run.ranks.world_size]
-    loss, correct = (
-        torch.zeros((), device=run.ranks.device),
-        torch.zeros((), device=run.ranks.device),
-    )
+    loss = torch.zeros((), device=run.ranks.device)
+    correct = torch.zeros((), device=run.ranks.device)
     with torch.inference_mode(), autocast(run):
         for some_images, some_labels in zip(
             images.split(EVALUATION_BATCH), labels.split(EVALUATION_BATCH), strict=True
@@ -533,7 +530,7 @@ def finish(run: Run, accuracy: float | None) -> None:
 
     A job that was told to stop has no accuracy and must not look like one that is finished.
     """
-    # nobody leaves before the checkpoint is written: a launcher ends the others when one has left
+    # No rank leaves before the checkpoint is written: a launcher ends the others when one has left.
     run.ranks.barrier()
     if accuracy is None:
         sys.exit(128 + signal.SIGTERM)

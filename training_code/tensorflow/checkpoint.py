@@ -82,9 +82,8 @@ class Checkpoint:
         if self._manager and (self.due(step) or stopping):
             self._manager.save(self._done(), options=self._options)
         if stopping:
-            self._mean(
-                0.0
-            )  # nobody leaves before it is written: a launcher ends the others when one has left
+            # No process leaves before it is written: a launcher ends the others when one has left.
+            self._mean(0.0)
         return stopping
 
     def _mean(self, value: float) -> float:
@@ -94,7 +93,7 @@ class Checkpoint:
         return int(tf.convert_to_tensor(self._optimizer.iterations))
 
     def _read(self, path: str) -> None:
-        wanted = json.loads(self._run.numpy())
+        expected = json.loads(self._run.numpy())
         try:
             # Some of the optimizer's variables are made in its first step and restored then; a
             # finished run makes none.
@@ -106,14 +105,14 @@ class Checkpoint:
                 f"{path} cannot be read, empty its folder to start anew:"
                 f" {' '.join(str(error).split())}"
             ) from error
-        found = json.loads(self._run.numpy())
-        different = [
-            f"{key} {found.get(key)} (now {value})"
-            for key, value in wanted.items()
-            if found.get(key) != value
+        settings = json.loads(self._run.numpy())
+        differences = [
+            f"{key} {settings.get(key)} (now {value})"
+            for key, value in expected.items()
+            if settings.get(key) != value
         ]
-        if different:
+        if differences:
             raise ValueError(
-                f"{path} is from a run with other settings: {', '.join(different)}; use them or"
+                f"{path} is from a run with other settings: {', '.join(differences)}; use them or"
                 " another --checkpoint-dir"
             )

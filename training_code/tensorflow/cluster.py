@@ -21,7 +21,7 @@ START_TIMEOUT_S = 600
 CONNECT_TIMEOUT_S = 2
 POLL_S = 0.5
 REFUSALS = 3
-LEAST_THREADS = 4
+MIN_THREADS = 4
 
 
 def read(environ: Mapping[str, str]) -> tf.distribute.cluster_resolver.ClusterResolver:
@@ -73,7 +73,7 @@ def serve(resolver: tf.distribute.cluster_resolver.ClusterResolver) -> None:
     # Operations that wait for another server hold a thread of this pool, which has as many as the
     # machine has cores.
     config = tf.compat.v1.ConfigProto(
-        inter_op_parallelism_threads=max(LEAST_THREADS, os.cpu_count() or 1)
+        inter_op_parallelism_threads=max(MIN_THREADS, os.cpu_count() or 1)
     )
     server = tf.distribute.Server(
         spec, resolver.task_type, resolver.task_id, protocol=resolver.rpc_layer, config=config

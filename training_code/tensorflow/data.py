@@ -54,10 +54,10 @@ def batches(
     order = np.random.default_rng([plan.seed, epoch]).permutation(len(digits))[
         : plan.steps_per_epoch * plan.global_batch
     ]
-    mine = order.reshape(plan.steps_per_epoch, ranks, -1)[done:, rank].reshape(
+    indices = order.reshape(plan.steps_per_epoch, ranks, -1)[done:, rank].reshape(
         -1, plan.replica_batch
     )
-    return tf.data.Dataset.from_tensor_slices((digits.images[mine], digits.labels[mine]))
+    return tf.data.Dataset.from_tensor_slices((digits.images[indices], digits.labels[indices]))
 
 
 def slices(
@@ -141,10 +141,10 @@ def read_idx(path: Path, magic: int, *, dimensions: int) -> np.ndarray[Any, np.d
             f"{path} is {'empty' if not content else 'truncated'}: {len(content)} bytes, the header"
             f" alone has {header_bytes}"
         )
-    found, *shape = struct.unpack(f">{1 + dimensions}I", content[:header_bytes])
-    if found != magic:
+    actual_magic, *shape = struct.unpack(f">{1 + dimensions}I", content[:header_bytes])
+    if actual_magic != magic:
         raise ValueError(
-            f"{path} is not the expected idx file: magic number 0x{found:08x}, not"
+            f"{path} is not the expected idx file: magic number 0x{actual_magic:08x}, not"
             f" 0x{magic:08x}{_hint(content)}"
         )
     if len(content) - header_bytes != math.prod(shape):

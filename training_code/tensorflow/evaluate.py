@@ -100,11 +100,11 @@ def measure(model: SavedModel, digits: Digits) -> dict[str, Any]:
         for start in range(0, len(digits), BATCH)
     ]
     probabilities = np.concatenate(parts)
-    answers = probabilities.argmax(1)
+    predictions = probabilities.argmax(1)
     loss = -np.log(probabilities[np.arange(len(digits)), digits.labels].clip(1e-12)).mean()
     return {
         "metrics": {
-            "accuracy": {"value": int((answers == digits.labels).sum()) / len(digits)},
+            "accuracy": {"value": int((predictions == digits.labels).sum()) / len(digits)},
             "loss": {"value": float(loss)},
             "images": {"value": len(digits)},
         },
@@ -113,7 +113,7 @@ def measure(model: SavedModel, digits: Digits) -> dict[str, Any]:
             "weights_sha256": model.weights_sha256,
         },
         "predictions_sample": [
-            {"index": index, "label": int(digits.labels[index]), "digit": int(answers[index])}
+            {"index": index, "label": int(digits.labels[index]), "digit": int(predictions[index])}
             for index in range(min(SAMPLE, len(digits)))
         ],
     }

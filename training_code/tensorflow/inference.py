@@ -63,8 +63,8 @@ def output_handler(response: Any, context: Any) -> tuple[str | bytes, str]:
     kind = accepted(context.accept_header)
     if kind == NPY:
         return _to_npy(probabilities), NPY
-    answers = [{"digit": row.index(max(row)), "probabilities": row} for row in probabilities]
-    return json.dumps({"predictions": answers, "model": identity()}), JSON
+    predictions = [{"digit": row.index(max(row)), "probabilities": row} for row in probabilities]
+    return json.dumps({"predictions": predictions, "model": identity()}), JSON
 
 
 @functools.cache

@@ -134,17 +134,15 @@ def save(network: tf.keras.Sequential, metadata: dict[str, Any], folder: Path) -
 
     SageMaker packs the folder into model.tar.gz.
     """
-    plain = new_network(
-        seed=0
-    )  # the weights may lie on many devices or servers; what is saved must not
+    # The weights may lie on many devices or servers; what is saved must not.
+    plain = new_network(seed=0)
     plain.set_weights(finite(network.get_weights()))
     served = Served(plain)
     partial = folder / f"{VERSION}.partial"
     tf.saved_model.save(served, str(partial), signatures={"serving_default": served.serve})
     shutil.rmtree(folder / VERSION, ignore_errors=True)
-    partial.rename(
-        folder / VERSION
-    )  # whole or not at all: a job that is killed now may still have its folder packed
+    # Whole or not at all: SageMaker may pack the folder of a job that is killed now.
+    partial.rename(folder / VERSION)
     text = json.dumps({**metadata, "tensorflow": tf.__version__}, indent=2, sort_keys=True)
     (folder / METADATA_FILE).write_text(text + "\n")
     (folder / "code").mkdir(exist_ok=True)
@@ -177,10 +175,10 @@ class SavedModel:
         self, images: np.ndarray[Any, np.dtype[np.uint8]]
     ) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Return probabilities float32 (N, 10) of uint8 images (N, 28, 28)."""
-        found: np.ndarray[Any, np.dtype[np.float32]] = self.serve(images=tf.constant(images))[
-            "probabilities"
-        ].numpy()
-        return found
+        probabilities: np.ndarray[Any, np.dtype[np.float32]] = self.serve(
+            images=tf.constant(images)
+        )["probabilities"].numpy()
+        return probabilities
 
 
 def load(folder: Path) -> SavedModel:

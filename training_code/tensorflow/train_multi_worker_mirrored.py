@@ -37,9 +37,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     metrics = Metrics(plan, "multi_worker_mirrored", printing=chief, **parts_of(strategy))
     with strategy.scope():
         network, optimizer = new_network(plan.seed), new_optimizer(plan.learning_rates)
-    scratch = (
-        tempfile.TemporaryDirectory()
-    )  # all workers write, as tf.distribute asks; what the others wrote goes with them
+    # tf.distribute needs every worker to write; only the chief's checkpoint is kept.
+    scratch = tempfile.TemporaryDirectory()
     checkpoint = Checkpoint(
         plan, network, optimizer, folder=options.checkpoint_dir if chief else Path(scratch.name)
     )
@@ -73,9 +72,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
     if chief:
         save(network, metrics.metadata(), options.model_dir)
     metrics.say(f"saved the model in {options.model_dir}")
-    average(
-        tf.constant(1.0)
-    )  # no worker leaves before the chief has saved: to those that are left, it would have failed
+    # A worker that leaves before the chief has saved would look like a failure to the others.
+    average(tf.constant(1.0))
 
 
 def parts_of(strategy: tf.distribute.Strategy) -> dict[str, Any]:

@@ -146,14 +146,14 @@ def finish_after(process: subprocess.Popen[str], text: str, sent: signal.Signals
     Return how it ended.
     """
     assert process.stdout
-    seen = []
+    lines = []
     for line in process.stdout:
-        seen.append(line)
+        lines.append(line)
         if text in line:
             os.killpg(process.pid, sent)
             break
     outcome = finish(process)
-    return Outcome(outcome.returncode, "".join(seen) + outcome.output)
+    return Outcome(outcome.returncode, "".join(lines) + outcome.output)
 
 
 def find_runtime(name: str = "pytorch") -> Runtime:

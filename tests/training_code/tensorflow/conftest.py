@@ -29,15 +29,15 @@ def tensorflow() -> Runtime:
 
     It is built if SHOAL_TENSORFLOW_PYTHON does not name one.
     """
-    named = os.environ.get("SHOAL_TENSORFLOW_PYTHON")
-    if named:
-        return Runtime(Path(named))
+    python = os.environ.get("SHOAL_TENSORFLOW_PYTHON")
+    if python:
+        return Runtime(Path(python))
     emulator = [sys.executable, "-m", "shoal_local", "runtime"]
     subprocess.run([*emulator, "build", "tensorflow"], cwd=ROOT, check=True, capture_output=True)
-    asked = subprocess.run(
+    process = subprocess.run(
         [*emulator, "python", "tensorflow"], cwd=ROOT, check=True, capture_output=True, text=True
     )
-    return Runtime(Path(asked.stdout.strip()))
+    return Runtime(Path(process.stdout.strip()))
 
 
 @dataclass(frozen=True)

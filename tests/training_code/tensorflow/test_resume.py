@@ -26,11 +26,11 @@ STOPPED = 128 + signal.SIGTERM
 
 def resumed_at(outcome: Outcome) -> tuple[int, int]:
     """Return the epoch and the step after which the job says that it continues."""
-    found = re.findall(
+    positions = re.findall(
         r"^resumed at epoch=(\d+) step=(\d+) from \S+checkpoints$", outcome.output, re.MULTILINE
     )
-    assert len(found) == 1, outcome.output
-    return int(found[0][0]), int(found[0][1])
+    assert len(positions) == 1, outcome.output
+    return int(positions[0][0]), int(positions[0][1])
 
 
 def losses_after(position: tuple[int, int], outcome: Outcome) -> dict[tuple[int, int], float]:
@@ -81,7 +81,7 @@ def is_stopped(job: Job, outcome: Outcome) -> bool:
     )
 
 
-# Of mpirun's ranks each one is told, and not mpirun, which would kill them about a second later.
+# Each of mpirun's ranks gets the signal, not mpirun, which would kill them about a second later.
 @pytest.mark.parametrize("strategy", SIGTERM)
 def test_sigterm_ends_the_job_with_a_checkpoint_from_which_it_resumes_to_the_bit(
     tensorflow: Runtime,

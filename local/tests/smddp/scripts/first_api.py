@@ -80,7 +80,9 @@ answer["unknown"] = error_of(
     lambda: DistributedDataParallel(torch.nn.Linear(1, 1), static_graph=True)
 )
 answer["signatures"] = {
-    name: signature_of(found) for name, found in vars(dist).items() if inspect.isfunction(found)
+    name: signature_of(function)
+    for name, function in vars(dist).items()
+    if inspect.isfunction(function)
 }
 answer["wrapper"] = signature_of(DistributedDataParallel)
 answer["group"] = error_of(lambda: dist.barrier(group=object()))

@@ -18,7 +18,7 @@ dist.init_process_group("smddp")
 rank, size = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
 inputs, targets = torch.randn(32, 20), torch.randn(32, 3)
-mine = slice(rank * 32 // size, (rank + 1) * 32 // size)
+rows = slice(rank * 32 // size, (rank + 1) * 32 // size)
 
 
 def network() -> nn.Module:
@@ -47,11 +47,11 @@ held = sum(parameter.to_local().numel() for parameter in sharded.parameters())
 answer = {
     "shard": held / sum(parameter.numel() for parameter in network().parameters()),
     "FullyShardedDataParallel": float(
-        (train(FullyShardedDataParallel(network(), device_id=torch.device("cpu")), mine) - alone)
+        (train(FullyShardedDataParallel(network(), device_id=torch.device("cpu")), rows) - alone)
         .abs()
         .max()
     ),
-    "fully_shard": float((train(sharded, mine) - alone).abs().max()),
+    "fully_shard": float((train(sharded, rows) - alone).abs().max()),
 }
 if rank == 0:
     Path(sys.argv[1]).write_text(json.dumps(answer))

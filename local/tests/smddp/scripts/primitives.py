@@ -26,13 +26,13 @@ def averaged() -> None:
 def coalesced(
     collective: Callable[[torch.Tensor, torch.Tensor], object],
     output: int,
-    given: int,
+    length: int,
     expected: float,
 ) -> None:
     outputs = [torch.empty(output) for _ in range(3)]
     with dist.distributed_c10d._coalescing_manager():
         for tensor in outputs:
-            collective(tensor, torch.ones(given))
+            collective(tensor, torch.ones(length))
     assert all(bool((tensor == expected).all()) for tensor in outputs)
 
 

@@ -19,7 +19,7 @@ def follow(api: Any) -> dict[str, Any]:
     Ranks start apart on purpose.
     """
     rank, size = api.rank(), api.size()
-    mine = slice(rank * 32 // size, (rank + 1) * 32 // size)
+    rows = slice(rank * 32 // size, (rank + 1) * 32 // size)
     tf.keras.utils.set_random_seed(rank)
     model = tf.keras.Sequential(
         [
@@ -45,9 +45,9 @@ def follow(api: Any) -> dict[str, Any]:
             api.broadcast_variables(optimizer.variables(), root_rank=0)
         return loss, gradients
 
-    loss, gradients = step(inputs[mine], targets[mine], True)
+    loss, gradients = step(inputs[rows], targets[rows], True)
     for _ in range(4):
-        step(inputs[mine], targets[mine], False)
+        step(inputs[rows], targets[rows], False)
     answer = {
         "gradient_error": max(
             float(tf.reduce_max(tf.abs(a - b)))
@@ -58,7 +58,7 @@ def follow(api: Any) -> dict[str, Any]:
     }
     distributed = api.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
     for _ in range(2):
-        distributed.apply_gradients(zip(loss_and_gradients(model, mine)[1], weights, strict=True))
+        distributed.apply_gradients(zip(loss_and_gradients(model, rows)[1], weights, strict=True))
     return answer | {"ranks_equal_after_optimizer": ranks_equal(weights)}
 
 

@@ -66,8 +66,8 @@ for dtype, size, (name, combine) in itertools.product(TYPES, SIZES, OPERATIONS.i
         combine([left, right])
         for left, right in zip(*(filled(dtype, 5, other).tolist() for other in (0, 1)), strict=True)
     ]
-    wanted = torch.tensor(expected).to(dtype).repeat(size // 5 + 1)[:size]
-    if tensor.dtype != dtype or not torch.equal(tensor, wanted):
+    expected_tensor = torch.tensor(expected).to(dtype).repeat(size // 5 + 1)[:size]
+    if tensor.dtype != dtype or not torch.equal(tensor, expected_tensor):
         wrong.append(f"{name} of {size} {dtype}")
 
 columns = torch.arange(12.0).reshape(3, 4).t()

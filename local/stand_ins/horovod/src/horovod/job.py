@@ -28,48 +28,48 @@ class Job:
     """
 
 
-_joined: Job | None = None
+_current_job: Job | None = None
 
 
 def init() -> None:
     """Join the job. As with Horovod, a second call changes nothing."""
-    global _joined
-    if _joined is None:
-        _joined = _join(os.environ)
+    global _current_job
+    if _current_job is None:
+        _current_job = _join(os.environ)
 
 
 def shutdown() -> None:
     """Leave the job, together with all other ranks."""
-    global _joined
-    if _joined is not None and _joined.communicator is not None:
-        _joined.communicator.Barrier()
-        _joined.communicator.Free()
-    _joined = None
+    global _current_job
+    if _current_job is not None and _current_job.communicator is not None:
+        _current_job.communicator.Barrier()
+        _current_job.communicator.Free()
+    _current_job = None
 
 
 def is_initialized() -> bool:
     """Return True between init() and shutdown()."""
-    return _joined is not None
+    return _current_job is not None
 
 
 def rank() -> int:
     """Return this process's rank in the job, from 0."""
-    return joined().rank
+    return current_job().rank
 
 
 def size() -> int:
     """Return the number of processes in the job."""
-    return joined().size
+    return current_job().size
 
 
 def local_rank() -> int:
     """Return this process's rank on its host, from 0."""
-    return joined().local_rank
+    return current_job().local_rank
 
 
 def local_size() -> int:
     """Return the number of processes on this host."""
-    return joined().local_size
+    return current_job().local_size
 
 
 def mpi_built() -> bool:
@@ -87,11 +87,11 @@ def nccl_built() -> int:
     return 0
 
 
-def joined() -> Job:
+def current_job() -> Job:
     """Return the job. Raise NotInitializedError before init()."""
-    if _joined is None:
+    if _current_job is None:
         raise NotInitializedError("Horovod has not been initialized; use hvd.init().")
-    return _joined
+    return _current_job
 
 
 def _join(environ: Mapping[str, str]) -> Job:

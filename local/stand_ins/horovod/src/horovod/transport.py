@@ -16,18 +16,18 @@ def allreduce(communicator: Any, op: ReduceOp, arrays: Sequence[Any]) -> list[An
     Integers average downwards.
     """
     arrays = [np.asarray(array) for array in arrays]
-    answers: list[Any] = [None] * len(arrays)
+    results: list[Any] = [None] * len(arrays)
     for wire in sorted(
         {_wire_type(array.dtype) for array in arrays}, key=str
     ):  # the same order on every rank
         members = [index for index, array in enumerate(arrays) if _wire_type(array.dtype) == wire]
-        for index, answer in zip(
+        for index, result in zip(
             members,
             _reduce_fused(communicator, op, [arrays[index] for index in members], wire),
             strict=True,
         ):
-            answers[index] = answer
-    return answers
+            results[index] = result
+    return results
 
 
 def broadcast(communicator: Any, root: int, arrays: Sequence[Any]) -> list[Any]:

@@ -9,7 +9,7 @@ import torch
 
 from .. import transport
 from ..errors import HorovodLocalError
-from ..job import joined
+from ..job import current_job
 from ..reduction import ReduceOp, choose
 from .compression import Compression
 
@@ -57,7 +57,7 @@ def allgather(tensor: Any, name: str | None = None) -> Any:
     They may differ in that dimension.
     """
     del name
-    communicator = joined().communicator
+    communicator = current_job().communicator
     if communicator is None:
         return tensor.clone()
     return torch.cat(
@@ -82,14 +82,14 @@ def broadcast_(tensor: Any, root_rank: int, name: str | None = None) -> Any:
 
 def barrier() -> None:
     """Wait until every rank is here."""
-    communicator = joined().communicator
+    communicator = current_job().communicator
     if communicator is not None:
         communicator.Barrier()
 
 
 def reduce_all(tensors: Sequence[Any], op: ReduceOp, compression: Any) -> list[Any]:
     """Return new tensors, each reduced over all ranks, in one message per type."""
-    communicator = joined().communicator
+    communicator = current_job().communicator
     if communicator is None or not tensors:
         return [tensor.detach().clone() for tensor in tensors]
     sent = [compression.compress(tensor.detach()) for tensor in tensors]
@@ -102,7 +102,7 @@ def reduce_all(tensors: Sequence[Any], op: ReduceOp, compression: Any) -> list[A
 
 def broadcast_all(tensors: Iterable[Any], root_rank: int) -> None:
     """Copy rank `root_rank`'s tensors into every rank's, all of them in one message."""
-    job = joined()
+    job = current_job()
     if not 0 <= root_rank < job.size:
         raise HorovodLocalError(f"root_rank={root_rank} is no rank of a job of {job.size}")
     tensors = list(tensors)

@@ -86,9 +86,8 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
         _check_names(list(named_parameters), parameters)
     gradients = _Gradients(parameters, compression, backward_passes_per_step, choose(op))
     own = type(optimizer)
-    vars(optimizer).pop(
-        "step", None
-    )  # a learning rate scheduler made earlier has put its own there
+    # A learning rate scheduler that was made earlier has put its own there.
+    vars(optimizer).pop("step", None)
     optimizer.__class__ = type(
         own.__name__, (own,), {"__module__": own.__module__, **_methods(own, gradients)}
     )

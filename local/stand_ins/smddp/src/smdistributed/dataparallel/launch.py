@@ -103,9 +103,9 @@ def _leave_fabric_out(environ: MutableMapping[str, str]) -> None:
 
     Open MPI 5.0.11's sleeps for a second in MPI_Init where there is no fabric.
     """
-    chosen = environ.get("OMPI_MCA_btl", "^")
-    if chosen.startswith("^") and "ofi" not in chosen[1:].split(","):
-        environ["OMPI_MCA_btl"] = "^" + ",".join(part for part in (chosen[1:], "ofi") if part)
+    components = environ.get("OMPI_MCA_btl", "^")
+    if components.startswith("^") and "ofi" not in components[1:].split(","):
+        environ["OMPI_MCA_btl"] = "^" + ",".join(part for part in (components[1:], "ofi") if part)
 
 
 def smddprun() -> None:
@@ -127,12 +127,12 @@ def _launcher(environ: Mapping[str, str]) -> Launcher:
 
 
 def _transport(environ: Mapping[str, str]) -> str:
-    chosen = environ.get("SMDDP_LOCAL_TRANSPORT") or "mpi"
-    if chosen not in ("mpi", "gloo"):
+    transport = environ.get("SMDDP_LOCAL_TRANSPORT") or "mpi"
+    if transport not in ("mpi", "gloo"):
         raise SMDDPConfigurationError(
-            f"SMDDP_LOCAL_TRANSPORT={chosen}: there are mpi (the default under mpirun) and gloo"
+            f"SMDDP_LOCAL_TRANSPORT={transport}: there are mpi (the default under mpirun) and gloo"
         )
-    return chosen
+    return transport
 
 
 def _first(environ: Mapping[str, str], default: str, *names: str) -> str:

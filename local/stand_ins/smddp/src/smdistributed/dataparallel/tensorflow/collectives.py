@@ -16,7 +16,7 @@ import tensorflow as tf
 from ..exceptions import SMDDPConfigurationError, SMDDPUnsupportedError
 from . import transport
 from .compression import Compression, ReduceOp
-from .job import joined
+from .job import current_job
 
 
 def _also_called_grad(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -26,10 +26,10 @@ def _also_called_grad(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
-        if "grad" in named:
-            named["tensor"] = named.pop("grad")
-        return function(*arguments, **named)
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        if "grad" in keywords:
+            keywords["tensor"] = keywords.pop("grad")
+        return function(*arguments, **keywords)
 
     return call
 
@@ -98,7 +98,7 @@ def overlap(tensor: Any) -> Any:
 @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator, unused-ignore] # untyped where TensorFlow is not installed
 def allreduce_all(tensors: Sequence[Any], compression: Any, op: ReduceOp | None) -> list[Any]:
     """Reduce a list of tensors in one operation; None stands for the average."""
-    communicator = joined().communicator
+    communicator = current_job().communicator
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
     if communicator is None or not tensors:
         return tensors
@@ -123,12 +123,12 @@ def assign_broadcast(variables: list[Any], root_rank: int) -> list[Any]:
 
 def require_average(caller: str, op: ReduceOp | None) -> None:
     """Refuse, in strict mode, a reduction that AWS's reference does not list."""
-    if joined().environment.strict and op not in (None, ReduceOp.AVERAGE):
+    if current_job().environment.strict and op not in (None, ReduceOp.AVERAGE):
         raise SMDDPUnsupportedError(f"smddp's {caller} supports no op but ReduceOp.AVERAGE")
 
 
 def _broadcast_all(tensors: list[Any], root_rank: int) -> list[Any]:
-    job = joined()
+    job = current_job()
     if not 0 <= root_rank < job.environment.world_size:
         raise SMDDPConfigurationError(
             f"root_rank={root_rank} is no rank of a job of {job.environment.world_size}"
@@ -141,13 +141,13 @@ def _broadcast_all(tensors: list[Any], root_rank: int) -> list[Any]:
 
 
 def _as_one_operation(function: Callable[..., Any], tensors: list[Any]) -> list[Any]:
-    answers = tf.numpy_function(
+    results = tf.numpy_function(
         function, tensors, [tensor.dtype for tensor in tensors], stateful=True
     )
-    answers = list(answers) if isinstance(answers, list | tuple) else [answers]
-    for answer, tensor in zip(answers, tensors, strict=True):
-        answer.set_shape(tensor.shape)  # numpy_function forgets it
-    return answers
+    results = list(results) if isinstance(results, list | tuple) else [results]
+    for result, tensor in zip(results, tensors, strict=True):
+        result.set_shape(tensor.shape)  # numpy_function forgets it
+    return results
 
 
 def _allreduce_arrays(communicator: Any, op: ReduceOp, *arrays: Any) -> list[Any]:

@@ -24,7 +24,7 @@ class Job:
     """
 
 
-_joined: Job | None = None
+_current_job: Job | None = None
 
 
 def init() -> None:
@@ -32,33 +32,33 @@ def init() -> None:
 
     Raise SMDDPConfigurationError if called again, or where no job can be joined.
     """
-    global _joined
-    if _joined is not None:
+    global _current_job
+    if _current_job is not None:
         raise SMDDPConfigurationError(
             "init() called more than once. smdistributed.dataparallel is already initialized."
         )
     environment = launch.read(os.environ)
     _check_launcher(environment)
-    _joined = Job(environment, _communicator(environment))
+    _current_job = Job(environment, _communicator(environment))
 
 
 def shutdown() -> None:
     """Leave the job, together with all other ranks. Optional at the end of a script."""
-    global _joined
-    if _joined is not None and _joined.communicator is not None:
-        _joined.communicator.Barrier()
-        _joined.communicator.Free()
-    _joined = None
+    global _current_job
+    if _current_job is not None and _current_job.communicator is not None:
+        _current_job.communicator.Barrier()
+        _current_job.communicator.Free()
+    _current_job = None
 
 
 def size() -> int:
     """Return the number of processes in the job; on AWS each of them has one GPU."""
-    return joined().environment.world_size
+    return current_job().environment.world_size
 
 
 def local_size() -> int:
     """Return the number of processes on this host."""
-    return joined().environment.local_world_size
+    return current_job().environment.local_world_size
 
 
 def rank() -> int:
@@ -66,12 +66,12 @@ def rank() -> int:
 
     AWS's reference calls it the rank of the node; it is the process's.
     """
-    return joined().environment.rank
+    return current_job().environment.rank
 
 
 def local_rank() -> int:
     """Return this process's rank on its host, from 0."""
-    return joined().environment.local_rank
+    return current_job().environment.local_rank
 
 
 def get_worker_comm() -> Any:
@@ -79,7 +79,7 @@ def get_worker_comm() -> Any:
 
     AWS's reference lacks it, but AWS's published scripts gather objects with it.
     """
-    communicator = joined().communicator
+    communicator = current_job().communicator
     if communicator is not None:
         return communicator
     from mpi4py import MPI
@@ -87,13 +87,13 @@ def get_worker_comm() -> Any:
     return MPI.COMM_SELF
 
 
-def joined() -> Job:
+def current_job() -> Job:
     """Return the job. Raise SMDDPConfigurationError before init()."""
-    if _joined is None:
+    if _current_job is None:
         raise SMDDPConfigurationError(
             "smdistributed.dataparallel is not initialized: call init() first"
         )
-    return _joined
+    return _current_job
 
 
 def _check_launcher(environment: launch.LaunchEnvironment) -> None:

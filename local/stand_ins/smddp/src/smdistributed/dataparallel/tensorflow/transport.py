@@ -23,14 +23,14 @@ def allreduce(communicator: Any, op: ReduceOp, arrays: Sequence[Any]) -> list[An
     Integers average downwards.
     """
     arrays = [np.asarray(array) for array in arrays]
-    answers: list[Any] = [None] * len(arrays)
+    results: list[Any] = [None] * len(arrays)
     meet(communicator)
     for message in _messages(arrays):  # the same ones in the same order on every rank
-        for index, answer in zip(
+        for index, result in zip(
             message, _reduced(communicator, op, [arrays[index] for index in message]), strict=True
         ):
-            answers[index] = answer
-    return answers
+            results[index] = result
+    return results
 
 
 def broadcast(communicator: Any, root: int, arrays: Sequence[Any]) -> list[Any]:

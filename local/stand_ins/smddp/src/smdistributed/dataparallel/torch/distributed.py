@@ -145,13 +145,13 @@ def barrier(group: object = group.WORLD, async_op: bool = False) -> Any:
     return dist.barrier(async_op=async_op)
 
 
-def require_world(wanted: object) -> None:
+def require_world(process_group: object) -> None:
     """Raise unless the job was joined and `process_group` is its one group."""
     if not dist.is_initialized():
         raise RuntimeError(
             "call smdistributed.dataparallel.torch.distributed.init_process_group() first"
         )
-    if wanted is not group.WORLD and wanted is not None:
+    if process_group is not group.WORLD and process_group is not None:
         raise SMDDPUnsupportedError("smddp supports no process group but group.WORLD")
 
 

@@ -40,7 +40,7 @@ class MpiTransport:
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         """Reduce `tensors` over all ranks, in place; the work that is returned is done."""
-        operation = _named(opts.reduceOp)
+        operation = _mpi_name(opts.reduceOp)
         if operation is None or not all(_carries(tensor) for tensor in tensors):
             return self._fallback.allreduce(tensors, opts)
         meet(self._communicator)
@@ -83,10 +83,12 @@ def communicator(environment: LaunchEnvironment) -> Any | None:
     return MPI.COMM_WORLD.Dup()
 
 
-def _named(operation: Any) -> str | None:
+def _mpi_name(operation: Any) -> str | None:
     """Return MPI's name of torch's operation, None if MPI does not have it."""
     # torch's two types of operation are equal in this order only, and hash differently.
-    return next((name for known, name in _OPERATIONS if operation == known), None)
+    return next(
+        (name for torch_operation, name in _OPERATIONS if operation == torch_operation), None
+    )
 
 
 def _carries(tensor: torch.Tensor) -> bool:
