@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+# Fixtures: what the folder's tests of single features need of an emulator in their own process.
+from local.tests.sagemaker.conftest import account, emulator, runtime  # noqa: F401
 from shoal.verbs.local_server import port_answers
 from shoal.verbs.processes import mentioning
 
