@@ -49,7 +49,6 @@ class OverdueSchedules(Construct):
             names=names,
             purpose=PURPOSE,
             folder=functions / "overdue",
-            module="overdue",
             description=f"Says which of the rare schedules of {names.pipeline} are overdue",
             timeout=_FUNCTION_TIMEOUT,
             environment={

@@ -66,6 +66,7 @@ class Account:
             endpoint_url=self.url,
             remaining_ms=remaining_ms,
             environment=environment,
+            module="teardown",
         )
 
 

@@ -96,6 +96,7 @@ class Scaled:
             event,
             endpoint_url=self.account.endpoint,
             environment=self._environment("teardown"),
+            module="teardown",
         )
 
     def sweep(self, event: dict[str, Any]) -> Outcome:
