@@ -66,6 +66,7 @@ def test_teardown_understands_its_step_and_answers_every_output(
             _event(steps["Teardown"]),
             endpoint_url=url,
             environment={"PIPELINE_NAME": "shoal-mnist-dev"},
+            module="teardown",
         )
     assert not outcome.error
     assert _expected(steps["Teardown"]) <= outcome.result.keys()

@@ -259,7 +259,7 @@ def test_a_call_that_was_given_up_rings_and_so_does_a_function_that_fails(
 
 
 def test_the_function_measures_what_the_alarm_watches() -> None:
-    source = (ROOT / "stacks" / "functions" / "start" / "start.py").read_text()
+    source = (ROOT / "stacks" / "functions" / "start" / "handler.py").read_text()
     assert 'Namespace="Shoal"' in source
     assert all(
         f'"{name}"' in source
