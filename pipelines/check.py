@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from config.rules import is_placeholder_account
 from config.settings import Environment, InputMode, Target
 from pipelines import capacity, other_types, schedules, script_options, serving, shapes
 from pipelines.errors import DefinitionError
-from pipelines.launch import fabric, recipes, resolve, tables
+from pipelines.launch import Launch, fabric, launch_of, recipes, tables
 from pipelines.own_pipeline import definition_of
 from pipelines.requests import Infrastructure, MountedFileSystem
 
@@ -35,13 +36,24 @@ _INSTANCE_TYPE_SHAPES = {
 }
 
 
+@dataclass(frozen=True)
+class Checked:
+    """What is known of an environment in which everything can run."""
+
+    launch: Launch
+    definition: dict[str, Any]
+    """The pipeline, with placeholders for what the stacks create."""
+    notices: tuple[str, ...]
+    """What the user should know, one line each."""
+
+
 def check(
     environment: Environment, root: Path | None = None, strategy: str | None = None
-) -> list[str]:
-    """What the user should know although everything can run, one line each.
+) -> Checked:
+    """Return what runs. Raises ConfigError.
 
-    Raises ConfigError. With `root`, the repository's folder, the scripts that the environment names
-    must exist, and lines name the line of the file (or of the overlay `strategy`) too.
+    With `root`, the repository's folder, the scripts that the environment names must exist, and
+    lines name the line of the file (or of the overlay `strategy`) too.
     """
     file = environment_file(environment.name)
     where = places(environment.name, root, strategy) if root else {}
@@ -56,10 +68,10 @@ def check(
     if problems:
         raise ConfigError(file, problems, where)
     try:
-        launch = resolve(environment.training, environment.region, file, root)
-        _require_scripts(environment, root, launch.entry_point)
-        _require_options(environment, root, launch.entry_point)
-        definition = definition_of(environment, placeholder_infrastructure(environment), root)
+        launch = launch_of(environment, root)
+        _require_script(environment, root, launch.entry_point)
+        infrastructure = placeholder_infrastructure(environment)
+        definition = definition_of(environment, infrastructure, launch, root)
     except ConfigError as error:
         raise type(error)(file, error.problems, where) from error
     except DefinitionError as error:
@@ -75,16 +87,14 @@ def check(
     if wrong := list(schedules.problems(environment, definition, options)):
         raise ConfigError(file, wrong, where)
     if environment.pipeline is None and (
-        others := list(other_types.problems(environment, definition, _checked))
+        others := list(other_types.problems(environment, definition, _definition))
     ):
         raise ConfigError(file, others, where)
-    return [*_own_notices(environment), *launch.notices]
+    return Checked(launch, definition, (*_own_notices(environment), *launch.notices))
 
 
-def _checked(environment: Environment) -> dict[str, Any]:
-    """The definition; ConfigError when it cannot run."""
-    check(environment)
-    return definition_of(environment, placeholder_infrastructure(environment), None)
+def _definition(environment: Environment) -> dict[str, Any]:
+    return check(environment).definition
 
 
 def _own_notices(environment: Environment) -> Iterator[str]:
@@ -141,15 +151,10 @@ def _other_architectures(environment: Environment, unknown: Collection[str]) -> 
             )
 
 
-def _require_scripts(environment: Environment, root: Path | None, entry_point: str) -> None:
-    """Raises ConfigError."""
-    if problems := _missing_scripts(environment, root, entry_point):
-        raise ConfigError(environment_file(environment.name), problems)
-
-
-def _require_options(environment: Environment, root: Path | None, entry_point: str) -> None:
-    """Raises ConfigError."""
-    if problems := list(script_options.problems_of(environment.training, entry_point, root)):
+def _require_script(environment: Environment, root: Path | None, entry_point: str) -> None:
+    """Raise ConfigError when the script is missing, or lacks an option that it is given."""
+    options = script_options.problems_of(environment.training, entry_point, root)
+    if problems := _missing_scripts(environment, root, entry_point) or list(options):
         raise ConfigError(environment_file(environment.name), problems)
 
 

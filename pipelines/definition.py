@@ -11,17 +11,15 @@ parameter.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from config.hyperparameters import as_text, parameter_name, parameter_type
-from config.loader import environment_file
 from config.manifest import MANIFEST_PARAMETER
 from config.names import Names
 from config.settings import Environment, TeardownStep
 from pipelines.expressions import EXECUTION_ARN, Join, Parameter, Property, PropertyFile
 from pipelines.graph import Pipeline
-from pipelines.launch import Launch, resolve
+from pipelines.launch import Launch
 from pipelines.requests import (
     EVALUATION_FILE,
     EVALUATION_OUTPUT,
@@ -54,17 +52,9 @@ _NO_MANIFEST = "none"
 
 
 def build(
-    environment: Environment, infrastructure: Infrastructure, root: Path | None = None
+    environment: Environment, infrastructure: Infrastructure, launch: Launch
 ) -> dict[str, Any]:
-    """The definition.
-
-    `root` is the repository, whose source folder may name what an image lacks. Raises LaunchError
-    when the training cannot run where it is sent, and GraphError when the steps do not fit
-    together.
-    """
-    launch = resolve(
-        environment.training, environment.region, environment_file(environment.name), root
-    )
+    """Return the definition. Raises GraphError when the steps do not fit together."""
     parameters = declare(environment, infrastructure, launch)
     requests = Requests(environment, infrastructure, launch, parameters)
 

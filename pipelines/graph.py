@@ -18,7 +18,7 @@ from pipelines.expressions import Expression, Parameter, Property, PropertyFile,
 from pipelines.steps import Condition, Processing, RetryScope, Step
 
 VERSION = "2020-12-01"
-_STEP_NAME = re.compile(r"^[A-Za-z0-9\-_]{1,64}$")  # botocore, sagemaker StepName
+STEP_NAME = re.compile(r"^[A-Za-z0-9\-_]{1,64}$")  # botocore, sagemaker StepName
 _PARAMETER_NAME = re.compile(r"^[A-Za-z0-9\-_]{1,256}$")
 MAX_PARAMETERS = 200  # botocore, sagemaker ParameterList
 MAX_DEFAULT = 4096
@@ -101,7 +101,7 @@ def _name_mistakes(steps: Sequence[Step]) -> Iterator[str]:
     for name, count in Counter(step.name for step in steps).items():
         if count > 1:
             yield f"step {name} appears {count} times; a step may stand in one place only"
-        if not _STEP_NAME.match(name):
+        if not STEP_NAME.match(name):
             yield f"step {name!r}: a name is 1 to 64 letters, digits, - and _"
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_BRANCHES = ("IfSteps", "ElseSteps")
+BRANCHES = ("IfSteps", "ElseSteps")
 _VOLUME_KEY = {"EndpointConfig": "KmsKeyId"}
 _OUTPUT = {"Training": "OutputDataConfig", "Processing": "ProcessingOutputConfig"}
 RUN_TIME = ("StoppingCondition", "MaxRuntimeInSeconds")
@@ -64,7 +64,7 @@ def every_step(steps: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """The steps, and those in branches."""
     for step in steps:
         yield step
-        for branch in _BRANCHES if step["Type"] == "Condition" else ():
+        for branch in BRANCHES if step["Type"] == "Condition" else ():
             yield from every_step(step["Arguments"].get(branch, []))
 
 

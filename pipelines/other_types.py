@@ -21,7 +21,7 @@ def problems(
     definition: dict[str, Any],
     build: Callable[[Environment], dict[str, Any]],
 ) -> Iterator[Problem]:
-    """`build` gives the definition of an environment; ConfigError for one that cannot run."""
+    """`build` returns the definition of an environment, or raises ConfigError if it cannot run."""
     for instance_type in environment.training.other_instance_types:
         training = environment.training.model_copy(
             update={"instance_type": instance_type, "other_instance_types": ()}

@@ -24,6 +24,7 @@ from config.settings import Environment
 from pipelines import own_pipeline_rules, shapes
 from pipelines.definition import build
 from pipelines.errors import DefinitionError
+from pipelines.launch import Launch
 from pipelines.requests import Infrastructure
 
 KEY = "pipeline"
@@ -39,15 +40,16 @@ class _UnusableError(Exception):
 
 
 def definition_of(
-    environment: Environment, infrastructure: Infrastructure, root: Path | None
+    environment: Environment, infrastructure: Infrastructure, launch: Launch, root: Path | None
 ) -> dict[str, Any]:
-    """The checked definition. `root` is the repository, from which the user's module is imported.
+    """Return the checked definition. `root` is the repository, from which the user's module is
+    imported.
 
     Raises ConfigError when the user's function or what it returned cannot be used, DefinitionError
     when Shoal's own cannot.
     """
     if environment.pipeline is None:
-        definition = build(environment, infrastructure, root)
+        definition = build(environment, infrastructure, launch)
         shapes.check(definition)
         return definition
     try:

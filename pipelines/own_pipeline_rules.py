@@ -7,7 +7,6 @@ teardown guard around it, out.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,12 +14,19 @@ from typing import Any
 from config.names import Names
 from config.settings import Environment
 from pipelines.errors import GraphError
-from pipelines.graph import VERSION
-from pipelines.limits import RUN_TIME, instance_types, output_key, parameter_values, run_time
+from pipelines.graph import STEP_NAME, VERSION
+from pipelines.limits import (
+    BRANCHES,
+    RUN_TIME,
+    every_step,
+    instance_types,
+    output_key,
+    parameter_values,
+    run_time,
+)
 from pipelines.requests import Infrastructure
 
 GENERATED_PREFIX = "pipelines-"
-_STEP_NAME = re.compile(r"^[A-Za-z0-9\-_]{1,64}$")  # botocore, sagemaker StepName
 _HOSTING_NAMES = {"Endpoint": "EndpointName", "EndpointConfig": "EndpointConfigName"}
 _JOBS = ("training", "evaluation", "endpoint")
 _ROLE_KEYS = ("RoleArn", "ExecutionRoleArn")
@@ -29,7 +35,6 @@ _VPC_AT = {
     "Processing": ("NetworkConfig", "VpcConfig"),
     "Model": ("VpcConfig",),
 }
-_BRANCHES = ("IfSteps", "ElseSteps")
 
 
 def check_form(definition: Mapping[str, Any]) -> None:
@@ -49,7 +54,7 @@ def check_fit(
     """
     defaults = {each["Name"]: each.get("DefaultValue") for each in definition.get("Parameters", [])}
     mistakes = list(_experiment_mistakes(definition))
-    for step in _every_step(definition["Steps"]):
+    for step in every_step(definition["Steps"]):
         names = Names(environment)
         mistakes += [
             *_name_mistakes(step, names, defaults),
@@ -81,7 +86,7 @@ def _form_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
 
 def _steps_mistakes(steps: list[Any]) -> Iterator[str]:
     for step in steps:
-        if not isinstance(step, Mapping) or not _STEP_NAME.match(str(step.get("Name", ""))):
+        if not isinstance(step, Mapping) or not STEP_NAME.match(str(step.get("Name", ""))):
             yield (
                 "every step is an object with a Name of 1 to 64 letters, digits, - and _:"
                 f" {str(step)[:60]}"
@@ -91,7 +96,7 @@ def _steps_mistakes(steps: list[Any]) -> Iterator[str]:
         ):
             yield f"step {step['Name']}: a step has a Type and Arguments"
         elif step["Type"] == "Condition":
-            branches = [step["Arguments"].get(branch) for branch in _BRANCHES]
+            branches = [step["Arguments"].get(branch) for branch in BRANCHES]
             if not all(isinstance(branch, list) for branch in branches):
                 yield f"step {step['Name']}: a Condition has the lists IfSteps and ElseSteps"
                 continue
@@ -99,12 +104,12 @@ def _steps_mistakes(steps: list[Any]) -> Iterator[str]:
 
 
 def _reference_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
-    steps = list(_every_step(definition["Steps"]))
+    steps = list(every_step(definition["Steps"]))
     names = Counter(step["Name"] for step in steps)
     yield from (f"step {name} appears {count} times" for name, count in names.items() if count > 1)
     parameters = {each["Name"] for each in definition.get("Parameters", [])}
     for step in steps:
-        own = {key: value for key, value in step["Arguments"].items() if key not in _BRANCHES}
+        own = {key: value for key, value in step["Arguments"].items() if key not in BRANCHES}
         for reference in _references(
             {"Arguments": own, "PropertyFiles": step.get("PropertyFiles")}
         ):
@@ -128,15 +133,6 @@ def _references(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for child in value:
             yield from _references(child)
-
-
-def _every_step(steps: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for step in steps:
-        yield step
-        for branch in _BRANCHES:
-            yield from _every_step(
-                step["Arguments"].get(branch, []) if step["Type"] == "Condition" else []
-            )
 
 
 def _experiment_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:

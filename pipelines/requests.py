@@ -362,7 +362,7 @@ class Requests:
 
         TensorFlow Serving's container finds code/inference.py by itself.
         """
-        if self.launch.framework is Framework.TENSORFLOW:
+        if self.environment.training.framework is Framework.TENSORFLOW:
             return {"SAGEMAKER_TFS_NGINX_LOGLEVEL": "info"}
         return {
             "SAGEMAKER_PROGRAM": "inference.py",

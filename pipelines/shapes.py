@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import ArgumentsError
+from pipelines.limits import every_step
 
 if TYPE_CHECKING:
     from botocore.model import ServiceModel, Shape, StructureShape
@@ -51,15 +52,8 @@ def mistakes_in(definition: Mapping[str, Any]) -> Iterator[str]:
         parameter["Name"]: parameter.get("DefaultValue")
         for parameter in definition.get("Parameters", ())
     }
-    for step in _every_step(definition["Steps"]):
+    for step in every_step(definition["Steps"]):
         yield from _step_mistakes(step, defaults)
-
-
-def _every_step(steps: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for step in steps:
-        yield step
-        if step["Type"] == "Condition":
-            yield from _every_step([*step["Arguments"]["IfSteps"], *step["Arguments"]["ElseSteps"]])
 
 
 def _step_mistakes(step: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[str]:

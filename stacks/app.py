@@ -67,7 +67,7 @@ class ShoalApp(cdk.App):
         root: Path,
         strategy: str | None = None,
         consumers: Sequence[Consumer] = (),
-    ) -> list[str]:
+    ) -> tuple[str, ...]:
         """Add the stacks of one environment of the repository at `root`; returns what its owner
         should know.
 
@@ -76,9 +76,15 @@ class ShoalApp(cdk.App):
 
         Raises ConfigError when something in it would fail later.
         """
-        notices = check(environment, root=root, strategy=strategy)
-        EnvironmentStage(self, environment=environment, root=root, consumers=consumers)
-        return notices
+        checked = check(environment, root=root, strategy=strategy)
+        EnvironmentStage(
+            self,
+            environment=environment,
+            launch=checked.launch,
+            root=root,
+            consumers=consumers,
+        )
+        return checked.notices
 
     def add_delivery(self, environments: Iterable[Environment]) -> None:
         """Add the stack that lets workflows deploy, for each account in which an environment wants

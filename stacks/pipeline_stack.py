@@ -14,6 +14,7 @@ from constructs import Construct
 
 from config.names import Names
 from pipelines.definition import Infrastructure
+from pipelines.launch import Launch
 from pipelines.limits import limits
 from pipelines.own_pipeline import definition_of
 from stacks.constructs import schedules, smoke_test, teardown_guard
@@ -42,6 +43,7 @@ class PipelineStack(cdk.Stack):
         construct_id: str,
         *,
         names: Names,
+        launch: Launch,
         root: Path,
         network: NetworkStack,
         data: DataStack,
@@ -81,7 +83,7 @@ class PipelineStack(cdk.Stack):
             training=self._training,
             hosting=self._hosting,
         )
-        definition = definition_of(environment, self._infrastructure(), root)
+        definition = definition_of(environment, self._infrastructure(), launch, root)
         self.step_names = step_names(definition)
         self._allow_jobs_what_they_need(definition)
         role = self._pipeline_role(definition)

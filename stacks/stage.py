@@ -17,6 +17,7 @@ from constructs import Construct
 from config.consumers import Consumer
 from config.names import Names
 from config.settings import Environment
+from pipelines.launch import Launch
 from stacks.constructs.log_settings import keep_logs
 from stacks.data_stack import DataStack
 from stacks.monitoring_stack import MonitoringStack
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 class EnvironmentStage(cdk.Stage):
     """Stage id = the environment's name, so `cdk deploy 'dev/*'` means its stacks.
 
-    `root` is the repository; `consumers` serve what is trained here.
+    `launch` is what trains; `root` is the repository; `consumers` serve what is trained here.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class EnvironmentStage(cdk.Stage):
         scope: Construct,
         *,
         environment: Environment,
+        launch: Launch,
         root: Path,
         consumers: Sequence[Consumer] = (),
     ) -> None:
@@ -68,6 +70,7 @@ class EnvironmentStage(cdk.Stage):
             self,
             "pipeline",
             names=names,
+            launch=launch,
             root=root,
             network=self.network,
             data=self.data,

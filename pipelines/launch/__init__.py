@@ -15,7 +15,7 @@ from pipelines.launch.contract import (
     SmddpAllReduce,
     Torchrun,
 )
-from pipelines.launch.resolve import Launch, resolve
+from pipelines.launch.resolve import Launch, launch_of, resolve
 
 __all__ = [
     "Contract",
@@ -30,5 +30,6 @@ __all__ = [
     "SmddpAllGatherByMpirun",
     "SmddpAllReduce",
     "Torchrun",
+    "launch_of",
     "resolve",
 ]

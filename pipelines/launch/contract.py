@@ -12,6 +12,8 @@ import json
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from config.settings import Collective, Launcher, Strategy, Training
+
 OPTIMIZE_SDP = "SMDATAPARALLEL_OPTIMIZE_SDP"
 """Environment variable by which smddp under mpirun accelerates AllGather instead of AllReduce."""
 
@@ -134,56 +136,62 @@ class Horovod:
 
 
 @dataclass(frozen=True)
-class ParameterServer:
-    """Asynchronous, TensorFlow only: a parameter server on every host.
-
-    SDK v2: `parameter_server`.
-    """
-
-    label: ClassVar[str] = "parameter_server"
-    launcher: ClassVar[str] = "python"
-    names_instance_type: ClassVar[bool] = False
-
-    def hyperparameters(self) -> dict[str, str]:
-        return {"sagemaker_parameter_server_enabled": "true"}
-
-
-@dataclass(frozen=True)
-class MultiWorkerMirrored:
-    """Synchronous, TensorFlow only: TensorFlow's own collectives between hosts. SDK v2:
-    `multi_worker_mirrored_strategy`.
-    """
-
-    label: ClassVar[str] = "multi_worker_mirrored"
-    launcher: ClassVar[str] = "python"
-    names_instance_type: ClassVar[bool] = False
-
-    def hyperparameters(self) -> dict[str, str]:
-        return {"sagemaker_multi_worker_mirrored_strategy_enabled": "true"}
-
-
-@dataclass(frozen=True)
-class Mirrored:
-    """One process whose script copies the model to every GPU of the host.
-
-    The toolkit needs to know nothing of it.
-    """
-
-    label: ClassVar[str] = "mirrored"
-    launcher: ClassVar[str] = "python"
-    names_instance_type: ClassVar[bool] = False
-
-    def hyperparameters(self) -> dict[str, str]:
-        return {}
-
-
-@dataclass(frozen=True)
 class SingleProcess:
     """One process on one host. SDK v2: no `distribution`."""
 
     label: ClassVar[str] = "none"
     launcher: ClassVar[str] = "python"
     names_instance_type: ClassVar[bool] = False
+    switch: ClassVar[str] = ""
+    """The hyperparameter by which the toolkit prepares every host, if it does."""
 
     def hyperparameters(self) -> dict[str, str]:
-        return {}
+        return {self.switch: "true"} if self.switch else {}
+
+
+class ParameterServer(SingleProcess):
+    """Asynchronous, TensorFlow only: a parameter server on every host.
+
+    SDK v2: `parameter_server`.
+    """
+
+    label: ClassVar[str] = "parameter_server"
+    switch: ClassVar[str] = "sagemaker_parameter_server_enabled"
+
+
+class MultiWorkerMirrored(SingleProcess):
+    """Synchronous, TensorFlow only: TensorFlow's own collectives between hosts.
+
+    SDK v2: `multi_worker_mirrored_strategy`.
+    """
+
+    label: ClassVar[str] = "multi_worker_mirrored"
+    switch: ClassVar[str] = "sagemaker_multi_worker_mirrored_strategy_enabled"
+
+
+class Mirrored(SingleProcess):
+    """One process whose script copies the model to every GPU of the host; the toolkit needs to
+    know nothing of it.
+    """
+
+    label: ClassVar[str] = "mirrored"
+
+
+def contract_of(training: Training, strategy: Strategy) -> Contract:
+    """Return how `strategy` starts what `training` describes."""
+    options, ranks = training.custom_mpi_options, training.processes_per_host
+    if strategy is Strategy.SMDDP and training.collective is Collective.ALLGATHER:
+        if training.launcher is Launcher.MPIRUN:
+            return SmddpAllGatherByMpirun(options, ranks)
+        return SmddpAllGather(ranks)
+    contracts: dict[Strategy, Contract] = {
+        Strategy.SMDDP: SmddpAllReduce(options, ranks),
+        Strategy.PYTORCHDDP: PytorchDdp(options, ranks),
+        Strategy.TORCHRUN: Torchrun(ranks),
+        Strategy.HOROVOD: Horovod(options, ranks),
+        Strategy.PARAMETER_SERVER: ParameterServer(),
+        Strategy.MULTI_WORKER_MIRRORED: MultiWorkerMirrored(),
+        Strategy.MIRRORED: Mirrored(),
+        Strategy.NONE: SingleProcess(),
+    }
+    return contracts[strategy]

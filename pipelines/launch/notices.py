@@ -1,43 +1,40 @@
-"""A training section and the contract it gets in; what the user should know although it runs out,
-one line each.
-"""
+"""What the user should know although the training can run, one line each."""
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 
 from config.settings import Collective, Framework, Strategy, Training
-from pipelines.launch import own_image, tables
-from pipelines.launch.availability import has_horovod
+from pipelines.launch import image_uri, tables
+from pipelines.launch.case import SMDDP, Case
 from pipelines.launch.contract import (
-    Contract,
     Horovod,
     Mirrored,
     MultiWorkerMirrored,
     ParameterServer,
     SmddpAllGather,
-    SmddpAllReduce,
 )
-from pipelines.launch.obstacles import STARTS_RANKS
+from pipelines.launch.rules import STARTS_RANKS
 
 BY_PYTORCH = ("NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME", "MASTER_ADDR", "MASTER_PORT")
 """What sagemaker-pytorch-training 3.0.0 sets before it starts anything (training.py)."""
 
 
-def notices_of(training: Training, region: str, contract: Contract, swapped: bool) -> Iterator[str]:
-    """`swapped` says that the fallback runs."""
-    yield from own_image.notices_of(training, region, contract.label)
-    yield from _unread(training, contract, swapped)
-    yield from _overwritten(training, contract)
+def notices_of(case: Case) -> Iterator[str]:
+    training, contract = case.training, case.contract
+    yield from _image_uri(case)
+    yield from _unread(case)
+    yield from _overwritten(case)
     if contract.launcher in STARTS_RANKS and _share_gpus(training):
         gpus = tables.gpu_count(training.instance_type)
         yield (
             f"training.processes_per_host: {training.processes_per_host} ranks share the {gpus}"
             f" GPUs of each {training.instance_type}; NCCL takes one rank per GPU"
         )
-    if isinstance(contract, SmddpAllReduce | SmddpAllGather):
-        yield from _smddp_notices(training, contract)
-    if isinstance(contract, Horovod) and not has_horovod(training):
+    if case.strategy in SMDDP:
+        yield from _smddp(case)
+    if isinstance(contract, Horovod) and not case.may_have_horovod:
         yield (
             "horovod in requirements.txt is compiled on every instance at the start: that needs a"
             " compiler and a way to a package index"
@@ -47,23 +44,54 @@ def notices_of(training: Training, region: str, contract: Contract, swapped: boo
             "training.instance_count is 1: multi_worker_mirrored runs, but it is made for several;"
             " strategy: mirrored needs no cluster"
         )
-    if isinstance(contract, ParameterServer | Mirrored):
-        yield from _device_notices(training, contract)
-    yield from _image_notices(training)
+    if isinstance(contract, ParameterServer) and case.has_gpus:
+        yield "parameter_server has one worker on each instance: of several GPUs it uses one"
+    if isinstance(contract, Mirrored) and not case.has_gpus:
+        yield (
+            f"mirrored makes one replica per GPU, and {training.instance_type} has none: the"
+            " replicas share its cores"
+        )
+    if case.tags and case.tags.notice:
+        yield f"training.framework_version: {case.tags.notice}"
 
 
-def _unread(training: Training, contract: Contract, swapped: bool) -> Iterator[str]:
-    given = training.model_fields_set
-    if swapped and training.custom_mpi_options and contract.launcher != "mpirun":
+def _image_uri(case: Case) -> Iterator[str]:
+    """What nobody can check in the image that the user named, and what looks unusual."""
+    key, uri = "training.image_uri", case.training.image_uri
+    if uri is None:
+        return
+    region = image_uri.region(uri)
+    if region and region != case.region:
+        yield f"{key} lies in {region}, but the job runs in {case.region}"
+    if not (image_uri.is_from_aws(uri) and tables.starts_toolkit(image_uri.repository(uri))):
+        yield f"{key} replaces AWS's image: nothing here can check what is in it"
+        yield (
+            f"{key} must set SAGEMAKER_TRAINING_MODULE="
+            f"sagemaker_{case.framework}_container.training:main in its environment:"
+            " without it the training toolkit ignores the hyperparameters of"
+            f" {case.contract.label} and says nothing"
+        )
+    elif case.aws_image is None:
+        yield (
+            f"{key} names AWS's image without a tag that says its version: nothing here can check"
+            f" that it is {case.version}"
+        )
+
+
+def _unread(case: Case) -> Iterator[str]:
+    """Options that the strategy, or its fallback, does not read."""
+    training, contract = case.training, case.contract
+    keys = training.model_fields_set
+    if case.is_swapped and training.custom_mpi_options and contract.launcher != "mpirun":
         yield f"training.custom_mpi_options is not used: {contract.launcher} does not read it"
-    if swapped and training.processes_per_host and contract.launcher not in STARTS_RANKS:
+    if case.is_swapped and training.processes_per_host and contract.launcher not in STARTS_RANKS:
         yield (
             f"training.processes_per_host is not used: {contract.label} starts one process on each"
             " instance"
         )
-    if training.strategy is not Strategy.SMDDP and "collective" in given:
+    if training.strategy is not Strategy.SMDDP and "collective" in keys:
         yield "training.collective is not used: only strategy smddp reads it"
-    if "launcher" in given and (
+    if "launcher" in keys and (
         training.strategy is not Strategy.SMDDP or training.collective is not Collective.ALLGATHER
     ):
         yield (
@@ -71,18 +99,15 @@ def _unread(training: Training, contract: Contract, swapped: bool) -> Iterator[s
         )
 
 
-def _overwritten(training: Training, contract: Contract) -> Iterator[str]:
-    """Variables that the toolkit sets whatever was there: mpirun's runners two of them, PyTorch's
-    training.py all.
-    """
-    pytorch = training.framework is Framework.PYTORCH
-    for name in training.environment:
-        if name in BY_PYTORCH and (
-            pytorch or (contract.launcher == "mpirun" and name in tables.mpirun().variables)
-        ):
+def _overwritten(case: Case) -> Iterator[str]:
+    """Variables that the toolkit sets: mpirun's runners two of them, PyTorch's training.py all."""
+    is_pytorch = case.framework is Framework.PYTORCH
+    is_mpirun = case.contract.launcher == "mpirun"
+    for name in case.training.environment:
+        if name in BY_PYTORCH and (is_pytorch or (is_mpirun and name in tables.mpirun().variables)):
             instead = (
                 "; write --NCCL_DEBUG LEVEL in custom_mpi_options"
-                if (contract.launcher, name) == ("mpirun", "NCCL_DEBUG")
+                if is_mpirun and name == "NCCL_DEBUG"
                 else ""
             )
             yield (
@@ -91,18 +116,21 @@ def _overwritten(training: Training, contract: Contract) -> Iterator[str]:
             )
 
 
-def _smddp_notices(training: Training, contract: SmddpAllReduce | SmddpAllGather) -> Iterator[str]:
-    version, count = training.framework_version, training.processes_per_host
-    if isinstance(contract, SmddpAllGather) and training.hyperparameters.get("backend") != "smddp":
+def _smddp(case: Case) -> Iterator[str]:
+    training, count = case.training, case.training.processes_per_host
+    if (
+        isinstance(case.contract, SmddpAllGather)
+        and training.hyperparameters.get("backend") != "smddp"
+    ):
         yield (
             "training.collective allgather: torchrun does not tell the script to use smddp; the"
             " script's own option must (backend: smddp)"
         )
-    release = tables.smddp_releases(training.framework).get(version)
+    release = case.smddp_releases.get(case.version)
     if release is None:
         yield (
-            f"training.framework_version: AWS's table of smddp has no {version}; training.image_uri"
-            " must bring it"
+            f"training.framework_version: AWS's table of smddp has no {case.version};"
+            " training.image_uri must bring it"
         )
     elif release.notice:
         yield f"training.framework_version: {release.notice}"
@@ -123,18 +151,40 @@ def _share_gpus(training: Training) -> bool:
     return gpus is not None and (training.processes_per_host or 0) > gpus
 
 
-def _device_notices(training: Training, contract: Contract) -> Iterator[str]:
-    has_gpus = tables.has_gpus(training.instance_type)
-    if isinstance(contract, ParameterServer) and has_gpus:
-        yield "parameter_server has one worker on each instance: of several GPUs it uses one"
-    if isinstance(contract, Mirrored) and not has_gpus:
+def patch_warnings(case: Case, today: datetime.date) -> Iterator[str]:
+    """Yield one line if AWS no longer patches the images of the framework version, or if that is
+    not known; none for the user's own image.
+
+    The date is a parameter because nothing that makes a template reads the clock.
+    """
+    if case.has_unknown_image:
+        return
+    key = "training.image_uri" if case.training.image_uri else "training.framework_version"
+    images, tags = f"AWS's images of {case.title} {case.version}", case.tags
+    if tags is None or tags.end_of_patch is None:
         yield (
-            f"mirrored makes one replica per GPU, and {training.instance_type} has none: the"
-            " replicas share its cores"
+            f"{key}: until when {images} get patches is not known here; see"
+            " pipelines/launch/images.yaml"
+        )
+    elif tags.end_of_patch < today:
+        yield (
+            f"{key}: {images} have had no patches since {tags.end_of_patch};"
+            f" {_patched_versions(case, today)}"
         )
 
 
-def _image_notices(training: Training) -> Iterator[str]:
-    row = tables.image_tags(training.framework).get(training.framework_version)
-    if row and row.notice:
-        yield f"training.framework_version: {row.notice}"
+def _patched_versions(case: Case, today: datetime.date) -> str:
+    """Return the versions that are patched today and that the strategy can use."""
+    patched = [
+        version
+        for version, tags in case.images.items()
+        if tags.end_of_patch and tags.end_of_patch >= today
+    ]
+    if case.strategy in SMDDP:
+        patched = [version for version in patched if version in case.smddp_releases]
+        if patched:
+            return f"patched and with smddp: {', '.join(patched)}"
+        return "no image that contains smddp is patched any more"
+    if patched:
+        return f"patched: {', '.join(patched)}"
+    return "no version in the table is patched any more; name a newer image in training.image_uri"

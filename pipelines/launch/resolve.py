@@ -1,5 +1,5 @@
-"""The training section and the region in, one `Launch` out: images, hyperparameters and notices, or
-every reason why it cannot run.
+"""Turn a training section into a `Launch`: images, hyperparameters and notices, or every reason why
+it cannot run.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from pathlib import Path
 
 from config.errors import LaunchError
 from config.hyperparameters import HyperparameterValue
+from config.loader import environment_file
 from config.rules import MAX_HYPERPARAMETERS
-from config.settings import Framework, Training
+from config.settings import Environment, Framework, Training
 from pipelines.launch import source_code, tables
-from pipelines.launch.availability import SMDDP
+from pipelines.launch.advice import choose, problems_of
+from pipelines.launch.case import SMDDP, Case
 from pipelines.launch.contract import Contract, Horovod
 from pipelines.launch.notices import notices_of
-from pipelines.launch.refusals import chosen, contract_of, problems_of
 
 CONTAINER_MODEL_DIR = "/opt/ml/model"
 
@@ -26,10 +27,8 @@ CONTAINER_MODEL_DIR = "/opt/ml/model"
 class Launch:
     """A training job that can run: which images, started how."""
 
-    contract: Contract
-    framework: Framework
-    entry_point: str
-    """The script that runs; another than asked for where the fallback needs its own."""
+    case: Case
+    """What runs: the strategy or its fallback."""
     image_uri: str
     """Image of the training job."""
     evaluation_image_uri: str
@@ -53,6 +52,15 @@ class Launch:
         }
 
     @property
+    def contract(self) -> Contract:
+        return self.case.contract
+
+    @property
+    def entry_point(self) -> str:
+        """The script that runs: the file's, or the one that the fallback needs."""
+        return self.case.script
+
+    @property
     def images(self) -> tuple[str, ...]:
         """Every image the pipeline starts."""
         return (self.image_uri, self.evaluation_image_uri, self.inference_image_uri)
@@ -62,7 +70,8 @@ class Launch:
         """Whether the job's `model_dir` (TensorFlow) is a folder in S3 that belongs to the job; see
         `for_job`.
         """
-        return self.framework is Framework.TENSORFLOW and "model_dir" not in self.hyperparameters
+        is_tensorflow = self.case.framework is Framework.TENSORFLOW
+        return is_tensorflow and "model_dir" not in self.hyperparameters
 
     def for_job(
         self,
@@ -102,97 +111,77 @@ class Launch:
 
 
 def resolve(training: Training, region: str, file: str = "", root: Path | None = None) -> Launch:
-    """What `training` starts in `region`.
+    """Return what `training` starts in `region`.
 
-    Raises LaunchError with every reason why it cannot run; `file` opens its lines.
-
-    `root` is the repository, in which `source_dir` may have a requirements.txt that mends what an
-    image lacks.
+    `root` is the repository: the requirements.txt of `source_dir` may add what an image lacks.
+    Raises LaunchError with every reason why the training cannot run; `file` opens its lines.
     """
-    code = source_code.read(root, training)
-    strategy, why = chosen(training, code)
-    problems = problems_of(training, region, code)
-    notices = [
-        f"{training.strategy} -> {strategy}: {problem.key} = {problem.given}: {problem.message}"
-        for problem in why
-    ]
-    contract, swapped = contract_of(training, strategy), strategy is not training.strategy
-    if problems:
+    case, reasons = choose(training, region, source_code.read(root, training))
+    if problems := problems_of(case):
         raise LaunchError(file, problems)
-    backend = _backend(training) if swapped else None
+    notices = [
+        f"{training.strategy} -> {case.strategy}: {problem.key} = {problem.given}:"
+        f" {problem.message}"
+        for problem in reasons
+    ]
+    backend = _backend(case)
     if backend:
         notices.append(
-            f"training.hyperparameters.backend: smddp -> {backend}, because {contract.label} runs"
-            " without smddp"
+            f"training.hyperparameters.backend: smddp -> {backend}, because {case.contract.label}"
+            " runs without smddp"
         )
-    notices += _image_notices(training)
-    notices += notices_of(training, region, contract, swapped)
-    script = source_code.script_of(training, strategy)
-    keys = _hyperparameters(training, region, contract, script)
+    version, tags = _cpu_images(case)
+    if version != case.version:
+        notices.append(
+            f"training.framework_version {case.version} is not in the table of images: evaluation"
+            f" and endpoint run in those of {version}"
+        )
+    training_tag = tags.training_gpu if case.has_gpus else tags.training_cpu
     return Launch(
-        contract,
-        training.framework,
-        script,
-        *_images(training, region),
-        keys,
-        tuple(notices),
+        case,
+        training.image_uri
+        or tables.image_uri(region, training.framework, "training", training_tag),
+        tables.image_uri(region, training.framework, "training", tags.training_cpu),
+        tables.image_uri(region, training.framework, "inference", tags.inference_cpu),
+        _hyperparameters(case),
+        (*notices, *notices_of(case)),
         backend,
     )
 
 
-def _backend(training: Training) -> str | None:
-    """torch.distributed's own backend for these instances, where the script was told to use
-    smddp.
+def launch_of(environment: Environment, root: Path | None = None) -> Launch:
+    """Return what trains in `environment`. Raises LaunchError."""
+    file = environment_file(environment.name)
+    return resolve(environment.training, environment.region, file, root)
+
+
+def _backend(case: Case) -> str | None:
+    """Return torch.distributed's own backend for these instances, where the script asks for smddp
+    and the fallback runs without it.
     """
-    if (
-        training.framework is not Framework.PYTORCH
-        or training.strategy not in SMDDP
-        or training.hyperparameters.get("backend") != "smddp"
-    ):
+    training = case.training
+    uses_smddp = training.hyperparameters.get("backend") == "smddp" and training.strategy in SMDDP
+    if not (case.is_swapped and uses_smddp and training.framework is Framework.PYTORCH):
         return None
-    return "nccl" if tables.has_gpus(training.instance_type) else "gloo"
+    return "nccl" if case.has_gpus else "gloo"
 
 
-def _hyperparameters(
-    training: Training, region: str, contract: Contract, script: str
-) -> dict[str, str]:
+def _hyperparameters(case: Case) -> dict[str, str]:
     """As SDK v2 writes them: every value is JSON, so a text has quotes in it."""
-    texts = {"sagemaker_program": script, "sagemaker_region": region}
-    if contract.names_instance_type:
-        texts["sagemaker_instance_type"] = training.instance_type
-    if training.framework is Framework.TENSORFLOW and isinstance(contract, Horovod):
+    texts = {"sagemaker_program": case.script, "sagemaker_region": case.region}
+    if case.contract.names_instance_type:
+        texts["sagemaker_instance_type"] = case.training.instance_type
+    if case.framework is Framework.TENSORFLOW and isinstance(case.contract, Horovod):
         texts["model_dir"] = CONTAINER_MODEL_DIR
     encoded = {name: json.dumps(value) for name, value in texts.items()}
-    return {**encoded, "sagemaker_container_log_level": "20", **contract.hyperparameters()}
+    return {**encoded, "sagemaker_container_log_level": "20", **case.contract.hyperparameters()}
 
 
-def _rows(training: Training) -> tuple[str, tables.ImageTags]:
-    """The version whose images evaluate and serve: the one asked for, or where only `image_uri` has
-    it, the nearest one.
+def _cpu_images(case: Case) -> tuple[str, tables.ImageTags]:
+    """Return the version whose images evaluate and serve: the training's own or, where only
+    `image_uri` has that one, the nearest.
     """
-    rows, version = tables.image_tags(training.framework), training.framework_version
-    if version in rows:
-        return version, rows[version]
-    least = tables.least_python(training.framework) if source_code.is_ours(training) else "0"
-    return tables.nearest_images(training.framework, version, least)
-
-
-def _images(training: Training, region: str) -> tuple[str, str, str]:
-    framework, (_, tags) = training.framework, _rows(training)
-    own = tags.training_gpu if tables.has_gpus(training.instance_type) else tags.training_cpu
-    return (
-        training.image_uri or tables.image_uri(region, framework, "training", own),
-        tables.image_uri(region, framework, "training", tags.training_cpu),
-        tables.image_uri(region, framework, "inference", tags.inference_cpu),
-    )
-
-
-def _image_notices(training: Training) -> list[str]:
-    version, _ = _rows(training)
-    given = training.framework_version
-    if version == given:
-        return []
-    return [
-        f"training.framework_version {given} is not in the table of images: evaluation and endpoint"
-        f" run in those of {version}"
-    ]
+    if case.tags is not None:
+        return case.version, case.tags
+    python = case.min_python if case.is_ours else "0"
+    return tables.nearest_images(case.framework, case.version, python)

@@ -62,15 +62,6 @@ class StrategyRow:
 
 
 @dataclass(frozen=True)
-class HorovodImages:
-    """Until which version AWS's images for a device contain Horovod."""
-
-    last: Mapping[str, str]
-    """Device (gpu, cpu) to version."""
-    source: str
-
-
-@dataclass(frozen=True)
 class Gpus:
     """The GPUs of an instance family, and which CUDA supports them."""
 
@@ -130,24 +121,6 @@ def smddp_instance_types() -> dict[str, tuple[str, ...]]:
     return {
         name: tuple(row["collectives"]) for name, row in _table("smddp")["instance_types"].items()
     }
-
-
-@cache
-def smddp_regions(instance_type: str | None = None) -> tuple[str, ...]:
-    """Regions in which AWS's price list has the instance type, or any that smddp runs on;
-    sorted.
-    """
-    rows = _table("smddp")["regions"]
-    return tuple(
-        sorted(
-            {
-                region
-                for name, regions in rows.items()
-                if instance_type in (None, name)
-                for region in regions
-            }
-        )
-    )
 
 
 def former_smddp_instance_type(name: str) -> str | None:
@@ -221,10 +194,9 @@ def strategy(name: str) -> StrategyRow:
     return StrategyRow(**{**row, "hosts": Hosts(**row.get("hosts", {}))})
 
 
-@cache
-def horovod_images(framework: str) -> HorovodImages:
-    row = _table("strategies")["horovod"][framework]
-    return HorovodImages(**row)
+def last_horovod(framework: str, device: str) -> str:
+    """Return the last version whose image for `device` (gpu, cpu) contains Horovod."""
+    return str(_table("strategies")["horovod"][framework]["last"][device])
 
 
 @cache
@@ -263,6 +235,11 @@ def passed_by_toolkit(runner: str, instance_type: str) -> tuple[str, ...]:
 def ordered(version: str) -> tuple[int, ...]:
     """`2.10.1` as numbers, so that versions compare."""
     return tuple(int(part) for part in version.split("."))
+
+
+def is_older(version: str, other: str) -> bool:
+    """Whether `version` comes before `other`."""
+    return ordered(version) < ordered(other)
 
 
 def registry(region: str) -> str | None:

@@ -9,7 +9,7 @@ import click
 from config.errors import ConfigError
 from config.loader import environment_file, environment_names, load_environment
 from pipelines.check import check as check_environment
-from pipelines.launch.patching import warnings_of
+from pipelines.launch.notices import patch_warnings
 from pipelines.schedules import outdated
 from shoal.cli.exit_codes import USAGE
 from shoal.verbs.errors import UsageError
@@ -31,7 +31,7 @@ def check(workspace: Workspace) -> None:
 def _is_valid(workspace: Workspace, name: str) -> bool:
     try:
         environment = load_environment(name, workspace.root)
-        notices = check_environment(environment, root=workspace.root)
+        checked = check_environment(environment, root=workspace.root)
     except ConfigError as error:
         click.echo(str(error), err=True)
         return False
@@ -40,9 +40,10 @@ def _is_valid(workspace: Workspace, name: str) -> bool:
         f"{environment_file(name)}: ok ({training.strategy} on {training.instance_count} x"
         f" {training.instance_type})"
     )
-    for notice in notices:
+    for notice in checked.notices:
         click.echo(f"{environment_file(name)}: notice: {notice}")
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    for warning in (*warnings_of(training, today, workspace.root), *outdated(environment, today)):
+    patches = patch_warnings(checked.launch.case, today)
+    for warning in (*patches, *outdated(environment, today)):
         click.echo(f"{environment_file(name)}: warning: {warning}")
     return True

@@ -163,7 +163,7 @@ def tell_what_serves(session: Session) -> None:
     """The endpoint, and that its stack is left of a release that is pinned no more: the CLI deletes
     no stack that has left the checkout.
     """
-    if served := serving.live(session.target, session.names.serving_endpoint):
+    if served := serving.live_endpoint(session.target, session.names.serving_endpoint):
         click.echo(f"serving: {served}")
     stack = session.names.stack("serving")
     if not session.environment.serves and (status := status_of_stack(session.target, stack)):

@@ -8,11 +8,11 @@ from dataclasses import asdict, replace
 
 import click
 
-from config.loader import environment_file, load_environment
+from config.loader import load_environment
 from config.settings import Environment
 from pipelines import capacity
 from pipelines.check import check
-from pipelines.launch import resolve
+from pipelines.launch import Launch
 from shoal.cli.options import environment_argument, local_option
 from shoal.verbs.doctor import Doctor, Finding, Needs, State
 from shoal.verbs.image import built_image
@@ -38,9 +38,9 @@ def doctor(workspace: Workspace, environment: str, local: bool, as_json: bool) -
     Changes nothing; exit code 1 if something would fail.
     """
     settings = load_environment(environment, workspace.root)
-    check(settings, root=workspace.root)
+    launch = check(settings, root=workspace.root).launch
     target = workspace.target_of(settings, local)
-    needs = replace(needs_of(settings), built=built_image(settings, target, workspace.root))
+    needs = replace(needs_of(settings, launch), built=built_image(settings, target, workspace.root))
     found = list(Doctor(target, settings, needs).findings())
     if as_json:
         click.echo(json.dumps([asdict(each) for each in found], indent=2))
@@ -56,9 +56,8 @@ def doctor(workspace: Workspace, environment: str, local: bool, as_json: bool) -
         raise click.exceptions.Exit(1)
 
 
-def needs_of(environment: Environment) -> Needs:
+def needs_of(environment: Environment, launch: Launch) -> Needs:
     """What the launch contract and the capacity rules say that `environment` needs."""
-    launch = resolve(environment.training, environment.region, environment_file(environment.name))
     images = {"evaluation": launch.evaluation_image_uri, "endpoint": launch.inference_image_uri}
     if environment.training.build_image is None:
         images = {"training": launch.image_uri, **images}

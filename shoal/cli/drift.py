@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from shoal.cli.options import environment_argument, local_option
-from shoal.cli.promote import places_of
+from shoal.cli.promote import release_targets
 from shoal.cli.view import open_view
 from shoal.verbs import dataset, drift, drift_serving, invoke, release_status
 from shoal.verbs.assembly import stacks_of
@@ -74,7 +74,7 @@ def items_of(session: Session, local: bool, *, asks: bool = True) -> Iterator[It
         for each in stacks_of(session.assembly, environment.name)
     ]
     yield from drift.compare(session.names, stacks)
-    places = places_of(session.workspace, environment, local)
+    places = release_targets(session.workspace, environment, local)
     for answer in release_status.compare(
         environment.release, places, session.names.serving_endpoint
     ):

@@ -59,7 +59,7 @@ def status(workspace: Workspace, environment: str, execution: str | None, local:
     if execution:
         _print_execution(console, session.pipeline.look(session.pipeline.find(execution)))
         return
-    if served := serving.live(session.target, session.names.serving_endpoint):
+    if served := serving.live_endpoint(session.target, session.names.serving_endpoint):
         console.print(
             f"serving: {served}"
             + (f"; why a deployment of it failed: {served.failure}" if served.failure else "")

@@ -35,8 +35,8 @@ def show_plan(workspace: Workspace, environment: str, strategy: str | None, as_j
     before anything is created.
     """
     settings = load_environment(environment, workspace.root, strategy)
-    notices = check(settings, root=workspace.root, strategy=strategy)
-    found = plan(settings, notices)
+    checked = check(settings, root=workspace.root, strategy=strategy)
+    found = plan(settings, checked.notices)
     click.echo(json.dumps(as_data(found), indent=2) if as_json else "\n".join(_text(found)))
 
 

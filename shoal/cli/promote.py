@@ -27,7 +27,7 @@ from shoal.verbs.errors import (
 from shoal.verbs.promotion import Verification
 from shoal.verbs.registry import APPROVED, REJECTED, Package
 from shoal.verbs.release_copy import ReleaseCopy
-from shoal.verbs.release_status import Places, compare
+from shoal.verbs.release_status import ReleaseTargets, compare
 from shoal.verbs.repository import Repository
 from shoal.verbs.target import Target
 from shoal.verbs.workspace import Session, Workspace
@@ -130,7 +130,7 @@ def promote(
         step.source.release if step.is_later else None
     )
     if copying:
-        pinned = copying.make(pinned, found, key)
+        pinned = copying.copy(pinned, found, key)
     pinned = pinned.replacing(step.destination.release)
     first = step.first(pinned)
     message, branch = message_of(pinned, source, destination, first), step.branch(pinned)
@@ -407,17 +407,17 @@ def _agrees(workspace: Workspace, environment: Environment, local: bool) -> bool
         f"{environment.name}:"
         f" {f'pins {pinned.model_package_arn}{copied}' if pinned else 'pins no release'}"
     )
-    places = places_of(workspace, environment, local)
+    places = release_targets(workspace, environment, local)
     answers = list(compare(pinned, places, Names(environment).serving_endpoint))
     for answer in answers:
         click.echo(f"  {_MARKS[answer.agrees]}{answer.question}: {answer.says}")
     return all(answer.agrees for answer in answers)
 
 
-def places_of(workspace: Workspace, environment: Environment, local: bool) -> Places:
+def release_targets(workspace: Workspace, environment: Environment, local: bool) -> ReleaseTargets:
     """Where what an environment pins is asked for, and where what it serves."""
     holder = holder_of(workspace, environment)
-    return Places(
+    return ReleaseTargets(
         registry=lambda: _reader(workspace, holder, environment, local),
         serving=lambda: workspace.open(environment.name, local).target,
         pipeline_arn=Names(holder).pipeline_arn,

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from config.loader import environment_file
 from shoal.cli.options import environment_argument, local_option
-from shoal.verbs.schedules import Live, Schedules
+from shoal.verbs.schedules import LiveSchedule, Schedules
 from shoal.verbs.workspace import Session, Workspace
 
 _name = click.argument("name")
@@ -80,7 +80,7 @@ def _change(session: Session, name: str, paused: bool) -> None:
     _warn(session, [changed] if changed.differs else [])
 
 
-def _warn(session: Session, differing: list[Live]) -> None:
+def _warn(session: Session, differing: list[LiveSchedule]) -> None:
     """CloudFormation compares templates, so neither `shoal diff` nor a deployment sees what was
     changed beside it.
     """

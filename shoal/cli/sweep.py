@@ -34,8 +34,8 @@ def sweep(workspace: Workspace, environment: str, local: bool, dry_run: bool) ->
         )
     if not found.complete:
         open_ends.append(
-            "not everything was looked at: tags could not be read, the log of"
-            f" {session.names.function('sweep')} says why"
+            f"not everything was looked at: {' and '.join(found.unread) or 'tags'} could not be"
+            f" read, the log of {session.names.function('sweep')} says why"
         )
     if open_ends:
         raise LeftBehindError("; ".join(open_ends))

@@ -74,9 +74,7 @@ class PromotionError(UsageError):
 
 
 class NothingToPromoteError(PromotionError):
-    """Nothing is approved, or pinned, that could go further; whoever asks by the clock need not
-    mind.
-    """
+    """Nothing is approved, or pinned, that could go further; a scheduled caller may ignore it."""
 
 
 class NotSharedError(UsageError):
@@ -139,8 +137,9 @@ class ImageBuildError(ShoalError):
 
 
 class CopyError(ShoalError):
-    """A release was not copied as a whole: nothing was approved that has no archive, and the
-    message says what is there by then.
+    """A release was not copied as a whole; the message says what exists by then.
+
+    Nothing was approved that has no archive.
     """
 
 
@@ -149,7 +148,7 @@ class LeftBehindError(ShoalError):
 
 
 def refusal(error: BaseException) -> str:
-    """One line for a refusal of the AWS API or a failure to reach it."""
+    """Return one line for a refusal of the AWS API or a failure to reach it."""
     if isinstance(error, ClientError):
         detail = error.response.get("Error", {})
         return f"{error.operation_name} was refused: {detail.get('Code')}: {detail.get('Message')}"
@@ -159,7 +158,7 @@ def refusal(error: BaseException) -> str:
 
 
 def error_code(error: ClientError) -> str:
-    """The error code of a refusal: ValidationException, ResourceNotFound, NoSuchKey, ..."""
+    """Return the error code of a refusal: ValidationException, ResourceNotFound, NoSuchKey, ..."""
     return str(error.response.get("Error", {}).get("Code", ""))
 
 

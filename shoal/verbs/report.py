@@ -1,5 +1,5 @@
-"""What a run amounted to: an execution, its evaluation, the endpoint's answers come in; the content
-of summary.json goes out.
+"""The results of a run: evaluation, answers, model package, throughput and resources of an
+execution.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MADE_BY_STEPS = {
 
 @dataclass(frozen=True)
 class EndpointAnswer:
-    """What the endpoint said about one of the smoke test's digits."""
+    """The endpoint's answer about one of the smoke test's digits."""
 
     label: int
     digit: int
@@ -48,18 +48,16 @@ class ModelPackage:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What evaluation.json says: accuracy (0 to 1), and on how many images it was measured if it
-    says so.
-    """
+    """The content of evaluation.json: accuracy (0 to 1), and the number of images if it says so."""
 
     accuracy: float
     images: int | None
 
 
 def evaluation_of(target: Target, execution: Execution) -> Evaluation:
-    """From the evaluation.json that the processing job left in S3.
+    """Return the evaluation.json that the processing job wrote to S3.
 
-    Raises ShoalError if it is not there.
+    Raises ShoalError if there is none.
     """
     step = execution.step(_EVALUATE)
     arn = step.resource("ProcessingJob") if step else None
@@ -83,8 +81,8 @@ def evaluation_of(target: Target, execution: Execution) -> Evaluation:
 
 
 def answers_of(execution: Execution) -> tuple[EndpointAnswer, ...]:
-    """The endpoint's answers, from the output parameter `answers` of the smoke test; none if it did
-    not get that far.
+    """Return the smoke test's output parameter `answers`; empty if the execution did not get that
+    far.
     """
     step = execution.step(_SMOKE_TEST)
     text = step.output("answers") if step else None
@@ -97,7 +95,7 @@ def answers_of(execution: Execution) -> tuple[EndpointAnswer, ...]:
 
 
 def model_package_of(target: Target, execution: Execution) -> ModelPackage | None:
-    """The model package that the execution registered, with the approval status it has now."""
+    """Return the model package that the execution registered, with its current approval status."""
     step = execution.step(_REGISTER)
     arn = step.resource("RegisterModel") if step else None
     if arn is None:
@@ -107,18 +105,18 @@ def model_package_of(target: Target, execution: Execution) -> ModelPackage | Non
 
 
 def parts_of(metrics: Iterable[Metrics]) -> Parts | None:
-    """Who trained, as the job said last; None if it did not."""
+    """Return who trained, as the job said last; None if it did not."""
     return next((entry for entry in reversed(list(metrics)) if isinstance(entry, Parts)), None)
 
 
 def throughput_of(metrics: Iterable[Metrics]) -> float | None:
-    """Median of the images per second that training printed, all processes together."""
+    """Return the median of the images per second that training printed, all processes together."""
     rates = [entry.images_per_second for entry in metrics if isinstance(entry, Progress)]
     return median(rates) if rates else None
 
 
 def made_by_steps(execution: Execution) -> tuple[Resource, ...]:
-    """What the steps made or ran, jobs included."""
+    """Return what the steps created or ran, jobs included."""
     pairs = (
         (kind, step.resource(key))
         for step in execution.steps
@@ -128,7 +126,7 @@ def made_by_steps(execution: Execution) -> tuple[Resource, ...]:
 
 
 def step_rows(execution: Execution) -> list[dict[str, Any]]:
-    """One row per step that started: name, type, status, seconds; with its reason if it failed."""
+    """Return one row per started step: name, type, status, seconds, and the reason if it failed."""
     return [
         {
             "name": step.name,
@@ -142,8 +140,9 @@ def step_rows(execution: Execution) -> list[dict[str, Any]]:
 
 
 def resource_rows(resources: Iterable[Resource]) -> list[dict[str, str]]:
-    """Resources as JSON, each once: names read from ARNs are lower case, and the name as it was
-    given wins (capitals sort first).
+    """Return resources as JSON, each once.
+
+    Names read from ARNs are lower case; the name with capitals wins, and sorts first.
     """
     once = {
         (resource.kind, resource.name.lower()): resource
@@ -155,7 +154,7 @@ def resource_rows(resources: Iterable[Resource]) -> list[dict[str, str]]:
 def curve(
     metrics: Sequence[Metrics],
 ) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """Points (step, training loss) and (step, test accuracy) of a training run."""
+    """Return the points (step, training loss) and (step, test accuracy) of a training run."""
     losses = [
         (entry.steps_done, entry.train_loss) for entry in metrics if isinstance(entry, Progress)
     ]

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from config.loader import load_environment
 from local.tests.bad_input.values import ANYTHING, TEXT, json_safe, spoilt
 from local.tests.bad_input.wire import Wire, require_refusal_or_success
-from pipelines.check import placeholder_infrastructure
-from pipelines.definition import build
+from pipelines.check import check
 from tests.repository import ROOT
 
 ROLE = "arn:aws:iam::123456789012:role/pipeline"
@@ -23,7 +22,7 @@ ROLE = "arn:aws:iam::123456789012:role/pipeline"
 
 def definition() -> dict[str, Any]:
     environment = load_environment("dev", ROOT)
-    return build(environment, placeholder_infrastructure(environment))
+    return check(environment).definition
 
 
 GOOD = definition()

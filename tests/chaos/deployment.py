@@ -20,6 +20,7 @@ from typing import Any
 from config.loader import load_environment
 from config.names import Names
 from config.settings import Environment
+from pipelines.launch import launch_of
 from stacks.node import use_installed_node
 from tests.repository import ROOT
 
@@ -105,7 +106,7 @@ def synthesise(folder: Path) -> Deployment:
     chosen = environment()
     context = json.loads((ROOT / "cdk.json").read_text())["context"]
     app = ShoalApp(outdir=str(folder), context=context, checked=False)
-    EnvironmentStage(app, environment=chosen, root=ROOT)
+    EnvironmentStage(app, environment=chosen, launch=launch_of(chosen, ROOT), root=ROOT)
     assembly = app.synth().get_nested_assembly(f"assembly-{chosen.name}")
     stacks = tuple((str(stack.stack_name), dict(stack.template)) for stack in assembly.stacks)
     assets = {asset.key: asset for asset in _assets(Path(assembly.directory), chosen)}

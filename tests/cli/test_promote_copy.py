@@ -305,14 +305,14 @@ def test_a_copy_that_breaks_off_says_what_is_there_and_the_next_call_uses_it(
             r" .*evaluation\.json"
         ),
     ):
-        copying.make(release, found, key)
+        copying.copy(release, found, key)
     prod.make_group()
     before = prod.objects()
     assert [prod.entries(), [line.partition(":")[0] for line in lines]] == [
         [],
         ["copied", "copied"],
     ]
-    assert copying.make(release, found, key).copied_from == package.arn
+    assert copying.copy(release, found, key).copied_from == package.arn
     assert (prod.objects(), [line.partition(":")[0] for line in lines[2:]]) == (
         before,
         ["there already", "there already", "registered"],
@@ -432,7 +432,7 @@ def test_an_image_of_ones_own_is_copied_byte_for_byte_and_pinned_by_its_digest(
     )
     assert image.pulled(staging.target) == image.blobs
     before, made = sent(three_accounts), list[str]()
-    copying(registry_of_dev, staging, image, made).make(image.digest)
+    copying(registry_of_dev, staging, image, made).copy(image.digest)
     assert before > 0
     assert (sent(three_accounts), made) == (before, [])
 
@@ -445,7 +445,7 @@ def test_a_copy_of_an_image_goes_on_from_the_layers_that_are_there(
     config, large, small = image.blobs
     push_blob(staging.target, image.repository, image.blobs[large])
     made: list[str] = []
-    copying(registry_of_dev, staging, image, made).make(image.digest)
+    copying(registry_of_dev, staging, image, made).copy(image.digest)
     assert made == [
         f"{STAGING}/{image.repository}@{digest}" for digest in (config, small, image.digest)
     ]
@@ -468,7 +468,7 @@ def test_a_layer_that_is_not_what_its_digest_says_is_not_kept(
             rf"hash mismatch: what was read as {ACCOUNT}/{image.repository}@{large} has the digest"
         ),
     ):
-        copying(registry_of_dev, staging, image, []).make(image.digest)
+        copying(registry_of_dev, staging, image, []).copy(image.digest)
     there = ecr.batch_check_layer_availability(
         repositoryName=image.repository, layerDigests=[large, small]
     )
@@ -512,8 +512,8 @@ def test_where_the_target_is_not_deployed_nothing_is_copied(
 def test_without_credentials_for_the_target_nothing_is_copied(
     local_server: LocalServer, good: Package, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    elsewhere = Checkout.new(tmp_path, local_server.state, staging=STAGING)
-    line = refusal(elsewhere, capsys, *TO_STAGING, "--package", good.version, "--copy")
+    foreign_code_variable = Checkout.new(tmp_path, local_server.state, staging=STAGING)
+    line = refusal(foreign_code_variable, capsys, *TO_STAGING, "--package", good.version, "--copy")
     assert (
         f"the emulator plays account {ACCOUNT} in us-east-1, environment staging is for {STAGING}"
         in line

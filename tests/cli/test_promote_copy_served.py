@@ -257,7 +257,7 @@ def test_whoever_copies_needs_no_more_than_what_is_written_down(
         as_role(staging, "writes", writes(key_of(staging))),
     )
     copying = ReleaseCopy(reader, writer, NAMES, lambda _: None)
-    copied = copying.make(
+    copied = copying.copy(
         release, entries.describe(reader, package.arn), copying.require_deployed()
     )
     assert (copied.copied_from, copied.account) == (package.arn, STAGING)
@@ -297,7 +297,7 @@ def test_whoever_copies_an_image_needs_each_right_that_is_written_down_and_no_mo
         )
 
     def copy(source: Target, target: Target) -> None:
-        ImageCopy(source, target, image.repository, lambda _: None, []).make(image.digest)
+        ImageCopy(source, target, image.repository, lambda _: None, []).copy(image.digest)
 
     reader, writer = (
         role(registry.target, "reads-image", READS_IMAGE),

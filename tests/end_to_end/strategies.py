@@ -18,6 +18,7 @@ from config.settings import Environment
 from local.tests.sagemaker.account import BUCKET, Account, archive, until
 from pipelines.check import placeholder_infrastructure
 from pipelines.definition import Infrastructure, build
+from pipelines.launch import launch_of
 from tests.repository import ROOT
 from tests.training_code.mnist import write_subset
 
@@ -64,7 +65,8 @@ class Strategies:
         """The execution of the overlay's pipeline, which trains one epoch, when it has ended."""
         if name not in self._ended:
             environment = self.environment(name)
-            definition = build(environment, self._infrastructure(environment), ROOT)
+            infrastructure = self._infrastructure(environment)
+            definition = build(environment, infrastructure, launch_of(environment, ROOT))
             steps = (
                 _without_functions(definition["Steps"])
                 if name == SERVED

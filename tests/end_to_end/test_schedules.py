@@ -58,7 +58,7 @@ def archived(folder: Path) -> bytes:
 def deploy(account: Account, document: dict[str, Any]) -> None:
     """What the CLI does: the functions' code into the bootstrap bucket, then the template.
 
-    Their folders are called like their modules.
+    Their folders are called like their purposes, with which their names end.
     """
     functions = [
         each["Properties"]
@@ -70,7 +70,7 @@ def deploy(account: Account, document: dict[str, Any]) -> None:
         place = {"Bucket": each["Code"]["S3Bucket"], "Key": each["Code"]["S3Key"]}
         account.client("s3").put_object(
             **place,
-            Body=archived(ROOT / "stacks" / "functions" / each["Handler"].partition(".")[0]),
+            Body=archived(ROOT / "stacks" / "functions" / each["FunctionName"].rpartition("-")[2]),
         )
     account.client("ssm").put_parameter(
         Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String"

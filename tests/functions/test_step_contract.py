@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from config.loader import load_environment
-from pipelines.check import placeholder_infrastructure
-from pipelines.definition import build
+from pipelines.check import check
 from tests.functions.fake_sagemaker import ARN, FakeSageMaker
 from tests.functions.invocation import invoke
 from tests.functions.loopback import serving
@@ -31,7 +30,7 @@ RESOLVED = {
 def steps() -> dict[str, dict[str, Any]]:
     """Name -> Lambda step of the dev environment's definition."""
     environment = load_environment("dev", ROOT)
-    definition = build(environment, placeholder_infrastructure(environment))
+    definition = check(environment).definition
     return {step["Name"]: step for step in _all(definition["Steps"]) if step["Type"] == "Lambda"}
 
 
@@ -67,6 +66,7 @@ def test_teardown_understands_its_step_and_answers_every_output(
             _event(steps["Teardown"]),
             endpoint_url=url,
             environment={"PIPELINE_NAME": "shoal-mnist-dev"},
+            module="teardown",
         )
     assert not outcome.error
     assert _expected(steps["Teardown"]) <= outcome.result.keys()

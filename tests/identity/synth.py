@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from config.settings import Environment
+from pipelines.launch import launch_of
 from stacks.node import use_installed_node
 from tests.identity.templates import Templates
 
@@ -26,7 +27,9 @@ def synthesised(environments: Mapping[str, Environment], folder: Path) -> dict[s
     found = {}
     for name, environment in environments.items():
         app = ShoalApp(outdir=str(folder / name), context=context, checked=False)
-        stage = EnvironmentStage(app, environment=environment, root=ROOT)
+        stage = EnvironmentStage(
+            app, environment=environment, launch=launch_of(environment, ROOT), root=ROOT
+        )
         found[name] = Templates(
             {stack.stack_name: stack.template for stack in stage.synth().stacks}
         )

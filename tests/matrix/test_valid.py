@@ -19,8 +19,8 @@ from cfnlint.runner import Runner
 from cfnlint.schema import PROVIDER_SCHEMA_MANAGER
 
 from config.regions import az_id_prefixes, resource_types_not_in
-from pipelines.launch.tables import smddp_regions
 from stacks.node import use_installed_node
+from tests.matrix.regions import smddp_regions
 from tests.matrix.valid import CASES, environment
 
 use_installed_node()

@@ -12,6 +12,7 @@ from config.file_system import FileSystem
 from config.loader import load
 from config.settings import Environment, InputMode
 from pipelines.definition import Infrastructure, MountedFileSystem, build
+from pipelines.launch import launch_of
 from tests.repository import ROOT
 
 GOLDENS = ROOT / "tests" / "goldens"
@@ -40,11 +41,15 @@ def definition_with_file_system() -> dict[str, Any]:
     data = given.data.model_copy(update={"input_mode": InputMode.FSX})
     mounted = MountedFileSystem(file_system_id="fs-0123456789abcdef0", mount_name="3y2hrbev")
     changed = given.model_copy(update={"data": data, "file_system": FileSystem()})
-    return build(changed, replace(infrastructure(), file_system=mounted))
+    return definition_for(changed, replace(infrastructure(), file_system=mounted))
 
 
-def definition(**options: Any) -> dict[str, Any]:
-    return build(environment(), infrastructure(), **options)
+def definition() -> dict[str, Any]:
+    return definition_for(environment(), infrastructure())
+
+
+def definition_for(environment: Environment, infrastructure: Infrastructure) -> dict[str, Any]:
+    return build(environment, infrastructure, launch_of(environment))
 
 
 def steps_by_name(document: dict[str, Any]) -> dict[str, dict[str, Any]]:

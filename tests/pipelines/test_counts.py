@@ -12,6 +12,7 @@ from pathlib import Path
 from local.tests.counting import calls_of
 from pipelines.check import placeholder_infrastructure
 from pipelines.definition import build
+from pipelines.launch import launch_of
 from pipelines.own_pipeline import definition_of
 from tests.pipelines.inputs import environment, infrastructure
 from tests.pipelines.test_own_pipeline import TINY, module
@@ -22,10 +23,10 @@ CALLS_OF_A_DEFINITION = 1390 * 5 // 4
 
 def test_building_a_definition_makes_about_as_many_calls_as_it_did() -> None:
     given, made = environment(), infrastructure()
-    build(given, made)
+    build(given, made, launch_of(given))
     assert (
         CALLS_OF_A_DEFINITION // 2
-        < calls_of(lambda: build(given, made)).total()
+        < calls_of(lambda: build(given, made, launch_of(given))).total()
         <= CALLS_OF_A_DEFINITION
     )
 
@@ -38,8 +39,9 @@ def _calls_of_own(steps: int, root: Path) -> int:
     )
     given = environment().model_copy(update={"pipeline": f"{module(root, text)}:build"})
     placeholder = placeholder_infrastructure(given)
-    assert len(definition_of(given, placeholder, root)["Steps"]) == steps
-    return calls_of(lambda: definition_of(given, placeholder, root)).total()
+    launch = launch_of(given, root)
+    assert len(definition_of(given, placeholder, launch, root)["Steps"]) == steps
+    return calls_of(lambda: definition_of(given, placeholder, launch, root)).total()
 
 
 def test_the_cost_of_checking_a_definition_grows_no_faster_than_its_steps(tmp_path: Path) -> None:

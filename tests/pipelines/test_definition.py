@@ -17,10 +17,10 @@ from config.errors import LaunchError
 from config.hyperparameters import PIPELINE_PARAMETERS
 from config.settings import Framework, InputMode, Strategy, TeardownStep, Training
 from pipelines import shapes
-from pipelines.definition import build
 from tests.pipelines.inputs import (
     GOLDENS,
     definition,
+    definition_for,
     definition_with_file_system,
     environment,
     golden,
@@ -125,9 +125,9 @@ def test_nothing_in_the_artifact_bucket_is_named_without_the_executions_id() -> 
 @pytest.mark.parametrize("mode", [InputMode.FILE, InputMode.FAST_FILE])
 def test_a_channel_has_the_input_mode_of_the_environment(mode: InputMode) -> None:
     data = environment().data.model_copy(update={"input_mode": mode})
-    train = build(environment().model_copy(update={"data": data}), infrastructure())["Steps"][0][
-        "Arguments"
-    ]
+    train = definition_for(environment().model_copy(update={"data": data}), infrastructure())[
+        "Steps"
+    ][0]["Arguments"]
     modes = {
         train["AlgorithmSpecification"]["TrainingInputMode"],
         *(channel["InputMode"] for channel in train["InputDataConfig"]),
@@ -166,7 +166,7 @@ def test_teardown_can_be_left_to_the_guard_and_the_sweeper() -> None:
 def _with_teardown(step: TeardownStep) -> dict[str, Any]:
     endpoint = environment().endpoint.model_copy(update={"teardown_step": step})
     return steps_by_name(
-        build(environment().model_copy(update={"endpoint": endpoint}), infrastructure())
+        definition_for(environment().model_copy(update={"endpoint": endpoint}), infrastructure())
     )
 
 
@@ -217,15 +217,17 @@ def test_the_container_is_told_to_use_efa_where_there_is_efa() -> None:
 
 def test_without_efa_and_own_variables_no_environment_is_sent() -> None:
     settings = Training(instance_type="ml.g5.xlarge", strategy=Strategy.TORCHRUN)
-    train, *_ = build(environment().model_copy(update={"training": settings}), infrastructure())[
-        "Steps"
-    ]
+    train, *_ = definition_for(
+        environment().model_copy(update={"training": settings}), infrastructure()
+    )["Steps"]
     assert "Environment" not in train["Arguments"]
 
 
 def test_without_spot_nothing_of_spot_is_sent() -> None:
     settings = environment().training.model_copy(update={"spot": False, "max_wait_s": None})
-    document = build(environment().model_copy(update={"training": settings}), infrastructure())
+    document = definition_for(
+        environment().model_copy(update={"training": settings}), infrastructure()
+    )
     train = document["Steps"][0]["Arguments"]
     assert "EnableManagedSpotTraining" not in train
     assert train["StoppingCondition"] == {"MaxRuntimeInSeconds": 3600}
@@ -236,7 +238,7 @@ def test_volumes_with_local_storage_get_no_key() -> None:
     evaluation = changed.evaluation.model_copy(update={"instance_type": "ml.m5d.xlarge"})
     endpoint = changed.endpoint.model_copy(update={"instance_type": "ml.g5.xlarge"})
     steps = steps_by_name(
-        build(
+        definition_for(
             changed.model_copy(update={"evaluation": evaluation, "endpoint": endpoint}),
             infrastructure(),
         )
@@ -251,7 +253,7 @@ def test_volumes_with_local_storage_get_no_key() -> None:
 def test_a_training_that_cannot_run_is_refused_with_its_file() -> None:
     settings = environment().training.model_copy(update={"instance_type": "ml.p5.48xlarge"})
     with pytest.raises(LaunchError, match=r"^environments/golden\.yaml: training\.instance_type"):
-        build(environment().model_copy(update={"training": settings}), infrastructure())
+        definition_for(environment().model_copy(update={"training": settings}), infrastructure())
 
 
 def test_arguments_match_botocores_request_shapes() -> None:
@@ -263,6 +265,7 @@ import json, socket
 def refuse(*_, **__): raise OSError("the definition needs no network")
 socket.socket = socket.getaddrinfo = socket.create_connection = refuse
 from tests.pipelines.inputs import definition
+from tests.pipelines.inputs import definition_for
 print(json.dumps(definition()))
 """
 
@@ -285,7 +288,7 @@ def test_tensorflow_has_its_images_its_model_dir_and_its_servers_environment() -
     changed = environment().model_copy(
         update={"training": Training(framework=Framework.TENSORFLOW)}
     )
-    steps = steps_by_name(build(changed, infrastructure()))
+    steps = steps_by_name(definition_for(changed, infrastructure()))
     assert steps["Train"]["Arguments"]["HyperParameters"]["model_dir"] == {
         "Std:Join": {
             "On": "/",
@@ -306,7 +309,9 @@ def test_tensorflow_has_its_images_its_model_dir_and_its_servers_environment() -
 def test_only_launchers_that_read_it_are_told_the_instance_type() -> None:
     def hyperparameters(strategy: Strategy) -> dict[str, Any]:
         changed = environment().model_copy(update={"training": Training(strategy=strategy)})
-        return dict(build(changed, infrastructure())["Steps"][0]["Arguments"]["HyperParameters"])
+        return dict(
+            definition_for(changed, infrastructure())["Steps"][0]["Arguments"]["HyperParameters"]
+        )
 
     assert hyperparameters(Strategy.TORCHRUN)["sagemaker_instance_type"] == {
         "Get": "Parameters.InstanceType"
@@ -356,7 +361,7 @@ def test_with_a_file_system_arguments_match_botocores_request_shapes() -> None:
 
 def test_an_environment_with_a_file_system_that_no_stack_gave_is_a_mistake_in_the_request() -> None:
     data = environment().data.model_copy(update={"input_mode": InputMode.FSX})
-    document = build(environment().model_copy(update={"data": data}), infrastructure())
+    document = definition_for(environment().model_copy(update={"data": data}), infrastructure())
     assert any(
         "InputMode" in mistake and "FSx" in mistake for mistake in shapes.mistakes_in(document)
     )

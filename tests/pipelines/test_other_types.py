@@ -8,8 +8,7 @@ import pytest
 
 from config.errors import ConfigError
 from config.settings import Environment
-from pipelines.check import check, placeholder_infrastructure
-from pipelines.definition import build
+from pipelines.check import check
 from pipelines.limits import limits
 from tests.pipelines.inputs import environment
 
@@ -22,22 +21,18 @@ def _with(*others: str, instance_type: str = "ml.p4d.24xlarge") -> Environment:
     return given.model_copy(update={"training": training})
 
 
-def test_the_parameter_takes_the_configured_type_and_the_others() -> None:
+def test_a_type_that_runs_the_same_request_is_accepted_as_the_parameter() -> None:
     given = _with("ml.p4de.24xlarge")
-    definition = build(given, placeholder_infrastructure(given))
+    definition = check(given).definition
     (parameter,) = [each for each in definition["Parameters"] if each["Name"] == "InstanceType"]
     assert parameter["EnumValues"] == ["ml.p4d.24xlarge", "ml.p4de.24xlarge"]
 
 
 def test_the_pipelines_role_may_use_the_others_too() -> None:
     given = _with("ml.p4de.24xlarge")
-    found = limits(build(given, placeholder_infrastructure(given)), "Training")
+    found = limits(check(given).definition, "Training")
     assert found is not None
     assert found.instance_types == ("ml.p4d.24xlarge", "ml.p4de.24xlarge")
-
-
-def test_a_type_that_runs_the_same_request_is_accepted() -> None:
-    assert isinstance(check(_with("ml.p4de.24xlarge")), list)
 
 
 @pytest.mark.parametrize(

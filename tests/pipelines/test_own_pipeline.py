@@ -13,6 +13,7 @@ import pytest
 
 from config.errors import ConfigError
 from pipelines.check import check, placeholder_infrastructure
+from pipelines.launch import launch_of
 from pipelines.own_pipeline import definition_of
 from tests.config.environment_file import lines_with
 from tests.pipelines.inputs import environment
@@ -47,7 +48,7 @@ def module(root: Path, text: str) -> str:
 
 def built(root: Path, text: str, function: str = "build") -> dict[str, Any]:
     given = environment().model_copy(update={"pipeline": f"{module(root, text)}:{function}"})
-    return definition_of(given, placeholder_infrastructure(given), root)
+    return definition_of(given, placeholder_infrastructure(given), launch_of(given), root)
 
 
 def line_about(root: Path, text: str, function: str = "build") -> str:
@@ -61,7 +62,7 @@ def line_about(root: Path, text: str, function: str = "build") -> str:
 
 
 def test_without_the_key_the_definition_is_shoals_own() -> None:
-    definition = definition_of(environment(), placeholder_infrastructure(environment()), None)
+    definition = check(environment()).definition
     assert [step["Name"] for step in definition["Steps"]] == ["Train", "Evaluate", "AccuracyGate"]
 
 
@@ -128,7 +129,7 @@ def test_check_names_the_line_of_the_file(tmp_path: Path) -> None:
 def test_a_file_name_instead_of_a_module_is_told(tmp_path: Path) -> None:
     given = environment().model_copy(update={"pipeline": f"{module(tmp_path, TINY)}.py:build"})
     with pytest.raises(ConfigError, match=r"name the module, without \.py"):
-        definition_of(given, placeholder_infrastructure(given), tmp_path)
+        definition_of(given, placeholder_infrastructure(given), launch_of(given), tmp_path)
 
 
 @pytest.mark.parametrize(

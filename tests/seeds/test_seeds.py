@@ -14,8 +14,7 @@ import pytest
 from config.errors import ConfigError
 from config.loader import load
 from config.settings import Environment
-from pipelines.check import check, placeholder_infrastructure
-from pipelines.definition import build
+from pipelines.check import check
 
 FOLDER = Path(__file__).parent / "environments"
 SMDDP, MPI, TORCHRUN = (
@@ -148,8 +147,7 @@ def test_every_example_says_where_it_comes_from(path: Path) -> None:
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_an_example_that_can_run_becomes_a_pipeline_that_starts_it(name: str) -> None:
     given, (enabled, image) = example(name), ACCEPTED[name]
-    check(given)
-    train = build(given, placeholder_infrastructure(given))["Steps"][0]["Arguments"]
+    train = check(given).definition["Steps"][0]["Arguments"]
     switches = {
         key: value for key, value in train["HyperParameters"].items() if key.endswith("_enabled")
     }
@@ -201,7 +199,7 @@ def test_with_a_script_of_that_time_the_reason_is_that_aws_no_longer_lists_its_s
 
 
 def test_what_torchrun_replaces_is_told() -> None:
-    notices = check(example("fallback"))
+    notices = check(example("fallback")).notices
     assert any(
         notice.startswith("smddp -> torchrun: training.instance_type = ml.p3.16xlarge")
         for notice in notices
@@ -210,12 +208,14 @@ def test_what_torchrun_replaces_is_told() -> None:
 
 @pytest.mark.parametrize("name", ["extended-today", "own-container"])
 def test_an_image_of_ones_own_is_told_what_it_must_set(name: str) -> None:
-    assert any("must set SAGEMAKER_TRAINING_MODULE" in notice for notice in check(example(name)))
+    assert any(
+        "must set SAGEMAKER_TRAINING_MODULE" in notice for notice in check(example(name)).notices
+    )
 
 
 def test_instances_are_co_located_in_one_subnet() -> None:
     given = example("co-located")
-    train = build(given, placeholder_infrastructure(given))["Steps"][0]["Arguments"]
+    train = check(given).definition["Steps"][0]["Arguments"]
     assert (train["ResourceConfig"]["InstanceCount"], len(train["VpcConfig"]["Subnets"])) == (
         {"Get": "Parameters.InstanceCount"},
         1,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from config.loader import load_environment
+from pipelines.launch import launch_of
 from stacks.node import use_installed_node
 
 use_installed_node()
@@ -37,9 +38,10 @@ def stages(
     app = ShoalApp(
         outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False
     )
+    environments = {name: load_environment(name, ROOT) for name in ("dev", "prod")}
     return {
-        name: EnvironmentStage(app, environment=load_environment(name, ROOT), root=ROOT)
-        for name in ("dev", "prod")
+        name: EnvironmentStage(app, environment=each, launch=launch_of(each, ROOT), root=ROOT)
+        for name, each in environments.items()
     }
 
 

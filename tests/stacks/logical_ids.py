@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from config.loader import load_environment
+from pipelines.launch import launch_of
 from stacks.node import use_installed_node
 from tests.config.releases import RELEASE
 from tests.repository import ROOT
@@ -39,7 +40,9 @@ def logical_ids() -> dict[str, dict[str, str]]:
             environment = load_environment(name, ROOT)
             if environment.serving:
                 environment = environment.model_copy(update={"release": RELEASE})
-            stage = EnvironmentStage(app, environment=environment, root=ROOT)
+            stage = EnvironmentStage(
+                app, environment=environment, launch=launch_of(environment, ROOT), root=ROOT
+            )
             for stack in stage.node.children:
                 assert isinstance(stack, cdk.Stack)
                 resources = Template.from_stack(stack).to_json()["Resources"]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.launch.tables import smddp_regions
+from tests.matrix.regions import smddp_regions
 from tests.repository import CHECKOUT, ROOT
 
 SOURCES = ("app.py", "cdk.json", "config", "environments", "pipelines", "stacks", "training_code")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aws_cdk.assertions import Template
 
+from pipelines.launch import launch_of
 from stacks.stage import EnvironmentStage
 from tests.repository import ROOT
 from tests.stacks.reading import definition, properties, resources
@@ -48,6 +49,7 @@ def _stage(folder: Path, context: dict[str, Any], section: dict[str, Any]) -> En
     return EnvironmentStage(
         ShoalApp(outdir=str(folder / "cdk.out"), context=context, checked=False),
         environment=environment,
+        launch=launch_of(environment, ROOT),
         root=ROOT,
     )
 

@@ -21,6 +21,7 @@ from config.loader import load_environment
 from config.names import Names
 from config.settings import Environment
 from local.tests.control.account import Account, running, trust
+from pipelines.launch import launch_of
 from pipelines.launch.recipes import content_tag
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
@@ -66,7 +67,7 @@ def stages(
         outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False
     )
     return {
-        key: EnvironmentStage(app, environment=each, root=ROOT)
+        key: EnvironmentStage(app, environment=each, launch=launch_of(each, ROOT), root=ROOT)
         for key, each in environments.items()
     }
 

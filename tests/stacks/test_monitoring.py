@@ -13,6 +13,7 @@ from aws_cdk.assertions import Match, Template
 
 from config.loader import load_environment
 from config.observability import Observability
+from pipelines.launch import launch_of
 from pipelines.requests import METRICS
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
@@ -35,7 +36,11 @@ def with_budget(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str,
     app = ShoalApp(
         outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False
     )
-    return Template.from_stack(EnvironmentStage(app, environment=environment, root=ROOT).monitoring)
+    return Template.from_stack(
+        EnvironmentStage(
+            app, environment=environment, launch=launch_of(environment, ROOT), root=ROOT
+        ).monitoring
+    )
 
 
 def alarm(template: Template, what: str) -> dict[str, Any]:

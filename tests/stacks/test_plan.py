@@ -11,6 +11,7 @@ from aws_cdk.cx_api import CloudFormationStackArtifact
 from config.loader import load_environment
 from config.settings import Environment
 from pipelines.costs.plan import plan
+from pipelines.launch import launch_of
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
 from tests.config.releases import CONTENT
@@ -71,7 +72,9 @@ def full(
         serving={},
     )
     app = ShoalApp(outdir=str(folder), context=cdk_context, checked=False)
-    return environment, EnvironmentStage(app, environment=environment, root=ROOT)
+    return environment, EnvironmentStage(
+        app, environment=environment, launch=launch_of(environment, ROOT), root=ROOT
+    )
 
 
 def test_the_plan_names_stacks_that_are_there_only_when_asked_for(

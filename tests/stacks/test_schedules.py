@@ -13,6 +13,7 @@ from aws_cdk.assertions import Match, Template
 from config.loader import load_environment
 from config.manifest import OnManifest
 from config.schedules import Schedule
+from pipelines.launch import launch_of
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
 from tests.repository import ROOT
@@ -43,7 +44,9 @@ def stage(
     app = ShoalApp(
         outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False
     )
-    return EnvironmentStage(app, environment=environment, root=ROOT)
+    return EnvironmentStage(
+        app, environment=environment, launch=launch_of(environment, ROOT), root=ROOT
+    )
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +259,7 @@ def test_a_call_that_was_given_up_rings_and_so_does_a_function_that_fails(
 
 
 def test_the_function_measures_what_the_alarm_watches() -> None:
-    source = (ROOT / "stacks" / "functions" / "start" / "start.py").read_text()
+    source = (ROOT / "stacks" / "functions" / "start" / "handler.py").read_text()
     assert 'Namespace="Shoal"' in source
     assert all(
         f'"{name}"' in source
@@ -287,7 +290,10 @@ def told(tmp_path_factory: pytest.TempPathFactory, cdk_context: dict[str, Any]) 
     app = ShoalApp(
         outdir=str(tmp_path_factory.mktemp("cdk.out")), context=cdk_context, checked=False
     )
-    return EnvironmentStage(app, environment=dev.model_copy(update={"data": data}), root=ROOT)
+    environment = dev.model_copy(update={"data": data})
+    return EnvironmentStage(
+        app, environment=environment, launch=launch_of(environment, ROOT), root=ROOT
+    )
 
 
 def test_a_manifest_in_the_data_bucket_calls_the_function_within_an_hour_or_leaves_a_dead_letter(

@@ -13,6 +13,7 @@ import pytest
 from aws_cdk.assertions import Template
 
 from config.settings import Environment
+from pipelines.launch import launch_of
 from stacks.app import ShoalApp
 from stacks.stage import EnvironmentStage
 from tests.config.releases import CONTENT
@@ -53,7 +54,9 @@ def stage(folder: Path, **sections: Any) -> EnvironmentStage:
     )
     context = json.loads((ROOT / "cdk.json").read_text())["context"]
     app = ShoalApp(outdir=str(folder / "out"), context=context, checked=False)
-    return EnvironmentStage(app, environment=environment, root=ROOT)
+    return EnvironmentStage(
+        app, environment=environment, launch=launch_of(environment, ROOT), root=ROOT
+    )
 
 
 @pytest.fixture(scope="module")

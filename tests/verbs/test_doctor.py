@@ -16,6 +16,7 @@ import pytest
 from config.file_system import DeploymentType, FileSystem
 from config.loader import load_environment
 from config.settings import Environment, InputMode
+from pipelines.launch import launch_of
 from shoal.cli.doctor import needs_of
 from shoal.verbs.doctor import Doctor, Finding, Needs, State
 from shoal.verbs.image import Image
@@ -33,12 +34,16 @@ def changed(**sections: dict[str, Any]) -> Environment:
     )
 
 
+def needs_for(environment: Environment) -> Needs:
+    return needs_of(environment, launch_of(environment))
+
+
 def examined(
     target: Target, environment: Environment, needs: Needs | None = None
 ) -> dict[str, Finding]:
     return {
         each.question: each
-        for each in Doctor(target, environment, needs or needs_of(environment)).findings()
+        for each in Doctor(target, environment, needs or needs_for(environment)).findings()
     }
 
 
@@ -128,7 +133,7 @@ def test_a_file_system_that_fsx_does_not_have_fails(target: Target) -> None:
     )
     said = [
         each
-        for each in Doctor(target, environment, needs_of(environment)).findings()
+        for each in Doctor(target, environment, needs_for(environment)).findings()
         if each.question == "file system"
     ]
     assert [(each.state, each.advice) for each in said] == [
@@ -186,7 +191,7 @@ def test_a_zone_that_the_account_does_not_have_fails(target: Target) -> None:
 
 
 def test_an_image_that_is_not_in_its_registry_fails(target: Target) -> None:
-    needs = needs_of(changed())
+    needs = needs_for(changed())
     wrong = Needs(
         {
             "training": (
@@ -204,7 +209,7 @@ def test_an_image_of_ones_own_is_found_by_its_tag(target: Target) -> None:
     repository, ecr = f"own-{uuid.uuid4().hex[:8]}", target.client("ecr")
     ecr.create_repository(repositoryName=repository)
     uri = f"{target.account}.dkr.ecr.{target.region}.amazonaws.com/{repository}:v1"
-    needs = Needs({"training": uri}, needs_of(changed()).addresses)
+    needs = Needs({"training": uri}, needs_for(changed()).addresses)
     assert examined(target, changed(), needs)["image for training"].state is State.FAILED
     manifest = (
         '{"schemaVersion": 2, "mediaType": "application/vnd.docker.distribution.manifest.v2+json",'
@@ -219,7 +224,7 @@ def test_an_image_that_the_account_should_have_built_is_looked_for_in_its_regist
 ) -> None:
     name = f"built-{uuid.uuid4().hex[:8]}"
     built = Image(target, "pytorch-smddp", f"/shoal/{name}/images/pytorch-smddp/0a", "project")
-    needs = Needs({}, needs_of(changed()).addresses, built)
+    needs = Needs({}, needs_for(changed()).addresses, built)
     assert (
         examined(target, changed(), needs)["image for training"].advice
         == "run `shoal image build dev`"
@@ -234,7 +239,7 @@ def test_an_image_that_the_account_should_have_built_is_looked_for_in_its_regist
 
 
 def test_an_image_outside_ecr_is_unknown(target: Target) -> None:
-    needs = Needs({"training": "public.example/training:1"}, needs_of(changed()).addresses)
+    needs = Needs({"training": "public.example/training:1"}, needs_for(changed()).addresses)
     assert examined(target, changed(), needs)["image for training"].state is State.UNKNOWN
 
 

@@ -16,7 +16,7 @@ from config.schedules import Schedule
 from shoal.verbs.errors import NotFoundError
 from shoal.verbs.events import Event, Note
 from shoal.verbs.inventory import Owner, Resource, of_environment
-from shoal.verbs.schedules import Live, Schedules
+from shoal.verbs.schedules import LiveSchedule, Schedules
 from shoal.verbs.target import Target
 from shoal.verbs.teardown import Teardown
 from tests.repository import ROOT
@@ -87,7 +87,7 @@ def live(target: Target) -> dict[str, Any]:
 
 def test_a_deployed_schedule_is_as_the_file_says(schedules: Schedules) -> None:
     assert schedules.all() == [
-        Live(
+        LiveSchedule(
             "nightly",
             "cron(0 3 * * ? *)",
             "Europe/Berlin",

@@ -75,10 +75,10 @@ def test_the_other_documented_primitives_compute_what_they_say(job: dict[str, An
 
 def test_scripts_find_the_variables_that_torch_reads(job: dict[str, Any]) -> None:
     ranks = str(job["ranks"])
-    found = [
+    exits = [
         job["variables"][name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
     ]
-    assert found == ["0", ranks, "0", ranks]
+    assert exits == ["0", ranks, "0", ranks]
     assert job["variables"]["MASTER_ADDR"]
 
 

@@ -13,7 +13,6 @@ import pytest
 from config.errors import LaunchError
 from config.settings import Framework, Strategy, Training
 from pipelines.launch import Horovod, recipes, resolve
-from pipelines.launch.built_image import problems_of
 from pipelines.launch.recipes import content_tag
 from tests.repository import ROOT
 
@@ -42,7 +41,10 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
 def test_an_image_that_cannot_be_trained_with_is_one_problem(
     given: dict[str, Any], message: str
 ) -> None:
-    (problem,) = problems_of(Training(**{"framework_version": "2.3.0", **given}))
+    training = Training(**{"framework_version": "2.3.0", **given})
+    with pytest.raises(LaunchError) as caught:
+        resolve(training, "us-east-1")
+    (problem,) = caught.value.problems
     assert (problem.key, problem.given) == ("training.build_image", given["build_image"])
     assert message in problem.message
 
@@ -58,7 +60,7 @@ def test_every_recipe_can_be_trained_with(name: str) -> None:
         },
         strict=False,
     )
-    assert list(problems_of(training)) == []
+    assert resolve(training, "us-east-1").case.training.build_image == name
 
 
 @pytest.mark.parametrize("name", ["pytorch-smddp", "own-container"])

@@ -11,9 +11,8 @@ import pytest
 
 from config.errors import LaunchError
 from config.settings import Collective, Framework, Strategy, Training
-from pipelines.definition import build
 from pipelines.launch import Horovod, MultiWorkerMirrored, SmddpAllReduce, Torchrun, resolve
-from tests.pipelines.inputs import environment, infrastructure
+from tests.pipelines.inputs import definition_for, environment, infrastructure
 
 P5: dict[str, Any] = {"instance_type": "ml.p5.48xlarge", "instance_count": 2}
 TENSORFLOW: dict[str, Any] = {
@@ -243,7 +242,7 @@ def test_a_script_that_was_told_to_use_smddp_is_told_the_fallbacks_backend(
 def test_the_pipelines_parameter_has_the_fallbacks_backend_too() -> None:
     given = environment()
     training = Training(**P5, fallback=Strategy.TORCHRUN, hyperparameters={"backend": "smddp"})
-    parameters = build(given.model_copy(update={"training": training}), infrastructure())[
+    parameters = definition_for(given.model_copy(update={"training": training}), infrastructure())[
         "Parameters"
     ]
     assert {"Name": "Backend", "Type": "String", "DefaultValue": "nccl"} in parameters

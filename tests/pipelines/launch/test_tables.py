@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
@@ -190,36 +187,3 @@ def test_families_tell_what_an_instance_has(
         tables.is_arm(instance_type),
         tables.takes_volume_key(instance_type),
     ) == (gpus, other, arm, volume_key)
-
-
-def _offered(instance_type: str) -> set[str]:
-    """Regions whose price list, as cfn-lint carries it, has the type: for SageMaker's clusters or
-    endpoints, else for EC2.
-    """
-    lists = ("aws_sagemaker_cluster", "aws_sagemaker_hosting")
-    found = {
-        region
-        for name in lists
-        for region, row in _enum(name).items()
-        if instance_type in row["enum"]
-    }
-    return found or {
-        region
-        for region, row in _enum("aws_ec2_instance").items()
-        if instance_type.removeprefix("ml.") in row["enum"]
-    }
-
-
-def _enum(name: str) -> dict[str, dict[str, list[str]]]:
-    folder = Path(str(find_spec("cfnlint.data").submodule_search_locations[0]))  # type: ignore[union-attr, index]
-    table = json.loads(
-        (folder / "schemas" / "extensions" / name / "instancetype_enum.json").read_text(
-            encoding="utf-8"
-        )
-    )
-    return {region: row for region, row in table.items() if region in az_id_prefixes()}
-
-
-@pytest.mark.parametrize("instance_type", tables.smddp_instance_types())
-def test_the_regions_of_smddp_are_those_of_the_price_list(instance_type: str) -> None:
-    assert set(tables.smddp_regions(instance_type)) == _offered(instance_type)

@@ -25,12 +25,12 @@ STOPPED = 128 + signal.SIGTERM
 
 
 def resumed_at(outcome: Outcome) -> tuple[int, int]:
-    """The epoch and the step after which the job says that it continues."""
-    found = re.findall(
+    """Return the epoch and the step after which the job says that it continues."""
+    positions = re.findall(
         r"^resumed at epoch=(\d+) step=(\d+) from \S+checkpoints$", outcome.output, re.MULTILINE
     )
-    assert len(found) == 1, outcome.output
-    return int(found[0][0]), int(found[0][1])
+    assert len(positions) == 1, outcome.output
+    return int(positions[0][0]), int(positions[0][1])
 
 
 def losses_after(position: tuple[int, int], outcome: Outcome) -> dict[tuple[int, int], float]:
@@ -39,7 +39,7 @@ def losses_after(position: tuple[int, int], outcome: Outcome) -> dict[tuple[int,
 
 @pytest.fixture(scope="module")
 def killed(tensorflow: Runtime, dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The checkpoint that train.py left when it was killed in its first epoch."""
+    """Return the checkpoint that train.py left when it was killed in its first epoch."""
     job = Job(tensorflow, dataset, tmp_path_factory.mktemp("killed"))
     finish_after(none(job), f"epoch=1 step=5/{STEPS}", signal.SIGKILL)
     assert not job.model_dir.exists()
@@ -67,7 +67,7 @@ def test_a_killed_and_resumed_job_equals_an_undisturbed_one_to_the_bit(
 
 
 def stop(chief: subprocess.Popen[str], targets: Callable[[], Sequence[int]]) -> Outcome:
-    """As SageMaker stops a job, when the chief has printed its fourth step."""
+    """Stop a job as SageMaker does, when the chief has printed its fourth step."""
     return stop_at(chief, f"epoch=1 step=4/{STEPS}", targets)
 
 
@@ -81,7 +81,7 @@ def is_stopped(job: Job, outcome: Outcome) -> bool:
     )
 
 
-# Of mpirun's ranks each one is told, and not mpirun, which would kill them about a second later.
+# Each of mpirun's ranks gets the signal, not mpirun, which would kill them about a second later.
 @pytest.mark.parametrize("strategy", SIGTERM)
 def test_sigterm_ends_the_job_with_a_checkpoint_from_which_it_resumes_to_the_bit(
     tensorflow: Runtime,

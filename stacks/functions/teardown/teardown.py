@@ -1,10 +1,10 @@
-"""Cleans up after one pipeline execution, when the pipeline's step asks for it and when the
-execution has ended.
+"""Cleans up after one pipeline execution, when the pipeline's step requests it and when the
+execution has ended. Safe to run twice.
 
-In: a Lambda step's arguments (`pipeline_execution_arn`), or SQS records of the execution's
-terminal-status event. Out: for the step `status` ("deleted" or "pending") and `deleted` (JSON list
-of kind/name); for SQS the messages to bring back, each later than the time before. The queue's
-redrive policy ends that, and the alarm on its dead letters rings. Safe to run twice.
+The step sends `pipeline_execution_arn` and gets `status` ("deleted" or "pending") and `deleted`
+(JSON list of kind/name). The queue sends the execution's terminal-status events and gets the
+messages to bring back, each later than the time before. The queue's redrive policy ends that, and
+the alarm on its dead letters rings.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import boto3
 from deletion import CLIENT, is_running, tear_down
 
 _SPARE_S = 15.0
-_LONGEST_PAUSE_S = 900
+_MAX_PAUSE_S = 900
 # The description of an execution may lag behind the event of its end; one that still runs after
 # these looks runs again.
-_LOOKS = 3
+_MAX_LOOKS = 3
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Answer the queue (the event has Records) or the pipeline's Lambda step."""
+    """Answer the queue, whose event has Records, or the pipeline's Lambda step."""
     if "Records" in event:
         unfinished = [
             record["messageId"] for record in event["Records"] if not _finish(record, context)
@@ -44,8 +44,9 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
 
 
 def _finish(record: dict[str, Any], context: Any) -> bool:
-    """Whether the message is done with; if not, it comes back after a pause that doubles every
-    time.
+    """Return whether the message is done with.
+
+    If not, it comes back after a pause that doubles every time.
     """
     execution_arn = json.loads(record["body"])["detail"]["pipelineExecutionArn"]
     received = int(record["attributes"]["ApproximateReceiveCount"])
@@ -55,7 +56,7 @@ def _finish(record: dict[str, Any], context: Any) -> bool:
             "%s is running: the event came early, or an execution that had ended was started again",
             execution_arn,
         )
-        finished = received >= _LOOKS
+        finished = received >= _MAX_LOOKS
     else:
         finished, deleted = tear_down(sagemaker, execution_arn, _deadline(context))
         log.info(
@@ -66,7 +67,7 @@ def _finish(record: dict[str, Any], context: Any) -> bool:
         )
     if not finished:
         _bring_back(
-            record, min(int(os.environ["RETRY_AFTER_S"]) * 2 ** (received - 1), _LONGEST_PAUSE_S)
+            record, min(int(os.environ["RETRY_AFTER_S"]) * 2 ** (received - 1), _MAX_PAUSE_S)
         )
     return finished
 

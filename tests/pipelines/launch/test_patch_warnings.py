@@ -10,15 +10,22 @@ import re
 import pytest
 
 from config.settings import Framework, Strategy, Training
-from pipelines.launch.patching import warnings_of
+from pipelines.launch.advice import choose
+from pipelines.launch.notices import patch_warnings
+from pipelines.launch.source_code import SourceCode
 from tests.repository import ROOT
 
 LAST_DAY = datetime.date(2025, 4, 24)  # of PyTorch 2.3
 LATER = datetime.date(2026, 11, 20)
 
 
+def warnings_of(training: Training, today: datetime.date) -> list[str]:
+    case, _ = choose(training, "us-east-1", SourceCode())
+    return list(patch_warnings(case, today))
+
+
 def test_on_the_last_day_the_images_are_still_patched() -> None:
-    assert list(warnings_of(Training(), LAST_DAY)) == []
+    assert warnings_of(Training(), LAST_DAY) == []
 
 
 def test_the_day_after_is_a_warning_that_names_what_is_patched_and_has_smddp() -> None:
@@ -60,8 +67,8 @@ def test_images_of_long_ago_have_their_day_too(
 ) -> None:
     training = Training(framework=framework, framework_version=version)
     assert [
-        list(warnings_of(training, last)),
-        len(list(warnings_of(training, last + datetime.timedelta(days=1)))),
+        warnings_of(training, last),
+        len(warnings_of(training, last + datetime.timedelta(days=1))),
     ] == [[], 1]
 
 
@@ -95,7 +102,7 @@ def test_aws_images_that_the_environment_names_are_warned_of_too(
 
 
 def test_nothing_is_said_of_images_that_are_not_aws() -> None:
-    assert list(warnings_of(Training(image_uri="mine/image:1"), LATER)) == []
+    assert warnings_of(Training(image_uri="mine/image:1"), LATER) == []
 
 
 def test_nothing_that_makes_a_template_reads_the_clock() -> None:
