@@ -192,7 +192,7 @@ class Doctor:
             yield Finding(
                 "network",
                 State.FAILED,
-                f"{problem.key} = {problem.given}: {problem.message}",
+                f"{problem.key} = {problem.value}: {problem.message}",
                 problem.advice,
             )
         if not problems:
@@ -334,7 +334,7 @@ class Doctor:
             problem for rule in file_system_rules.RULES for problem in rule(self.environment)
         ]
         for problem in problems:
-            given = "" if problem.given is NOTHING else f" = {problem.given}"
+            given = "" if problem.value is NOTHING else f" = {problem.value}"
             yield Finding(
                 "file system",
                 State.FAILED,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from config.schedule_expressions import longest_gap_minutes, mistakes_in
+from config.schedule_expressions import max_gap_minutes, mistakes_in
 
 GOOD = [
     "cron(0 10 * * ? *)",
@@ -95,4 +95,4 @@ def test_only_the_scheduler_takes_one_time() -> None:
 def test_the_longest_time_between_two_starts_is_known_unless_it_names_years(
     expression: str, minutes: int | None
 ) -> None:
-    assert longest_gap_minutes(expression) == minutes
+    assert max_gap_minutes(expression) == minutes

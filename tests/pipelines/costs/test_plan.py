@@ -87,7 +87,7 @@ def test_a_job_costs_its_nodes_for_as_long_as_it_may_run() -> None:
     )
     found = plan(changed(training=training))
     assert found.training.usd_per_hour == pytest.approx(3 * 25.251286)
-    assert found.longest_training_usd == pytest.approx(2 * 3 * 25.251286)
+    assert found.max_training_usd == pytest.approx(2 * 3 * 25.251286)
 
 
 def test_while_a_job_runs_what_stands_at_rest_is_paid_too() -> None:

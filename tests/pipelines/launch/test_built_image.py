@@ -45,7 +45,7 @@ def test_an_image_that_cannot_be_trained_with_is_one_problem(
     with pytest.raises(LaunchError) as caught:
         resolve(training, "us-east-1")
     (problem,) = caught.value.problems
-    assert (problem.key, problem.given) == ("training.build_image", given["build_image"])
+    assert (problem.key, problem.value) == ("training.build_image", given["build_image"])
     assert message in problem.message
 
 

@@ -33,7 +33,7 @@ def refusals(**keys: Any) -> list[str]:
 
 @pytest.mark.parametrize(("framework", "name"), COMBINATIONS)
 def test_every_strategy_runs_with_its_defaults(framework: Framework, name: Strategy) -> None:
-    launched = launch(framework=framework, strategy=name, instance_count=strategy(name).hosts.least)
+    launched = launch(framework=framework, strategy=name, instance_count=strategy(name).hosts.min)
     assert launched.contract.launcher == strategy(name).launcher
     assert f"/{framework}-training:" in launched.image_uri
 

@@ -113,7 +113,7 @@ def test_the_nearest_images_are_of_the_minor_version_or_before_it_or_the_first(
 
 @pytest.mark.parametrize("framework", list(Framework))
 def test_the_training_code_has_no_syntax_that_the_oldest_python_lacks(framework: Framework) -> None:
-    major, minor = tables.ordered(tables.least_python(framework))
+    major, minor = tables.ordered(tables.min_python(framework))
     sources = [
         path.read_text(encoding="utf-8")
         for path in (ROOT / "training_code" / framework).glob("*.py")

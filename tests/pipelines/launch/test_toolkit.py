@@ -47,7 +47,7 @@ def job(name: str, instance_type: str = P4D, **changes: Any) -> dict[str, Any]:
     """
     environment = load_environment("dev", ROOT, name)
     training, hosts = environment.training, tables.strategy(environment.training.strategy).hosts
-    count = max(training.instance_count, 2 if hosts.most is None else 1)
+    count = max(training.instance_count, 2 if hosts.max is None else 1)
     training = training.model_copy(update={"instance_type": instance_type, "instance_count": count})
     own: dict[str, HyperparameterValue] = {
         key: training.hyperparameters[key]
