@@ -36,7 +36,7 @@ def environment(**changes: Any) -> Environment:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "text"),
     [
         (
             {"epochs": 3},
@@ -50,11 +50,11 @@ def environment(**changes: Any) -> Environment:
     ],
 )
 def test_a_parameter_that_executions_would_refuse_is_one_problem(
-    parameters: dict[str, Any], said: str
+    parameters: dict[str, Any], text: str
 ) -> None:
     (problem,) = problems(environment(parameters=parameters), DEFINITION)
     assert problem.key == f"schedules[0].parameters.{next(iter(parameters))}"
-    assert said in problem.message
+    assert text in problem.message
 
 
 @pytest.mark.parametrize("epochs", [0, -5, "0"])
@@ -117,10 +117,10 @@ def test_nothing_is_said_of_a_rare_schedule_for_which_an_alarm_waits(expression:
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"),
+    ("expression", "text"),
     [("cron(0 3 * * ? 2027)", 0), ("cron(0 3 * * ? 2025)", 1), ("rate(1 day)", 0)],
 )
 def test_a_schedule_whose_last_year_is_past_is_told_on_the_day_it_is_looked_at(
-    expression: str, said: int
+    expression: str, text: int
 ) -> None:
-    assert len(list(outdated(environment(expression=expression), date(2026, 11, 20)))) == said
+    assert len(list(outdated(environment(expression=expression), date(2026, 11, 20)))) == text
