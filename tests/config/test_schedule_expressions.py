@@ -62,10 +62,10 @@ def test_an_expression_that_eventbridge_takes_passes(expression: str) -> None:
     assert list(mistakes_in(expression, takes_at=False)) == []
 
 
-@pytest.mark.parametrize(("expression", "said"), BAD)
-def test_an_expression_that_eventbridge_refuses_is_one_mistake(expression: str, said: str) -> None:
+@pytest.mark.parametrize(("expression", "text"), BAD)
+def test_an_expression_that_eventbridge_refuses_is_one_mistake(expression: str, text: str) -> None:
     (mistake,) = mistakes_in(expression, takes_at=False)
-    assert said in mistake
+    assert text in mistake
 
 
 def test_only_the_scheduler_takes_one_time() -> None:

@@ -36,7 +36,7 @@ def test_the_pipelines_role_may_use_the_others_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "wanted"),
+    ("other", "expected"),
     [
         (
             "ml.p4d.99xlarge",
@@ -45,11 +45,11 @@ def test_the_pipelines_role_may_use_the_others_too() -> None:
         ("ml.m5.xlarge", 'training.other_instance_types = "ml.m5.xlarge": cannot run there: '),
     ],
 )
-def test_a_type_that_cannot_run_it_is_one_line(other: str, wanted: str) -> None:
+def test_a_type_that_cannot_run_it_is_one_line(other: str, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check(_with(other))
     (line,) = str(caught.value).splitlines()
-    assert wanted in line
+    assert expected in line
 
 
 def test_a_type_that_needs_another_request_is_one_line() -> None:

@@ -133,7 +133,7 @@ def test_a_file_name_instead_of_a_module_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         (
             "import a_package_nobody_has\n",
@@ -165,8 +165,10 @@ def test_a_file_name_instead_of_a_module_is_told(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_function_that_cannot_be_used_is_one_line(tmp_path: Path, text: str, wanted: str) -> None:
-    assert wanted in line_about(tmp_path, text)
+def test_a_function_that_cannot_be_used_is_one_line(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    assert expected in line_about(tmp_path, text)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_parameters_that_fit_are_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "text"),
     [
         ({"paused": True}, "is paused"),
         ({"expression": "rate(1 day)"}, "starts its first execution as soon as it is deployed"),
@@ -98,9 +98,9 @@ def test_parameters_that_fit_are_none() -> None:
         ),
     ],
 )
-def test_what_nobody_may_expect_is_said(changes: dict[str, Any], said: str) -> None:
+def test_what_nobody_may_expect_is_said(changes: dict[str, Any], text: str) -> None:
     (notice,) = notices(environment(**changes))
-    assert said in notice
+    assert text in notice
 
 
 @pytest.mark.parametrize(

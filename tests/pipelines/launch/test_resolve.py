@@ -343,11 +343,11 @@ def test_one_node_of_smddp_is_a_notice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "said"),
+    ("version", "text"),
     [("2.4.0", "before November 2024"), ("2.5.1", "AWS's documentation does not list")],
 )
-def test_what_is_known_of_a_release_is_a_notice(version: str, said: str) -> None:
-    assert said in launch(framework_version=version).notices[0]
+def test_what_is_known_of_a_release_is_a_notice(version: str, text: str) -> None:
+    assert text in launch(framework_version=version).notices[0]
 
 
 def test_a_launcher_that_nothing_reads_is_a_notice() -> None:
