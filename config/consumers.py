@@ -51,21 +51,21 @@ def consumers_of(environment: Environment, root: Path) -> tuple[Consumer, ...]:
     before, or replaced one. Raises ConfigError when the file of any environment is wrong: nobody
     knows then whether it takes releases from here.
     """
-    known = {
+    environments = {
         name: load_environment(name, root)
         for name in environment_names(root)
         if name != environment.name
     }
-    known[environment.name] = environment
-    found = tuple(
+    environments[environment.name] = environment
+    consumers = tuple(
         _consumer(each, Names(environment))
-        for name, each in sorted(known.items())
-        if each.account != environment.account and environment.name in _sources(name, known)
+        for name, each in sorted(environments.items())
+        if each.account != environment.account and environment.name in _sources(name, environments)
     )
     is_source = environment.promoted_from is None or (
         environment.release is not None and environment.release.copied_from is not None
     )
-    return found if is_source else tuple(each for each in found if each.versions)
+    return consumers if is_source else tuple(each for each in consumers if each.versions)
 
 
 def _consumer(environment: Environment, source: Names) -> Consumer:
@@ -92,11 +92,11 @@ def _consumer(environment: Environment, source: Names) -> Consumer:
     )
 
 
-def _sources(name: str, known: dict[str, Environment]) -> tuple[str, ...]:
+def _sources(name: str, environments: dict[str, Environment]) -> tuple[str, ...]:
     """The environments on the way to this one; none where the way goes in a circle."""
     seen: list[str] = []
     source: str | None = name
     while source is not None and source not in seen:
         seen.append(source)
-        source = known[source].promoted_from
+        source = environments[source].promoted_from
     return () if source is not None else tuple(seen[1:])

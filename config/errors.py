@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 NOTHING = object()
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake: where it is, what was given, what is allowed and what to do."""
+    """One mistake: where it is, the value, what is allowed and what to do."""
 
     key: str
     """Path of the key, as in `training.instance_type`; empty when the file as a whole is meant."""
@@ -24,7 +24,7 @@ class Problem:
     """What is wrong and what is allowed, without a full stop."""
     advice: str
     """What to do, as an instruction."""
-    given: Any = NOTHING
+    value: Any = NOTHING
     """The value as written; NOTHING when there is none to show."""
     related: tuple[str, ...] = field(default=(), compare=False)
     """Further keys that the rule read; if one of them is already known to be wrong, this problem is
@@ -33,7 +33,7 @@ class Problem:
 
     def line(self, place: str) -> str:
         """`place: key = value: what is wrong; what to do`."""
-        shown = f"{self.key} = {shorten(self.given)}" if self.given is not NOTHING else self.key
+        shown = f"{self.key} = {shorten(self.value)}" if self.value is not NOTHING else self.key
         return one_line(
             ": ".join(part for part in (place, shown, f"{self.message}; {self.advice}") if part)
         )
@@ -62,7 +62,7 @@ class LaunchError(ConfigError):
     """
 
 
-def standing(key: str, places: Mapping[str, Found], default: Found) -> Found:
+def standing(key: str, places: Mapping[str, Value], default: Value) -> Value:
     """What `places` says of `key`; an item of a list stands where the list begins."""
     return places.get(key, places.get(key.partition("[")[0], default))
 

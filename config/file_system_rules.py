@@ -45,45 +45,49 @@ def _presence(environment: Environment) -> Iterator[Problem]:
 def _capacity(environment: Environment) -> Iterator[Problem]:
     if environment.file_system is None:
         return
-    given = environment.file_system.storage_capacity_gib
-    if given > LARGEST_GIB:
+    capacity = environment.file_system.storage_capacity_gib
+    if capacity > LARGEST_GIB:
         message = (
             f"is more than {LARGEST_GIB} (1.1 PiB), the most that is allowed here: each 1200 GiB"
             " may take an address in the subnet"
         )
-        yield Problem("file_system.storage_capacity_gib", message, "use less", given)
-    elif given != SMALLEST_GIB and given % STEP_GIB:
-        below = max(SMALLEST_GIB, given - given % STEP_GIB)
+        yield Problem("file_system.storage_capacity_gib", message, "use less", capacity)
+    elif capacity != SMALLEST_GIB and capacity % STEP_GIB:
+        below = max(SMALLEST_GIB, capacity - capacity % STEP_GIB)
         message = f"must be {SMALLEST_GIB}, {STEP_GIB}, or a multiple of {STEP_GIB}"
-        advice = f"use {below} or {given - given % STEP_GIB + STEP_GIB}"
-        yield Problem("file_system.storage_capacity_gib", message, advice, given)
+        advice = f"use {below} or {capacity - capacity % STEP_GIB + STEP_GIB}"
+        yield Problem("file_system.storage_capacity_gib", message, advice, capacity)
 
 
 def _throughput(environment: Environment) -> Iterator[Problem]:
     if environment.file_system is None:
         return
-    key, given = (
+    key, throughput = (
         "file_system.throughput_mbps_per_tib",
         environment.file_system.throughput_mbps_per_tib,
     )
     kind, allowed = environment.file_system.deployment_type, ", ".join(map(str, THROUGHPUTS))
     related = ("file_system.deployment_type",)
-    if kind is DeploymentType.SCRATCH_2 and given is not None:
+    if kind is DeploymentType.SCRATCH_2 and throughput is not None:
         yield Problem(
             key,
             "SCRATCH_2 has a fixed throughput",
             "remove it, or use deployment_type PERSISTENT_2",
-            given,
+            throughput,
             related,
         )
-    if kind is DeploymentType.PERSISTENT_2 and given is None:
+    if kind is DeploymentType.PERSISTENT_2 and throughput is None:
         yield Problem(key, "PERSISTENT_2 needs it", f"add one of {allowed}", related=related)
-    if kind is DeploymentType.PERSISTENT_2 and given is not None and given not in THROUGHPUTS:
+    if (
+        kind is DeploymentType.PERSISTENT_2
+        and throughput is not None
+        and throughput not in THROUGHPUTS
+    ):
         yield Problem(
             key,
             f"must be one of {allowed}",
-            f"use {min(THROUGHPUTS, key=lambda known: abs(known - given))}",
-            given,
+            f"use {min(THROUGHPUTS, key=lambda allowed: abs(allowed - throughput))}",
+            throughput,
             related,
         )
 

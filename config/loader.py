@@ -52,9 +52,9 @@ def load_environment(name: str, root: Path, strategy: str | None = None) -> Envi
     Raises ConfigError, also when there is no such environment or overlay.
     """
     sources = _sources(name, root, strategy)
-    environment, known = _environment(sources, name), environment_names(root)
-    if environment.promoted_from not in {None, *known}:
-        message = f"there is no such environment; there are: {', '.join(known)}"
+    environment, names = _environment(sources, name), environment_names(root)
+    if environment.promoted_from not in {None, *names}:
+        message = f"there is no such environment; there are: {', '.join(names)}"
         problem = Problem(
             "promoted_from",
             message,
@@ -106,16 +106,16 @@ class _Parsed:
 
 def _sources(name: str, root: Path, strategy: str | None) -> list[_Source]:
     """The environment's file, then the overlay's. Raises ConfigError with the names there are."""
-    asked = [("environment", name, environment_file(name), environment_names(root))]
+    files = [("environment", name, environment_file(name), environment_names(root))]
     if strategy is not None:
-        asked.append(("strategy", strategy, strategy_file(strategy), strategy_names(root)))
-    for kind, given, file, known in asked:
+        files.append(("strategy", strategy, strategy_file(strategy), strategy_names(root)))
+    for kind, value, file, names in files:
         if not (root / file).is_file():
             message = (
-                f"there is no {kind} {shorten(given)}; there are: {', '.join(known) or 'none'}"
+                f"there is no {kind} {shorten(value)}; there are: {', '.join(names) or 'none'}"
             )
             raise ConfigError(file, [Problem("", message, "name one of them, or write this file")])
-    return [_Source(file, root / file) for _, _, file, _ in asked]
+    return [_Source(file, root / file) for _, _, file, _ in files]
 
 
 def _environment(sources: list[_Source], stem: str) -> Environment:
@@ -143,8 +143,8 @@ def _environment(sources: list[_Source], stem: str) -> Environment:
                     )
                 ],
             )
-    environment, found = _validate(_merged([part.document.data for part in parsed]), stem)
-    problems = [problem for part in parsed for problem in part.document.problems] + found
+    environment, rule_problems = _validate(_merged([part.document.data for part in parsed]), stem)
+    problems = [problem for part in parsed for problem in part.document.problems] + rule_problems
     if environment is None or problems:
         raise ConfigError(parsed[0].file, _in_file_order(problems, parsed), _places(parsed))
     return environment
@@ -198,8 +198,10 @@ def _validate(data: dict[str, Any], stem: str) -> tuple[Environment | None, list
             "account": "111122223333",
         }  # so that a missing name does not hide the other rules' findings
         rest, _, _ = _typed(substitutes | without(data, wrong))
-        found = problems_between(rest, stem) if rest else []
-        return None, problems + [problem for problem in found if not _is_about(problem, wrong)]
+        rule_problems = problems_between(rest, stem) if rest else []
+        return None, problems + [
+            problem for problem in rule_problems if not _is_about(problem, wrong)
+        ]
     return environment, problems_between(environment, stem)
 
 

@@ -61,9 +61,11 @@ def _addresses(environment: Environment) -> Iterator[Problem]:
 
 
 def _endpoints(environment: Environment) -> Iterator[Problem]:
-    key, given = "network.interface_endpoints", environment.network.interface_endpoints
-    for service, count in _repeated(given):
-        yield Problem(key, f"names {service} {count} times", "name each service once", list(given))
+    key, services = "network.interface_endpoints", environment.network.interface_endpoints
+    for service, count in _repeated(services):
+        yield Problem(
+            key, f"names {service} {count} times", "name each service once", list(services)
+        )
 
 
 def _existing(environment: Environment) -> Iterator[Problem]:

@@ -44,7 +44,7 @@ def problems_of(error: ValidationError, data: dict[str, Any]) -> list[Problem]:
         grouped.setdefault(_path(place), []).append((place, details))
     # A list with a wrong item also counts as too short; the item is what to correct.
     inner = {key.rpartition("[")[0] for key in grouped if "[" in key}
-    return [_problem(key, found) for key, found in grouped.items() if key not in inner]
+    return [_problem(key, errors) for key, errors in grouped.items() if key not in inner]
 
 
 def without(data: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
@@ -84,13 +84,13 @@ def _path(place: Sequence[int | str]) -> str:
     ).removeprefix(".")
 
 
-def _problem(key: str, found: list[tuple[tuple[int | str, ...], Details]]) -> Problem:
-    place, details = found[0]
+def _problem(key: str, errors: list[tuple[tuple[int | str, ...], Details]]) -> Problem:
+    place, details = errors[0]
     if details["type"] == "extra_forbidden":
         return _unknown_key(key, place)
     if details["type"] == "missing":
         return Problem(key, "the key is missing", f"add it: {_description(place)}")
-    if len(found) > 1:
+    if len(errors) > 1:
         return Problem(
             key,
             "must be text, a number, true or false",

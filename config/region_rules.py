@@ -43,8 +43,8 @@ def _resource_types(environment: Environment) -> Iterator[Problem]:
     """CloudFormation would say it too, but only after it has made the stacks before."""
     missing = resource_types_not_in(environment.region)
     for resource_type, key, value_of in _NEEDS:
-        given = value_of(environment)
-        if resource_type in missing and given is not None:
+        value = value_of(environment)
+        if resource_type in missing and value is not None:
             message = (
                 f"needs {resource_type}, which CloudFormation does not have in {environment.region}"
             )
@@ -53,7 +53,7 @@ def _resource_types(environment: Environment) -> Iterator[Problem]:
                 if key == "region"
                 else "remove it, or choose another region"
             )
-            yield Problem(key, message, advice, given, ("region",))
+            yield Problem(key, message, advice, value, ("region",))
 
 
 RULES = (_resource_types,)

@@ -115,8 +115,8 @@ class Release(Settings):
             if before
             else ()
         )
-        known = (*last, *(before.replaces if before else ()))
-        others = tuple(each for each in known if each.model_package_arn != self.model_package_arn)
+        earlier = (*last, *(before.replaces if before else ()))
+        others = tuple(each for each in earlier if each.model_package_arn != self.model_package_arn)
         return self.model_copy(update={"replaces": others[:KEPT]})
 
     @property

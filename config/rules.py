@@ -85,16 +85,16 @@ def problems_between(environment: Environment, stem: str) -> list[Problem]:
         "rename the file or the environment",
         environment.name,
     )
-    found = [own_name] if environment.name != stem else []
-    return found + [problem for rule in rules for problem in rule(environment)]
+    problems = [own_name] if environment.name != stem else []
+    return problems + [problem for rule in rules for problem in rule(environment)]
 
 
 def _region(environment: Environment) -> Iterator[Problem]:
-    known = az_id_prefixes()
-    if environment.region not in known:
+    regions = az_id_prefixes()
+    if environment.region not in regions:
         message = (
             "is not a region of the partition `aws` that this project knows; known:"
-            f" {', '.join(known)}"
+            f" {', '.join(regions)}"
         )
         yield Problem(
             "region", message, "choose one, or add it to config/regions.yaml", environment.region
@@ -106,13 +106,13 @@ def _name_lengths(environment: Environment) -> Iterator[Problem]:
     away.
     """
     names = Names(environment)
-    longest = (
+    names_and_limits = (
         ("bucket", names.bucket("artifacts"), MAX_BUCKET_NAME),
         ("role", names.role(LONGEST_ACTOR), MAX_ROLE_NAME),
         ("function", names.function(LONGEST_ACTOR), MAX_FUNCTION_NAME),
         ("endpoint", names.pipeline + "-" + "x" * (EXECUTION_ID_SUFFIX - 1), MAX_ENDPOINT_NAME),
     )
-    for kind, name, limit in longest:
+    for kind, name, limit in names_and_limits:
         if len(name) > limit:
             message = (
                 f"the {kind} name {name} would have {len(name)} characters; at most {limit} are"
@@ -155,14 +155,14 @@ def _execution_ids(environment: Environment) -> Iterator[Problem]:
 
 def _alerts(environment: Environment) -> Iterator[Problem]:
     """One subscription for each address; the second would be a resource that is there already."""
-    given = environment.observability.alert_emails
-    for address, count in Counter(map(str.lower, given)).items():
+    addresses = environment.observability.alert_emails
+    for address, count in Counter(map(str.lower, addresses)).items():
         if count > 1:
             yield Problem(
                 "observability.alert_emails",
                 f"names {address} {count} times",
                 "name each address once",
-                list(given),
+                list(addresses),
             )
 
 
@@ -196,19 +196,19 @@ def _spot(environment: Environment) -> Iterator[Problem]:
 
 
 def _hyperparameters(environment: Environment) -> Iterator[Problem]:
-    given = environment.training.hyperparameters
+    hyperparameters = environment.training.hyperparameters
     section = "training.hyperparameters"
     allowed = MAX_HYPERPARAMETERS - MAX_TOOLKIT_HYPERPARAMETERS
-    if len(given) > allowed:
+    if len(hyperparameters) > allowed:
         yield Problem(
             section,
-            f"has {len(given)} entries; SageMaker allows {MAX_HYPERPARAMETERS} with ours",
+            f"has {len(hyperparameters)} entries; SageMaker allows {MAX_HYPERPARAMETERS} with ours",
             f"keep at most {allowed}",
         )
-    taken: dict[str, str] = dict.fromkeys(
+    users: dict[str, str] = dict.fromkeys(
         (*PIPELINE_PARAMETERS, *FILE_SYSTEM_PARAMETERS, MANIFEST_PARAMETER), "the pipeline itself"
     )
-    for name, value in given.items():
+    for name, value in hyperparameters.items():
         key, shown = f"{section}.{name}", as_text(value)
         if name.lower().startswith("sagemaker_"):
             advice = "remove it; use `strategy`, `collective` and `custom_mpi_options`"
@@ -238,22 +238,24 @@ def _hyperparameters(environment: Environment) -> Iterator[Problem]:
                 shown,
             )
         parameter = parameter_name(name)
-        if parameter in taken:
+        if parameter in users:
             message = (
-                f"becomes the pipeline parameter {parameter}, which {taken[parameter]} already uses"
+                f"becomes the pipeline parameter {parameter}, which {users[parameter]} already uses"
             )
             yield Problem(key, message, "rename it", shown)
-        taken[parameter] = f"`{name}`"
+        users[parameter] = f"`{name}`"
 
 
 def _container_environment(environment: Environment) -> Iterator[Problem]:
-    given = environment.training.environment
+    variables = environment.training.environment
     section = "training.environment"
-    if len(given) > MAX_ENVIRONMENT:
+    if len(variables) > MAX_ENVIRONMENT:
         yield Problem(
-            section, f"has {len(given)} entries; SageMaker allows {MAX_ENVIRONMENT}", "remove some"
+            section,
+            f"has {len(variables)} entries; SageMaker allows {MAX_ENVIRONMENT}",
+            "remove some",
         )
-    for name, value in given.items():
+    for name, value in variables.items():
         if not _VARIABLE_NAME.match(name):
             yield Problem(
                 f"{section}.{name}",

@@ -49,7 +49,7 @@ def mistakes_in(expression: str, *, takes_at: bool) -> Iterator[str]:
 
 
 @cache
-def longest_gap_minutes(expression: str) -> int | None:
+def max_gap_minutes(expression: str) -> int | None:
     """The longest time between two starts of a right expression, at clocks that nobody changes;
     None where it names years.
 
@@ -90,12 +90,12 @@ def _days(day_of_month: str, months: str, day_of_week: str, years: Iterable[int]
     """All days of the years that right fields mean, as ordinals."""
     for year, month in product(years, _values(months, 1, 12, _MONTHS)):
         first, length = date(year, month, 1), calendar.monthrange(year, month)[1]
-        found = (
+        month_days = (
             _in_weeks(day_of_week, first, length)
             if day_of_month == "?"
             else _in_month(day_of_month, first, length)
         )
-        yield from {first.toordinal() + day - 1 for day in found}
+        yield from {first.toordinal() + day - 1 for day in month_days}
 
 
 def _in_month(text: str, first: date, length: int) -> Iterator[int]:
@@ -105,8 +105,9 @@ def _in_month(text: str, first: date, length: int) -> Iterator[int]:
     """
     for part in text.split(","):
         if part.endswith("W"):
-            wanted = length if part == "LW" else int(part[:-1])
-            yield from [_working_day(wanted, first, length)] if wanted <= length else []
+            nearest_to = length if part == "LW" else int(part[:-1])
+            if nearest_to <= length:
+                yield _working_day(nearest_to, first, length)
         else:
             yield from (
                 [length]
@@ -115,14 +116,14 @@ def _in_month(text: str, first: date, length: int) -> Iterator[int]:
             )
 
 
-def _working_day(wanted: int, first: date, length: int) -> int:
+def _working_day(day: int, first: date, length: int) -> int:
     """The one next to a day, in the same month."""
-    weekday = (first.weekday() + wanted - 1) % 7
+    weekday = (first.weekday() + day - 1) % 7
     if weekday == calendar.SATURDAY:
-        return wanted - 1 if wanted > 1 else wanted + 2
+        return day - 1 if day > 1 else day + 2
     if weekday == calendar.SUNDAY:
-        return wanted + 1 if wanted < length else wanted - 2
-    return wanted
+        return day + 1 if day < length else day - 2
+    return day
 
 
 def _in_weeks(text: str, first: date, length: int) -> Iterator[int]:
@@ -216,14 +217,14 @@ def _rises(numbers: list[int | None]) -> bool:
 
 def _values(text: str, low: int, high: int, words: list[str]) -> set[int]:
     """All values of a right field without L, W, # and ?."""
-    found: set[int] = set()
+    values: set[int] = set()
     for part in text.split(","):
         span, slash, step = part.partition("/")
         first, _, last = ("", "", "") if span == "*" else span.partition("-")
         start = _number(first, low, words) if first else low
         end = _number(last, low, words) if last else start if first and not slash else high
-        found.update(range(start or 0, (end or 0) + 1, int(step or 1)))
-    return found
+        values.update(range(start or 0, (end or 0) + 1, int(step or 1)))
+    return values
 
 
 def _number(text: str, low: int, words: list[str]) -> int | None:

@@ -10,7 +10,7 @@ from zoneinfo import available_timezones
 
 from config.errors import Problem
 from config.manifest import MANIFEST_PARAMETER
-from config.schedule_expressions import longest_gap_minutes, mistakes_in
+from config.schedule_expressions import max_gap_minutes, mistakes_in
 from config.schedules import MAX_SCHEDULES
 from config.settings import Environment, InputMode
 
@@ -20,17 +20,17 @@ _FROM_MANIFEST = frozenset({MANIFEST_PARAMETER, "TrainDataUri", "TestDataUri"})
 
 
 def _names(environment: Environment) -> Iterator[Problem]:
-    given = [schedule.name for schedule in environment.schedules]
-    if len(given) > MAX_SCHEDULES:
+    names = [schedule.name for schedule in environment.schedules]
+    if len(names) > MAX_SCHEDULES:
         yield Problem(
             "schedules",
-            f"has {len(given)} entries; at most {MAX_SCHEDULES} are allowed",
+            f"has {len(names)} entries; at most {MAX_SCHEDULES} are allowed",
             "remove some",
         )
-    for name in sorted({name for name in given if given.count(name) > 1}):
+    for name in sorted({name for name in names if names.count(name) > 1}):
         yield Problem(
             "schedules",
-            f"names {name} {given.count(name)} times; the names must differ",
+            f"names {name} {names.count(name)} times; the names must differ",
             "rename one",
         )
 
@@ -57,12 +57,14 @@ def _expressions(environment: Environment) -> Iterator[Problem]:
 def _time_zones(environment: Environment) -> Iterator[Problem]:
     if all(schedule.time_zone == _UTC for schedule in environment.schedules):
         return
-    known = available_timezones() | {_UTC}
+    time_zones = available_timezones() | {_UTC}
     for index, schedule in enumerate(environment.schedules):
-        if schedule.time_zone not in known:
+        if schedule.time_zone not in time_zones:
             near = (
                 ", ".join(
-                    difflib.get_close_matches(schedule.time_zone, sorted(known), n=3, cutoff=0.5)
+                    difflib.get_close_matches(
+                        schedule.time_zone, sorted(time_zones), n=3, cutoff=0.5
+                    )
                 )
                 or "Europe/Berlin"
             )
@@ -83,7 +85,7 @@ def _windows(environment: Environment) -> Iterator[Problem]:
             mistakes_in(schedule.expression, takes_at=False)
         ):
             continue
-        every = longest_gap_minutes(schedule.expression)
+        every = max_gap_minutes(schedule.expression)
         if every is not None and window > every:
             message = f"is longer than the time between two starts, {every} min"
             yield Problem(
@@ -96,7 +98,7 @@ def _windows(environment: Environment) -> Iterator[Problem]:
 
 
 def _values(environment: Environment) -> Iterator[Problem]:
-    for where, parameters in given_parameters(environment):
+    for where, parameters in execution_parameters(environment):
         for name, value in parameters.items():
             key = f"{where}.parameters.{name}"
             if not 0 < len(str(value)) <= MAX_VALUE:
@@ -108,7 +110,7 @@ def _values(environment: Environment) -> Iterator[Problem]:
                 )
 
 
-def given_parameters(
+def execution_parameters(
     environment: Environment,
 ) -> Iterator[tuple[str, Mapping[str, str | int | float | bool]]]:
     """Where the file gives executions parameters, and which."""
@@ -119,8 +121,8 @@ def given_parameters(
 
 
 def _manifest(environment: Environment) -> Iterator[Problem]:
-    wanted = environment.data.on_manifest
-    if wanted is None:
+    on_manifest = environment.data.on_manifest
+    if on_manifest is None:
         return
     if environment.data.input_mode is InputMode.FSX:
         message = (
@@ -134,10 +136,13 @@ def _manifest(environment: Environment) -> Iterator[Problem]:
             None,
             ("data.input_mode",),
         )
-    for name in sorted(_FROM_MANIFEST & wanted.parameters.keys()):
+    for name in sorted(_FROM_MANIFEST & on_manifest.parameters.keys()):
         message = "is what the manifest itself decides"
         yield Problem(
-            f"data.on_manifest.parameters.{name}", message, "remove it", wanted.parameters[name]
+            f"data.on_manifest.parameters.{name}",
+            message,
+            "remove it",
+            on_manifest.parameters[name],
         )
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from config.base import Settings, Slug
-from config.schedule_expressions import longest_gap_minutes
+from config.schedule_expressions import max_gap_minutes
 
 Expression = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 TimeZone = Annotated[str, StringConstraints(min_length=1, max_length=50)]
@@ -55,7 +55,7 @@ def silent_hours(schedule: Schedule) -> int | None:
     """Hours without a sign of the schedule after which it has missed a time; None where its years
     are named, or it is too rare.
     """
-    gap = longest_gap_minutes(schedule.expression)
+    gap = max_gap_minutes(schedule.expression)
     if gap is None:
         return None
     clocks_change = 0 if schedule.time_zone == "UTC" else 60

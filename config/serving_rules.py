@@ -71,11 +71,11 @@ def _traffic(serving: Serving) -> Iterator[Problem]:
             traffic.percent,
             ("serving.traffic.type",),
         )
-    fewest = serving.autoscaling.min if serving.autoscaling else serving.instance_count
+    min_instances = serving.autoscaling.min if serving.autoscaling else serving.instance_count
     if (
         traffic.type is not TrafficType.ALL_AT_ONCE
         and serving.serverless is None
-        and fewest < _DIVISIBLE
+        and min_instances < _DIVISIBLE
     ):
         message = "a step is at most half of the instances, and there may be one only"
         yield Problem(

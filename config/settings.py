@@ -102,13 +102,11 @@ class Data(Settings):
     """
 
 
-def _defaults(given: Mapping[str, Any]) -> Defaults:
-    """What the keys before it say about a key that was left out; `given` lacks those that were
-    wrong.
+def _defaults(keys: Mapping[str, Any]) -> Defaults:
+    """Return the defaults that follow from the keys before one that is left out; `keys` lacks those
+    that are wrong.
     """
-    return defaults(
-        given.get("framework", Framework.PYTORCH), given.get("strategy", Strategy.SMDDP)
-    )
+    return defaults(keys.get("framework", Framework.PYTORCH), keys.get("strategy", Strategy.SMDDP))
 
 
 class Training(Settings):
@@ -119,7 +117,7 @@ class Training(Settings):
     strategy: Strategy = Strategy.SMDDP
     """How training is distributed."""
     framework_version: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")] = Field(
-        default_factory=lambda given: _defaults(given).framework_version
+        default_factory=lambda keys: _defaults(keys).framework_version
     )
     """Framework version; chooses the image from the compatibility table.
 
@@ -164,12 +162,12 @@ class Training(Settings):
     """Use managed spot capacity; the job then resumes from its checkpoint."""
     max_wait_s: Annotated[int, Field(ge=60, le=2_419_200)] | None = None
     """With spot: the longest total time, waiting included; at least max_runtime_s."""
-    source_dir: str = Field(default_factory=lambda given: _defaults(given).source_dir)
+    source_dir: str = Field(default_factory=lambda keys: _defaults(keys).source_dir)
     """Folder whose files become the code archive, relative to the repository root.
 
     Left out, that of the framework.
     """
-    entry_point: str = Field(default_factory=lambda given: _defaults(given).entry_point)
+    entry_point: str = Field(default_factory=lambda keys: _defaults(keys).entry_point)
     """Script in source_dir that the toolkit starts on every rank.
 
     Left out, that of the framework and the strategy.

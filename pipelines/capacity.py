@@ -29,7 +29,7 @@ class Addresses:
     """What is there besides: the evaluation job, the file system, interface endpoints."""
 
     @property
-    def least(self) -> int:
+    def min(self) -> int:
         return self.job + self.others
 
     @property
@@ -75,7 +75,7 @@ def problems(environment: Environment) -> Iterator[Problem]:
         environment.network.cidr,
     )
     available = usable(training_ranges(cidr)[-1])
-    if addresses.least <= available:
+    if addresses.min <= available:
         return
     message = (
         f"{count} nodes of {instance_type} take {addresses.job} addresses ({each} each), and of the"
@@ -83,7 +83,7 @@ def problems(environment: Environment) -> Iterator[Problem]:
         " are left for them"
     )
     advice = f"use at most {max(0, available - addresses.others) // each} nodes"
-    prefix = _prefix_for(addresses.least)
+    prefix = _prefix_for(addresses.min)
     if LARGEST_VPC_PREFIX <= prefix < IPv4Network(cidr).prefixlen:
         advice += f", or a network.cidr that ends in /{prefix}"
     yield Problem("training.instance_count", message, advice, count)

@@ -202,18 +202,18 @@ def _missing_scripts(
 
 
 def _unknown_instance_types(environment: Environment) -> Iterator[Problem]:
-    given = {
+    instance_types = {
         section: getattr(environment, section).instance_type
         for section in _INSTANCE_TYPE_SHAPES
         if getattr(environment, section)
     }
-    for section, instance_type in given.items():
-        known = shapes.instance_types(_INSTANCE_TYPE_SHAPES[section])
-        if instance_type not in known:
+    for section, instance_type in instance_types.items():
+        allowed = shapes.instance_types(_INSTANCE_TYPE_SHAPES[section])
+        if instance_type not in allowed:
             near = ", ".join(
-                difflib.get_close_matches(instance_type, known, n=5, cutoff=0.5)
-            ) or ", ".join(known[:5])
-            message = f"is not one of the {len(known)} instance types that SageMaker has for this"
+                difflib.get_close_matches(instance_type, allowed, n=5, cutoff=0.5)
+            ) or ", ".join(allowed[:5])
+            message = f"is not one of the {len(allowed)} instance types that SageMaker has for this"
             yield Problem(
                 f"{section}.instance_type", message, f"choose one, such as {near}", instance_type
             )

@@ -34,16 +34,21 @@ class Limits:
 def limits(definition: Mapping[str, Any], step_type: str) -> Limits | None:
     """Of the steps of `step_type`, those in branches too; None when there are none."""
     values = parameter_values(definition)
-    found = [
+    requests = [
         step["Arguments"] for step in every_step(definition["Steps"]) if step["Type"] == step_type
     ]
-    if not found:
+    if not requests:
         return None
-    run_times = [run_time(arguments, values) for arguments in found]
+    run_times = [run_time(arguments, values) for arguments in requests]
     return Limits(
         instance_types=tuple(
             sorted(
-                {kind for arguments in found for kind in instance_types(arguments, values) if kind}
+                {
+                    kind
+                    for arguments in requests
+                    for kind in instance_types(arguments, values)
+                    if kind
+                }
             )
         ),
         max_runtime_s=(
@@ -51,10 +56,10 @@ def limits(definition: Mapping[str, Any], step_type: str) -> Limits | None:
             if None in run_times
             else max(seconds for seconds in run_times if seconds is not None)
         ),
-        encrypts_output=all(output_key(step_type, arguments) is not None for arguments in found),
+        encrypts_output=all(output_key(step_type, arguments) is not None for arguments in requests),
         encrypts_volumes=any(
             _VOLUME_KEY.get(step_type, "VolumeKmsKeyId") in keys
-            for arguments in found
+            for arguments in requests
             for keys in _objects(arguments)
         ),
     )
@@ -86,11 +91,11 @@ def instance_types(
     """Of every cluster and variant in a step's arguments; None for one that is not known before the
     execution.
     """
-    given = [keys["InstanceType"] for keys in _objects(arguments) if "InstanceType" in keys]
+    types = [keys["InstanceType"] for keys in _objects(arguments) if "InstanceType" in keys]
     return [
         value if isinstance(value, str) else None
-        for one in given
-        for value in _known(one, values) or [None]
+        for each in types
+        for value in _known(each, values) or [None]
     ]
 
 
@@ -99,8 +104,8 @@ def run_time(arguments: Mapping[str, Any], values: Mapping[str, list[Any]]) -> i
     is not known before the execution.
     """
     section, key = RUN_TIME
-    known = _known(arguments.get(section, {}).get(key), values)
-    return max((int(value) for value in known), default=None)
+    seconds = _known(arguments.get(section, {}).get(key), values)
+    return max((int(value) for value in seconds), default=None)
 
 
 def output_key(step_type: str, arguments: Mapping[str, Any]) -> Any:

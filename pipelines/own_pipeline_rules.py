@@ -155,17 +155,17 @@ def _name_mistakes(
     key = _HOSTING_NAMES.get(step["Type"], "")
     if not key:
         return
-    given = _known_text(step["Arguments"][key], defaults)
+    name = _known_text(step["Arguments"][key], defaults)
     prefix = names.pipeline if step["Type"] == "EndpointConfig" else f"{names.pipeline}-"
     place = f"{step['Name']}.{key}"
-    if given != given.lower():
+    if name != name.lower():
         yield (
-            f"{place}: {given!r} must be lower case, as ARNs are: the teardown guard would not"
+            f"{place}: {name!r} must be lower case, as ARNs are: the teardown guard would not"
             " find it"
         )
-    elif not given.startswith((prefix, GENERATED_PREFIX)):
+    elif not name.startswith((prefix, GENERATED_PREFIX)):
         yield (
-            f"{place}: {given!r} must start with {prefix}, or the pipeline may not create it and"
+            f"{place}: {name!r} must start with {prefix}, or the pipeline may not create it and"
             " the teardown guard may not delete it"
         )
 

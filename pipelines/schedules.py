@@ -13,7 +13,7 @@ from config.errors import Problem
 from config.hyperparameters import as_text
 from config.manifest import MANIFEST_PARAMETER
 from config.schedule_expressions import last_year
-from config.schedule_rules import given_parameters
+from config.schedule_rules import execution_parameters
 from config.schedules import MAX_SILENT_DAYS, silent_hours
 from config.settings import Environment, Evaluation, Training
 from pipelines.script_options import Option
@@ -43,14 +43,14 @@ def problems(
             " manifest's URI"
         )
         yield Problem("data.on_manifest", message, "declare it, of type String")
-    for where, parameters in given_parameters(environment):
+    for where, parameters in execution_parameters(environment):
         for name, value in parameters.items():
             key = f"{where}.parameters.{name}"
             if name not in declared:
-                known = ", ".join(sorted(declared)) or "none"
+                names = ", ".join(sorted(declared)) or "none"
                 yield Problem(
                     key,
-                    f"is no parameter of the pipeline; it declares: {known}",
+                    f"is no parameter of the pipeline; it declares: {names}",
                     "name one of them",
                     value,
                 )

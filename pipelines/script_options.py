@@ -87,13 +87,13 @@ def problems_of(training: Training, entry_point: str, root: Path | None) -> Iter
     refuse.
     """
     options = options_of(training.source_dir, entry_point, root)
-    known = ", ".join(name for name in options if name not in _OF_JOB)
+    names = ", ".join(name for name in options if name not in _OF_JOB)
     for name, value in training.hyperparameters.items() if options else ():
         key = f"training.hyperparameters.{name}"
         if name not in options:
             yield Problem(
                 key,
-                f"is not an option of {entry_point}, which has: {known}",
+                f"is not an option of {entry_point}, which has: {names}",
                 "correct the name, or remove it",
                 value,
             )
@@ -138,11 +138,11 @@ def _options(tree: ast.Module) -> Iterator[Option]:
             continue
         name = call.args[0]
         if isinstance(name, ast.Constant) and str(name.value).startswith("--"):
-            given = {keyword.arg: keyword.value for keyword in call.keywords}
+            keywords = {keyword.arg: keyword.value for keyword in call.keywords}
             yield Option(
                 str(name.value).removeprefix("--"),
-                _name(given.get("type")),
-                _texts(given.get("choices")),
+                _name(keywords.get("type")),
+                _texts(keywords.get("choices")),
             )
 
 

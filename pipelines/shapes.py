@@ -59,8 +59,8 @@ def mistakes_in(definition: Mapping[str, Any]) -> Iterator[str]:
 def _step_mistakes(step: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[str]:
     kind, name, arguments = step["Type"], step["Name"], step["Arguments"]
     if kind in CREATE_CALLS:
-        operation, made_up = CREATE_CALLS[kind]
-        checker = _Checker(defaults, frozenset({made_up} if made_up else ()))
+        operation, generated = CREATE_CALLS[kind]
+        checker = _Checker(defaults, frozenset({generated} if generated else ()))
         yield from checker.structure(_input_shape(operation), arguments, name, is_request=True)
     elif kind == "Lambda":
         yield from _lambda_mistakes(name, arguments)
@@ -134,7 +134,7 @@ class _Checker:
     """Walks a request and its shape together."""
 
     defaults: Mapping[str, Any]
-    made_up: frozenset[str]
+    generated_names: frozenset[str]
 
     def value(self, shape: Shape, value: Any, path: str) -> Iterator[str]:
         value = self._default_of(value)
@@ -165,10 +165,10 @@ class _Checker:
                     f"{path}.{key}: unknown field of {shape.name}; it has"
                     f" {_some(sorted(shape.members), key)}"
                 )
-            elif is_request and key in self.made_up:
+            elif is_request and key in self.generated_names:
                 yield f"{path}.{key}: the pipeline makes up this name itself"
         for key in shape.required_members:
-            if key not in value and not (is_request and key in self.made_up):
+            if key not in value and not (is_request and key in self.generated_names):
                 yield f"{path}.{key}: required field of {shape.name} is missing"
         for key in value.keys() & shape.members.keys():
             yield from self.value(shape.members[key], value[key], f"{path}.{key}")
@@ -252,11 +252,11 @@ def _kind_of(value: Any) -> str:
     return "an expression" if is_expression(value) else type(value).__name__
 
 
-def _some(names: Sequence[str], given: str) -> str:
+def _some(names: Sequence[str], name: str) -> str:
     """The names nearest to `given` first, and how many there are."""
     import difflib
 
-    near = difflib.get_close_matches(given, names, n=_ADVICE_LENGTH, cutoff=0.5) or list(
+    near = difflib.get_close_matches(name, names, n=_ADVICE_LENGTH, cutoff=0.5) or list(
         names[:_ADVICE_LENGTH]
     )
     rest = len(names) - len(near)

@@ -88,7 +88,7 @@ class Plan:
         return Bill((*self.at_rest.lines, *self.training.lines))
 
     @property
-    def longest_training_usd(self) -> float:
+    def max_training_usd(self) -> float:
         """The training job's instances until it is stopped."""
         return self.training.usd_per_hour * self.environment.training.max_runtime_s / 3600
 
@@ -141,17 +141,17 @@ def _stacks(environment: Environment) -> Iterator[Stack]:
     names, network = Names(environment), environment.network
     extras = [
         name
-        for name, wanted in (
+        for name, setting in (
             ("NAT gateway", network.nat),
             ("interface endpoints", network.interface_endpoints),
         )
-        if wanted
+        if setting
     ]
-    made = ["VPC", "subnets", "S3 gateway endpoint", "security groups", "flow logs", *extras]
+    parts = ["VPC", "subnets", "S3 gateway endpoint", "security groups", "flow logs", *extras]
     yield Stack(names.stack("data"), "key, buckets, model registry")
     yield Stack(
         names.stack("network"),
-        "security groups in an existing VPC" if network.existing else ", ".join(made),
+        "security groups in an existing VPC" if network.existing else ", ".join(parts),
     )
     if environment.file_system:
         yield Stack(names.stack("file-system"), "FSx for Lustre, linked to the data bucket")
@@ -197,11 +197,11 @@ def _served(environment: Environment) -> Iterator[Line]:
     """
     serving = environment.serving
     if serving and environment.release and serving.serverless is None:
-        least = serving.autoscaling.min if serving.autoscaling else serving.instance_count
+        min_instances = serving.autoscaling.min if serving.autoscaling else serving.instance_count
         what = f"serving on {serving.instance_type}"
         yield Line(
             f"{what}, at least" if serving.autoscaling else what,
-            least,
+            min_instances,
             prices.instance(serving.instance_type, environment.region),
         )
 
@@ -212,8 +212,8 @@ def _notes(environment: Environment) -> Iterator[str]:
         ("nat_gateway", "the NAT gateway", network.nat),
         ("interface_endpoint", "an interface endpoint", network.interface_endpoints),
     )
-    for name, what, wanted in ways:
-        if wanted:
+    for name, what, setting in ways:
+        if setting:
             usd = prices.usd_per_gb(name, region)
             yield (
                 f"each GB through {what} costs"

@@ -74,8 +74,8 @@ def _runs(
     changed, _ = choose(Training.model_validate(keys), case.region, case.code)
     if changed.strategy is not expected or rules.problems(changed, mended_by_fallback=True):
         return False
-    known = {(problem.key, problem.message) for problem in others}
+    accepted = {(problem.key, problem.message) for problem in others}
     return all(
-        (problem.key, problem.message) in known
+        (problem.key, problem.message) in accepted
         for problem in rules.problems(changed, mended_by_fallback=False)
     )

@@ -83,7 +83,7 @@ class Case:
             has_gpus=has_gpus,
             device=device,
             python=tables.python_of(framework, version),
-            min_python=tables.least_python(framework),
+            min_python=tables.min_python(framework),
             smddp_releases=tables.smddp_releases(framework),
             former_smddp_releases=tables.former_smddp_releases(framework),
             last_horovod=tables.last_horovod(framework, device),

@@ -97,59 +97,42 @@ def problems(training: Training) -> Iterator[Problem]:
             ("training.framework",),
         )
     else:
-        for key, given in _asked(training):
-            yield from _opposed(key, given)
+        environment = training.environment
+        for name, message, advice in _opposing(environment):
+            shown = f"training.environment.{name} = {environment[name]}"
+            yield _no_proof(f"training.environment.{name}", f"{shown} {message}", advice)
+        exported = variables_in(training.custom_mpi_options)
+        for name, message, advice in _opposing(exported):
+            shown = f"training.custom_mpi_options -x {name}={exported[name]}"
+            yield _no_proof("training.custom_mpi_options", f"{shown} {message}", advice)
 
 
-def _asked(training: Training) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Where the environment file sets variables of the training container: how a message names the
-    place, and the variables.
-    """
-    yield "training.environment.", training.environment
-    yield "training.custom_mpi_options -x ", variables_in(training.custom_mpi_options)
+def _no_proof(key: str, message: str, advice: str) -> Problem:
+    advice = f"{advice}, or leave require_efa out"
+    return Problem("training.require_efa", message, advice, True, (key,))
 
 
-def _opposed(place: str, given: Mapping[str, str]) -> Iterator[Problem]:
-    """Variables with which no job could prove that it uses EFA."""
+def _opposing(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the variables with which no job could prove that it uses EFA: name, why, advice."""
     off = "keeps the traffic off EFA, so the job would always fail"
-    reasons = {
-        PROVIDER: (given.get(PROVIDER, "efa") != "efa", off, f"remove {PROVIDER}"),
-        _NETWORK: (
-            given.get(_NETWORK, "OFI").lower() not in map(str.lower, _NETWORKS),
-            off,
-            f"remove {_NETWORK}",
-        ),
-        LOG: (
-            "%p" not in given.get(LOG, "%p"),
-            "is the same for all processes, and each must read what its own NCCL says",
-            f"remove {LOG}, write %p into it as in /tmp/nccl.%h.%p.log",
-        ),
-    }
-    for name, (is_wrong, why, advice) in reasons.items():
-        if is_wrong:
-            shown = (
-                f"{place}{name} = {given[name]}"
-                if place.endswith(".")
-                else f"{place}{name}={given[name]}"
-            )
-            key = f"{place}{name}" if place.endswith(".") else place.split()[0]
-            yield Problem(
-                "training.require_efa",
-                f"{shown} {why}",
-                f"{advice}, or leave require_efa out",
-                True,
-                (key,),
-            )
+    if environment.get(PROVIDER, "efa") != "efa":
+        yield PROVIDER, off, f"remove {PROVIDER}"
+    if environment.get(_NETWORK, "OFI").lower() not in map(str.lower, _NETWORKS):
+        yield _NETWORK, off, f"remove {_NETWORK}"
+    if "%p" not in environment.get(LOG, "%p"):
+        why = "is the same for all processes, and each must read what its own NCCL says"
+        yield LOG, why, f"remove {LOG}, write %p into it as in /tmp/nccl.%h.%p.log"
 
 
 def notices(training: Training) -> Iterator[str]:
     """Where the environment file says otherwise than EFA needs."""
-    for name, value in _overruled(variables(training.instance_type), training.environment):
-        given = training.environment[name]
-        yield (
-            f"training.environment.{name} = {given} replaces {value}, which"
-            f" {training.instance_type} needs for its traffic to go over EFA"
-        )
+    for name, needed in variables(training.instance_type).items():
+        value = training.environment.get(name, needed)
+        if value != needed:
+            yield (
+                f"training.environment.{name} = {value} replaces {needed}, which"
+                f" {training.instance_type} needs for its traffic to go over EFA"
+            )
     if training.environment.get(PROVIDER) == "efa" and not has_efa(training.instance_type):
         yield (
             f"training.environment.{PROVIDER} = efa: {training.instance_type} has no EFA, so"
@@ -163,7 +146,3 @@ def notices(training: Training) -> Iterator[str]:
             f"training.require_efa: nothing is required unless the script in {training.source_dir}"
             " calls fabric.prove, as training_code/pytorch/train.py does"
         )
-
-
-def _overruled(needed: Mapping[str, str], given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    return ((name, value) for name, value in needed.items() if given.get(name, value) != value)

@@ -83,11 +83,11 @@ def _split(options: str) -> Iterator[tuple[str, list[str], int]]:
 
 def _words_of(option: str) -> int:
     """How many words after `option` belong to it."""
-    name, given, _ = option.partition("=")
+    name, equals, _ = option.partition("=")
     if name == _TOOLKIT_OPTION:
-        return 0 if given else 1
+        return 0 if equals else 1
     return (
-        tables.mpirun().words.get(_bare(option), 0 if given else _UNKNOWN)
+        tables.mpirun().words.get(_bare(option), 0 if equals else _UNKNOWN)
         if option.startswith("-")
         else 0
     )
@@ -205,9 +205,9 @@ def _is_program(option: str) -> bool:
 
 
 def _is_no_option(name: str) -> bool:
-    known = (*tables.mpirun().words, *tables.mpirun().refused)
+    options = (*tables.mpirun().words, *tables.mpirun().refused)
     return (
-        _SINGLE_DASH.match(name) is not None and _bare(name) not in known and len(_bare(name)) > 1
+        _SINGLE_DASH.match(name) is not None and _bare(name) not in options and len(_bare(name)) > 1
     )
 
 

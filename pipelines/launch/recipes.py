@@ -68,19 +68,19 @@ def recipe(name: str) -> Recipe:
 
 def build_arguments(name: str, region: str) -> dict[str, str]:
     """Raises UnknownRecipeError."""
-    found = recipe(name)
-    own = {key: str(row["value"]) for key, row in found.arguments.items()}
-    if found.version is None:
-        return own
+    row = recipe(name)
+    arguments = {key: str(each["value"]) for key, each in row.arguments.items()}
+    if row.version is None:
+        return arguments
     account = tables.registry(region)
     if account is None:
         raise UnknownRecipeError(
             f"AWS has no registry in {region!r} that pipelines/launch/registries.yaml knows"
         )
-    return own | {
+    return arguments | {
         "ACCOUNT": account,
         "REGION": region,
-        "TAG": tables.image_tags(found.framework)[found.version].training_gpu,
+        "TAG": tables.image_tags(row.framework)[row.version].training_gpu,
     }
 
 

@@ -120,7 +120,7 @@ def resolve(training: Training, region: str, file: str = "", root: Path | None =
     if problems := problems_of(case):
         raise LaunchError(file, problems)
     notices = [
-        f"{training.strategy} -> {case.strategy}: {problem.key} = {problem.given}:"
+        f"{training.strategy} -> {case.strategy}: {problem.key} = {problem.value}:"
         f" {problem.message}"
         for problem in reasons
     ]

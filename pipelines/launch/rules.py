@@ -172,7 +172,7 @@ def _torchrun_package(case: Case) -> Iterator[Problem]:
         yield case.problem("source_dir", message, advice)
 
 
-def _known_strategy(case: Case) -> Iterator[Problem]:
+def _framework_strategy(case: Case) -> Iterator[Problem]:
     allowed = case.framework_strategies
     if case.strategy not in allowed:
         message = f"is not a strategy of {case.framework}; these are: {', '.join(allowed)}"
@@ -214,16 +214,16 @@ def _fallback(case: Case) -> Iterator[Problem]:
 
 def _hosts(case: Case) -> Iterator[Problem]:
     hosts, count = tables.strategy(case.strategy).hosts, case.training.instance_count
-    if count < hosts.least:
-        message = f"{case.strategy} needs at least {hosts.least} instances"
-        yield case.problem("instance_count", message, f"use {hosts.least} or more")
-    if hosts.most is not None and count > hosts.most:
+    if count < hosts.min:
+        message = f"{case.strategy} needs at least {hosts.min} instances"
+        yield case.problem("instance_count", message, f"use {hosts.min} or more")
+    if hosts.max is not None and count > hosts.max:
         message = (
             f"{case.strategy} runs on one instance; the others would each train on their own and"
             " overwrite the model"
         )
         others = [
-            name for name in case.framework_strategies if tables.strategy(name).hosts.most is None
+            name for name in case.framework_strategies if tables.strategy(name).hosts.max is None
         ]
         advice = f"use 1, or a strategy that spans instances: {', '.join(others)}"
         yield case.problem("instance_count", message, advice)
@@ -245,7 +245,7 @@ def _version(case: Case) -> Iterator[Problem]:
     """Without a row in the table there is no image, and our code needs a Python."""
     if case.training.image_uri is not None:
         return
-    known = ", ".join(
+    versions = ", ".join(
         version
         for version, tags in case.images.items()
         if not (case.is_ours and tables.is_older(tags.python, case.min_python))
@@ -253,12 +253,12 @@ def _version(case: Case) -> Iterator[Problem]:
     if case.is_ours and case.python and tables.is_older(case.python, case.min_python):
         message = (
             f"AWS's image of it has Python {case.python}, and {case.training.source_dir} needs"
-            f" {case.min_python}; known: {known}"
+            f" {case.min_python}; known: {versions}"
         )
         advice = "choose one of them, or name a source_dir of your own"
         yield case.problem("framework_version", message, advice)
     elif case.tags is None and not (case.strategy in SMDDP and case.is_former):
-        message = f"is not in the table of images; known: {known}"
+        message = f"is not in the table of images; known: {versions}"
         advice = "choose one of them, or name an image of it in training.image_uri"
         yield case.problem("framework_version", message, advice)
 
@@ -358,7 +358,7 @@ def _image_python(case: Case) -> Iterator[Problem]:
         message = f"has Python {image.python}, and {source_dir} needs {case.min_python}"
         advice = "take a later image, or name a source_dir of your own"
         yield case.problem("image_uri", message, advice)
-    first = tables.first_with_least_python(case.framework)
+    first = tables.first_with_min_python(case.framework)
     if image is None and tables.is_older(case.version, first):
         message = (
             f"{source_dir} needs Python {case.min_python}, for which {case.title} exists from"
@@ -474,7 +474,7 @@ RULES = (
     Rule(_horovod_image, (Strategy.HOROVOD,), mended_by_fallback=True),
     Rule(_first_version, _ANY, mended_by_fallback=True),
     Rule(_torchrun_package, _ANY, mended_by_fallback=True),
-    Rule(_known_strategy),
+    Rule(_framework_strategy),
     Rule(_collective, _ANY),
     Rule(_launcher, _ANY),
     Rule(_fallback, _ANY),

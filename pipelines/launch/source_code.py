@@ -93,5 +93,5 @@ def _names(text: str) -> frozenset[str]:
     """The packages that the lines of a requirements file name; options, such as `-r other.txt`,
     name none.
     """
-    found = (_NAME.match(line.strip()) for line in text.splitlines())
-    return frozenset(re.sub(r"[-_.]+", "-", match[1]).lower() for match in found if match)
+    matches = (_NAME.match(line.strip()) for line in text.splitlines())
+    return frozenset(re.sub(r"[-_.]+", "-", match[1]).lower() for match in matches if match)

@@ -45,8 +45,8 @@ class ImageTags:
 class Hosts:
     """How many training instances a strategy makes sense on."""
 
-    least: int = 1
-    most: int | None = None
+    min: int = 1
+    max: int | None = None
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,9 @@ def former_smddp_instance_type(name: str) -> str | None:
     return str(row["until"]) if row else None
 
 
-def least_python(framework: str) -> str:
+def min_python(framework: str) -> str:
     """The oldest Python that the training code of this framework is written for."""
-    return str(_table("images")["least_python"][framework])
+    return str(_table("images")["min_python"][framework])
 
 
 def python_of(framework: str, version: str) -> str | None:
@@ -142,24 +142,24 @@ def python_of(framework: str, version: str) -> str | None:
     return python
 
 
-def first_with_least_python(framework: str) -> str:
+def first_with_min_python(framework: str) -> str:
     """The first version of the framework that exists for the Python that the training code needs,
     in whatever image.
     """
-    return str(_table("images")["first_with_least_python"][framework])
+    return str(_table("images")["first_with_min_python"][framework])
 
 
 @cache
 def python_in(tag: str) -> str | None:
     """`py310` in a tag of AWS's as `3.10`."""
-    found = re.search(r"-py(\d)(\d+)(-|$)", tag)
-    return f"{found[1]}.{found[2]}" if found else None
+    match = re.search(r"-py(\d)(\d+)(-|$)", tag)
+    return f"{match[1]}.{match[2]}" if match else None
 
 
 def cuda_in(tag: str) -> str | None:
     """`cu121` in a tag of AWS's as `12.1`."""
-    found = re.search(r"-cu(\d+)(\d)(-|$)", tag)
-    return f"{found[1]}.{found[2]}" if found else None
+    match = re.search(r"-cu(\d+)(\d)(-|$)", tag)
+    return f"{match[1]}.{match[2]}" if match else None
 
 
 def starts_toolkit(repository: str) -> bool:
@@ -173,19 +173,19 @@ def image_tags(framework: str) -> dict[str, ImageTags]:
     return {version: ImageTags(**row) for version, row in _table("images")[framework].items()}
 
 
-def nearest_images(framework: str, version: str, least_python: str) -> tuple[str, ImageTags]:
+def nearest_images(framework: str, version: str, min_python: str) -> tuple[str, ImageTags]:
     """The version, with its images, nearest to `version` of those whose Python is new enough: its
     minor version, or the last before it.
     """
     rows = {
         name: tags
         for name, tags in image_tags(framework).items()
-        if ordered(tags.python) >= ordered(least_python)
+        if ordered(tags.python) >= ordered(min_python)
     }
     same = [name for name in rows if ordered(name)[:2] == ordered(version)[:2]]
     before = [name for name in rows if ordered(name) < ordered(version)]
-    found = (same or before or list(rows)[:1])[-1]
-    return found, rows[found]
+    nearest = (same or before or list(rows)[:1])[-1]
+    return nearest, rows[nearest]
 
 
 @cache

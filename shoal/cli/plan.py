@@ -52,7 +52,7 @@ def as_data(found: Plan) -> dict[str, Any]:
         },
         "training": {
             **_bill(found.training),
-            "longest_usd": round(found.longest_training_usd, 2),
+            "longest_usd": round(found.max_training_usd, 2),
             "usd_per_hour_with_at_rest": round(found.while_training.usd_per_hour, 4),
         },
         "testing": _bill(found.testing),
@@ -115,7 +115,7 @@ def _totals(found: Plan) -> Iterator[str]:
     if training.unknown:
         return
     hours = found.environment.training.max_runtime_s / 3600
-    longest = _money(found.longest_training_usd, training.is_estimate)
+    longest = _money(found.max_training_usd, training.is_estimate)
     yield f"  at most {longest} USD for one job, which is stopped after {hours:g} h (max_runtime_s)"
     if not everything.unknown:
         yield (

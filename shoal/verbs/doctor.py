@@ -191,7 +191,7 @@ class Doctor:
             yield Finding(
                 "network",
                 State.FAILED,
-                f"{problem.key} = {problem.given}: {problem.message}",
+                f"{problem.key} = {problem.value}: {problem.message}",
                 problem.advice,
             )
         if not problems:
@@ -335,7 +335,7 @@ class Doctor:
             problem for rule in file_system_rules.RULES for problem in rule(self.environment)
         ]
         for problem in problems:
-            value = "" if problem.given is NOTHING else f" = {problem.given}"
+            value = "" if problem.value is NOTHING else f" = {problem.value}"
             yield Finding(
                 "file system",
                 State.FAILED,

@@ -55,8 +55,8 @@ def deploy(wire: Wire, text: str) -> int:
     }
     answer = wire.sagemaker("CreatePipeline", request)
     require_refusal_or_success(answer, text)
-    known = wire.sagemaker("DescribePipeline", {"PipelineName": "spoilt"})
-    assert (known.status == 200) == (answer.status == 200)
+    pipeline = wire.sagemaker("DescribePipeline", {"PipelineName": "spoilt"})
+    assert (pipeline.status == 200) == (answer.status == 200)
     if answer.status == 200:
         wire.sagemaker("DeletePipeline", {"PipelineName": "spoilt", "ClientRequestToken": "1" * 32})
     return answer.status

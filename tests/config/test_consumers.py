@@ -50,28 +50,28 @@ def pinning(root: Path, pinned: Release) -> Path:
 
 
 def test_who_is_promoted_to_in_several_steps_consumes_what_the_first_trains(tmp_path: Path) -> None:
-    found = consumers(tmp_path, {"dev": None, "staging": "dev", "prod": "staging"})
-    assert [(each.environment, each.account) for each in found] == [
+    readers = consumers(tmp_path, {"dev": None, "staging": "dev", "prod": "staging"})
+    assert [(each.environment, each.account) for each in readers] == [
         ("prod", ACCOUNTS["prod"]),
         ("staging", ACCOUNTS["staging"]),
     ]
     assert (
-        found[0].serving_role_arn
+        readers[0].serving_role_arn
         == "arn:aws:iam::333344445555:role/shoal-mnist-prod-us-east-1-serving-??????"
     )
     assert (
-        found[0].proof_role_arn
+        readers[0].proof_role_arn
         == "arn:aws:iam::333344445555:role/shoal-mnist-prod-us-east-1-serving-proof"
     )
 
 
 def test_a_consumer_reads_what_its_file_pins_and_what_that_replaced(tmp_path: Path) -> None:
     consumers(tmp_path, {"dev": None, "staging": "dev"})
-    found = consumers_of(
+    readers = consumers_of(
         load_environment("dev", tmp_path), pinning(tmp_path, release(4).replacing(release(3)))
     )
-    assert [each.versions for each in found] == [(ARN.format(4), ARN.format(3))]
-    assert [each.archives for each in found] == [
+    assert [each.versions for each in readers] == [(ARN.format(4), ARN.format(3))]
+    assert [each.archives for each in readers] == [
         ("training/4/output/model.tar.gz", "training/3/output/model.tar.gz")
     ]
 
@@ -91,11 +91,11 @@ def test_what_is_no_archive_of_a_training_is_not_shared_whatever_a_file_says(
     tmp_path: Path, url: str
 ) -> None:
     consumers(tmp_path, {"dev": None, "staging": "dev"})
-    (found,) = consumers_of(
+    (consumer,) = consumers_of(
         load_environment("dev", tmp_path),
         pinning(tmp_path, release(4).model_copy(update={"model_data_url": url})),
     )
-    assert (found.versions, found.archives) == ((ARN.format(4),), ())
+    assert (consumer.versions, consumer.archives) == ((ARN.format(4),), ())
 
 
 def test_a_copy_of_its_own_needs_nothing_of_the_environment_that_trained_it(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_a_copy_of_its_own_needs_nothing_of_the_environment_that_trained_it(tmp_
             "copied_from": ARN.format(3),
         }
     )
-    (found,) = consumers_of(load_environment("dev", tmp_path), pinning(tmp_path, own))
-    assert (found.versions, found.archives) == ((), ())
+    (consumer,) = consumers_of(load_environment("dev", tmp_path), pinning(tmp_path, own))
+    assert (consumer.versions, consumer.archives) == ((), ())
 
 
 def test_an_environment_of_the_same_account_needs_no_policy(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("section", "line"), BROKEN, ids=[line[:50] for _, line in BROKEN])
 def test_a_broken_rule_is_one_line(tmp_path: Path, section: dict[str, Any], line: str) -> None:
-    (found,) = lines_with(tmp_path, {"data": {"input_mode": "FSx"}, "file_system": section})
-    assert line in found
+    (problem,) = lines_with(tmp_path, {"data": {"input_mode": "FSx"}, "file_system": section})
+    assert line in problem
 
 
 @pytest.mark.parametrize("capacity_gib", [1200, 2400, 4800, 48000])

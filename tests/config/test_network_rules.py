@@ -83,8 +83,8 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("network", "line"), BROKEN, ids=[line[:50] for _, line in BROKEN])
 def test_a_broken_rule_is_one_line(tmp_path: Path, network: dict[str, Any], line: str) -> None:
-    (found,) = lines_with(tmp_path, {"network": network})
-    assert line in found
+    (problem,) = lines_with(tmp_path, {"network": network})
+    assert line in problem
 
 
 @pytest.mark.parametrize(

@@ -41,10 +41,10 @@ def test_the_block_names_the_last_two_releases_that_were_pinned_before(tmp_path:
     for number in (1, 2, 3, 4):
         before = numbered(number).replacing(before)
         text = with_release(text, before, "test.yaml")
-    found = load(write(tmp_path, text)).release
-    assert found == before
-    assert found is not None
-    assert [each.model_package_arn[-1] for each in found.replaces] == ["3", "2"]
+    release = load(write(tmp_path, text)).release
+    assert release == before
+    assert release is not None
+    assert [each.model_package_arn[-1] for each in release.replaces] == ["3", "2"]
 
 
 def test_a_release_that_comes_again_does_not_replace_itself() -> None:
@@ -129,8 +129,8 @@ def test_odd_texts_survive(tmp_path: Path) -> None:
         **CONTENT
         | {"approved_by": 'Åsa "the # judge": \\ yes', "metrics": {"f1: macro": 1e-7, "n": 3}}
     )
-    found = parse(with_release(PLAIN, odd, "test.yaml")).data["release"]
-    assert (found["approved_by"], found["metrics"]) == (odd.approved_by, odd.metrics)
+    release = parse(with_release(PLAIN, odd, "test.yaml")).data["release"]
+    assert (release["approved_by"], release["metrics"]) == (odd.approved_by, odd.metrics)
 
 
 @pytest.mark.parametrize("text", ['{name: test, account: "111122223333"}\n', PLAIN + "...\n"])

@@ -97,8 +97,8 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("changes", "line"), BROKEN, ids=[line[:50] for _, line in BROKEN])
 def test_a_broken_rule_is_one_line(tmp_path: Path, changes: dict[str, Any], line: str) -> None:
-    (found,) = lines_with(tmp_path, changes)
-    assert line in found
+    (problem,) = lines_with(tmp_path, changes)
+    assert line in problem
 
 
 def test_name_lengths_that_just_fit_are_accepted(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from config.schedule_expressions import longest_gap_minutes, mistakes_in
+from config.schedule_expressions import max_gap_minutes, mistakes_in
 
 GOOD = [
     "cron(0 10 * * ? *)",
@@ -62,10 +62,10 @@ def test_an_expression_that_eventbridge_takes_passes(expression: str) -> None:
     assert list(mistakes_in(expression, takes_at=False)) == []
 
 
-@pytest.mark.parametrize(("expression", "said"), BAD)
-def test_an_expression_that_eventbridge_refuses_is_one_mistake(expression: str, said: str) -> None:
+@pytest.mark.parametrize(("expression", "text"), BAD)
+def test_an_expression_that_eventbridge_refuses_is_one_mistake(expression: str, text: str) -> None:
     (mistake,) = mistakes_in(expression, takes_at=False)
-    assert said in mistake
+    assert text in mistake
 
 
 def test_only_the_scheduler_takes_one_time() -> None:
@@ -95,4 +95,4 @@ def test_only_the_scheduler_takes_one_time() -> None:
 def test_the_longest_time_between_two_starts_is_known_unless_it_names_years(
     expression: str, minutes: int | None
 ) -> None:
-    assert longest_gap_minutes(expression) == minutes
+    assert max_gap_minutes(expression) == minutes

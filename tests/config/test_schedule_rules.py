@@ -54,8 +54,8 @@ BROKEN: list[tuple[list[dict[str, Any]], str]] = [
 def test_a_broken_rule_is_one_line(
     tmp_path: Path, schedules: list[dict[str, Any]], line: str
 ) -> None:
-    (found,) = lines_with(tmp_path, {"schedules": schedules})
-    assert line in found
+    (problem,) = lines_with(tmp_path, {"schedules": schedules})
+    assert line in problem
 
 
 @pytest.mark.parametrize(

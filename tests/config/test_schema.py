@@ -54,11 +54,11 @@ def test_the_schema_finds_what_an_editor_should_underline() -> None:
         "training": {"strategy": "smdp", "instance_typ": "x"},
         "endpoint": {"ttl_minutes": 1},
     }
-    found = {
+    descriptions = {
         ".".join(map(str, error.absolute_path))
         for error in Draft202012Validator(schema()).iter_errors(wrong)
     }
-    assert found == {"account", "training", "training.strategy", "endpoint.ttl_minutes"}
+    assert descriptions == {"account", "training", "training.strategy", "endpoint.ttl_minutes"}
 
 
 def test_the_command_writes_it(tmp_path: Path) -> None:

@@ -102,8 +102,8 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("serving", "line"), BROKEN, ids=[line[:60] for _, line in BROKEN])
 def test_a_broken_rule_is_one_line(tmp_path: Path, serving: dict[str, Any], line: str) -> None:
-    (found,) = lines_with(tmp_path, {"serving": serving})
-    assert line in found
+    (problem,) = lines_with(tmp_path, {"serving": serving})
+    assert line in problem
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,8 @@ def root(tmp_path: Path) -> Path:
 def test_the_default_script_of_every_strategy_is_in_the_repository(
     framework: Framework, strategy: str
 ) -> None:
-    known = defaults(framework, strategy)
-    assert (ROOT / known.source_dir / known.entry_point).is_file()
+    row = defaults(framework, strategy)
+    assert (ROOT / row.source_dir / row.entry_point).is_file()
 
 
 def test_every_strategy_belongs_to_a_framework() -> None:
@@ -86,10 +86,10 @@ def test_the_overlays_show_every_strategy_of_every_framework() -> None:
         (settings.framework, settings.strategy)
         for settings in (load_environment("dev", ROOT, name).training for name in NAMES)
     }
-    wanted = {
+    expected = {
         (framework, Strategy(name)) for framework in Framework for name in strategies_of(framework)
     }
-    assert wanted - shown == {(Framework.TENSORFLOW, Strategy.NONE)}
+    assert expected - shown == {(Framework.TENSORFLOW, Strategy.NONE)}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -136,9 +136,9 @@ def test_an_unknown_overlay_lists_those_that_exist(root: Path) -> None:
 
 
 def test_places_are_those_of_the_file_with_the_last_word(root: Path) -> None:
-    found = places("test", root, "horovod")
-    assert found["training.strategy"] == "environments/strategies/horovod.yaml:2"
-    assert found["training.hyperparameters.epochs"] == "environments/test.yaml:6"
+    lines = places("test", root, "horovod")
+    assert lines["training.strategy"] == "environments/strategies/horovod.yaml:2"
+    assert lines["training.hyperparameters.epochs"] == "environments/test.yaml:6"
 
 
 def test_places_of_what_is_not_there_are_none(root: Path) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from config.schedule_expressions import longest_gap_minutes
+from config.schedule_expressions import max_gap_minutes
 from shoal_local.control.scheduler.expressions import parse
 
 START = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)  # a Friday
@@ -132,7 +132,7 @@ def longest(expression: str) -> timedelta:
 def test_the_gap_that_alarms_are_made_from_is_the_longest_between_these_times(
     expression: str,
 ) -> None:
-    assert longest(expression) == timedelta(minutes=longest_gap_minutes(expression) or 0)
+    assert longest(expression) == timedelta(minutes=max_gap_minutes(expression) or 0)
 
 
 def test_a_month_without_the_day_whose_next_working_day_is_meant_is_taken_to_have_no_start() -> (
@@ -142,5 +142,5 @@ def test_a_month_without_the_day_whose_next_working_day_is_meant_is_taken_to_hav
     false alarm.
     """
     assert longest("cron(0 3 31W * ? *)") < timedelta(
-        minutes=longest_gap_minutes("cron(0 3 31W * ? *)") or 0
+        minutes=max_gap_minutes("cron(0 3 31W * ? *)") or 0
     )

@@ -28,19 +28,19 @@ def environment() -> Environment:
 
 
 def infrastructure() -> Infrastructure:
-    given = golden("infrastructure")
+    settings = golden("infrastructure")
     fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
+        name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
     }
     return Infrastructure(**fields)
 
 
 def definition_with_file_system() -> dict[str, Any]:
     """The golden environment's, reading an FSx file system instead of S3."""
-    given = environment()
-    data = given.data.model_copy(update={"input_mode": InputMode.FSX})
+    settings = environment()
+    data = settings.data.model_copy(update={"input_mode": InputMode.FSX})
     mounted = MountedFileSystem(file_system_id="fs-0123456789abcdef0", mount_name="3y2hrbev")
-    changed = given.model_copy(update={"data": data, "file_system": FileSystem()})
+    changed = settings.model_copy(update={"data": data, "file_system": FileSystem()})
     return definition_for(changed, replace(infrastructure(), file_system=mounted))
 
 

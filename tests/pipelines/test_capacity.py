@@ -48,9 +48,9 @@ def test_the_vpc_that_it_names_is_large_enough() -> None:
 
 
 def test_the_largest_job_that_can_be_asked_for_fits_into_the_default_vpc_twice() -> None:
-    most = _environment(128, cidr="10.20.0.0/16")
-    assert capacity.subnets(most).training == "10.20.0.0/18"
-    assert capacity.needed(most).comfortable < 16_379
+    large = _environment(128, cidr="10.20.0.0/16")
+    assert capacity.subnets(large).training == "10.20.0.0/18"
+    assert capacity.needed(large).comfortable < 16_379
 
 
 def test_nodes_without_efa_take_two_addresses() -> None:
@@ -58,17 +58,19 @@ def test_nodes_without_efa_take_two_addresses() -> None:
 
 
 def test_the_type_that_takes_the_most_counts() -> None:
-    given = _environment(10, instance_type="ml.p4d.24xlarge")
-    training = given.training.model_copy(update={"other_instance_types": ("ml.p5.48xlarge",)})
-    assert capacity.needed(given.model_copy(update={"training": training})).job == 320
+    environment = _environment(10, instance_type="ml.p4d.24xlarge")
+    training = environment.training.model_copy(update={"other_instance_types": ("ml.p5.48xlarge",)})
+    assert capacity.needed(environment.model_copy(update={"training": training})).job == 320
 
 
 def test_what_else_is_in_the_subnet_counts() -> None:
-    given = _environment(1, interface_endpoints=(InterfaceEndpoint.STS, InterfaceEndpoint.KMS))
-    assert capacity.needed(given).others == 2 + 2
+    environment = _environment(
+        1, interface_endpoints=(InterfaceEndpoint.STS, InterfaceEndpoint.KMS)
+    )
+    assert capacity.needed(environment).others == 2 + 2
     assert (
         capacity.needed(
-            given.model_copy(update={"file_system": FileSystem(storage_capacity_gib=2400)})
+            environment.model_copy(update={"file_system": FileSystem(storage_capacity_gib=2400)})
         ).others
         == 2 + 2 + 3
     )

@@ -20,10 +20,10 @@ from tests.repository import ROOT
 
 def changed(**sections: dict[str, Any]) -> Environment:
     """The golden environment with keys of its sections changed."""
-    given = environment()
-    return given.model_copy(
+    settings = environment()
+    return settings.model_copy(
         update={
-            name: getattr(given, name).model_copy(update=keys) for name, keys in sections.items()
+            name: getattr(settings, name).model_copy(update=keys) for name, keys in sections.items()
         }
     )
 
@@ -46,14 +46,14 @@ def test_smddp_on_p5_is_one_line_that_says_what_can_run() -> None:
         'environments/golden.yaml: training.instance_type = "ml.p5.48xlarge": smddp cannot run on'
         " this instance type"
     )
-    wanted = (
+    expected = (
         "ml.p4d.24xlarge",
         "ml.p4de.24xlarge",
         "ml.p3dn.24xlarge",
         "training.fallback: torchrun",
     )
     # Not `strategy: torchrun`: that would be refused for the custom_mpi_options of this file.
-    assert [name for name in wanted if name not in line] == []
+    assert [name for name in expected if name not in line] == []
 
 
 def test_an_arm_type_that_sagemaker_does_not_have_is_one_line() -> None:
@@ -212,7 +212,7 @@ def test_what_an_image_lacks_may_stand_in_requirements_of_the_source_folder(tmp_
     (tmp_path / "code").mkdir()
     for script in ("train.py", "evaluate.py"):
         (tmp_path / "code" / script).touch()
-    given = changed(
+    settings = changed(
         training={
             "strategy": Strategy.HOROVOD,
             "framework_version": "2.3.0",
@@ -221,9 +221,9 @@ def test_what_an_image_lacks_may_stand_in_requirements_of_the_source_folder(tmp_
         }
     )
     with pytest.raises(LaunchError, match=r"does not contain Horovod"):
-        check(given, root=tmp_path)
+        check(settings, root=tmp_path)
     (tmp_path / "code" / "requirements.txt").write_text("horovod==0.28.1\n", encoding="utf-8")
     assert any(
         "horovod in requirements.txt is compiled on every instance" in notice
-        for notice in check(given, root=tmp_path).notices
+        for notice in check(settings, root=tmp_path).notices
     )

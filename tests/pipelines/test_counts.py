@@ -22,11 +22,11 @@ CALLS_OF_A_DEFINITION = 1390 * 5 // 4
 
 
 def test_building_a_definition_makes_about_as_many_calls_as_it_did() -> None:
-    given, made = environment(), infrastructure()
-    build(given, made, launch_of(given))
+    settings, stacks = environment(), infrastructure()
+    build(settings, stacks, launch_of(settings))
     assert (
         CALLS_OF_A_DEFINITION // 2
-        < calls_of(lambda: build(given, made, launch_of(given))).total()
+        < calls_of(lambda: build(settings, stacks, launch_of(settings))).total()
         <= CALLS_OF_A_DEFINITION
     )
 
@@ -37,11 +37,11 @@ def _calls_of_own(steps: int, root: Path) -> int:
         '"Steps": [step]',
         f'"Steps": [{{**step, "Name": f"Tiny{{each}}"}} for each in range({steps})]',
     )
-    given = environment().model_copy(update={"pipeline": f"{module(root, text)}:build"})
-    placeholder = placeholder_infrastructure(given)
-    launch = launch_of(given, root)
-    assert len(definition_of(given, placeholder, launch, root)["Steps"]) == steps
-    return calls_of(lambda: definition_of(given, placeholder, launch, root)).total()
+    settings = environment().model_copy(update={"pipeline": f"{module(root, text)}:build"})
+    placeholder = placeholder_infrastructure(settings)
+    launch = launch_of(settings, root)
+    assert len(definition_of(settings, placeholder, launch, root)["Steps"]) == steps
+    return calls_of(lambda: definition_of(settings, placeholder, launch, root)).total()
 
 
 def test_the_cost_of_checking_a_definition_grows_no_faster_than_its_steps(tmp_path: Path) -> None:

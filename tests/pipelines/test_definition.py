@@ -192,11 +192,11 @@ def test_metrics_are_found_in_the_lines_that_training_prints() -> None:
     network = (
         "fabric=efa efa=1 hosts=2 ranks=16 allreduce_gigabytes_per_second=12.345 evidence='...'"
     )
-    found = {
+    values = {
         metric["Name"]: re.findall(metric["Regex"], f"{network}\n{progress}\n{end}")
         for metric in metrics
     }
-    assert found == {
+    assert values == {
         "train:loss": ["0.1234"],
         "train:images_per_second": ["3456.7"],
         "test:loss": ["3.45e-02"],

@@ -70,8 +70,8 @@ def test_a_run_condition_is_written_only_where_it_is_not_the_ordinary_one() -> N
 
 
 def test_every_mistake_is_reported() -> None:
-    found = mistakes(Training("Train", {"X": Property("Nowhere", "Y")}), Training("bad name"))
-    assert len(found) == 2
+    lines = mistakes(Training("Train", {"X": Property("Nowhere", "Y")}), Training("bad name"))
+    assert len(lines) == 2
 
 
 def test_a_step_stands_in_one_place_only() -> None:
@@ -114,14 +114,14 @@ def test_a_step_before_a_condition_may_not_wait_for_one_inside_it() -> None:
         "First", {"X": Property("Inside", "Y")}, report_files=(ReportFile("R", "out", "r.json"),)
     )
     value = PropertyFile("First", "R", "a")
-    found = mistakes(
+    lines = mistakes(
         first,
         Condition(
             "Gate", conditions=(GreaterThanOrEqualTo(value, 1),), if_true=(Training("Inside"),)
         ),
     )
-    assert "step First: Inside runs only in another branch" in found
-    assert any(line.startswith("the steps wait for each other") for line in found)
+    assert "step First: Inside runs only in another branch" in lines
+    assert any(line.startswith("the steps wait for each other") for line in lines)
 
 
 def test_branches_may_read_steps_before_the_condition() -> None:
@@ -129,8 +129,8 @@ def test_branches_may_read_steps_before_the_condition() -> None:
 
 
 def test_a_branch_may_not_read_the_other_branch() -> None:
-    found = mistakes(gate(Training("A"), if_false=(Model("B", {"X": Property("A", "Y")}),)))
-    assert found == ["step B: A runs only in another branch"]
+    lines = mistakes(gate(Training("A"), if_false=(Model("B", {"X": Property("A", "Y")}),)))
+    assert lines == ["step B: A runs only in another branch"]
 
 
 def test_nothing_may_wait_for_a_condition() -> None:
@@ -141,8 +141,8 @@ def test_nothing_may_wait_for_a_condition() -> None:
 
 def test_a_property_file_must_be_declared_by_its_step() -> None:
     value = PropertyFile("A", "Report", "x")
-    found = mistakes(Processing("A"), Fail("B", message=Join(" ", (value,))))
-    assert found == ["step B: step A has no property file Report"]
+    lines = mistakes(Processing("A"), Fail("B", message=Join(" ", (value,))))
+    assert lines == ["step B: step A has no property file Report"]
 
 
 @pytest.mark.parametrize("step", [Lambda, Endpoint, EndpointConfig, Fail, Condition])
@@ -192,14 +192,14 @@ def test_a_default_is_of_its_parameters_type(parameter: Parameter) -> None:
 
 
 def test_parameter_names_and_defaults_fit_the_api() -> None:
-    found = mistakes(
+    lines = mistakes(
         parameters=(Parameter("a b", "String", "x"), Parameter("Long", "String", "x" * 4097))
     )
-    assert [line.partition(":")[0] for line in found] == ["parameter 'a b'", "parameter Long"]
+    assert [line.partition(":")[0] for line in lines] == ["parameter 'a b'", "parameter Long"]
 
 
 def test_more_parameters_than_the_api_takes_are_refused() -> None:
-    found = mistakes(
+    lines = mistakes(
         parameters=tuple(Parameter(f"P{number}", "Integer", 1) for number in range(201))
     )
-    assert found == ["201 parameters; SageMaker allows 200"]
+    assert lines == ["201 parameters; SageMaker allows 200"]

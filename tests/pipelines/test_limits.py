@@ -34,8 +34,8 @@ def test_the_golden_environments_training_asks_for_what_its_file_says() -> None:
 
 
 def test_a_volume_key_counts_wherever_the_step_type_has_it() -> None:
-    found = [limits(definition(), kind) for kind in ("Processing", "EndpointConfig")]
-    assert [each.encrypts_volumes for each in found if each] == [True, True]
+    allowed = [limits(definition(), kind) for kind in ("Processing", "EndpointConfig")]
+    assert [each.encrypts_volumes for each in allowed if each] == [True, True]
 
 
 def test_a_definition_without_such_steps_has_no_limits() -> None:
@@ -49,8 +49,8 @@ def test_the_longest_time_and_every_type_count_those_of_branches_too() -> None:
         "Type": "Condition",
         "Arguments": {"Conditions": [], "IfSteps": [], "ElseSteps": [inner]},
     }
-    found = _of(_training("A", 600, {"Get": "Parameters.Kind"}, KmsKeyId="key"), choice)
-    assert found == Limits(("ml.g5.xlarge", "ml.p4d.24xlarge"), 900, encrypts_output=True)
+    allowed = _of(_training("A", 600, {"Get": "Parameters.Kind"}, KmsKeyId="key"), choice)
+    assert allowed == Limits(("ml.g5.xlarge", "ml.p4d.24xlarge"), 900, encrypts_output=True)
 
 
 @pytest.mark.parametrize(

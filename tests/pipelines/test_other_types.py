@@ -14,29 +14,29 @@ from tests.pipelines.inputs import environment
 
 
 def _with(*others: str, instance_type: str = "ml.p4d.24xlarge") -> Environment:
-    given = environment()
-    training = given.training.model_copy(
+    settings = environment()
+    training = settings.training.model_copy(
         update={"instance_type": instance_type, "other_instance_types": others}
     )
-    return given.model_copy(update={"training": training})
+    return settings.model_copy(update={"training": training})
 
 
 def test_a_type_that_runs_the_same_request_is_accepted_as_the_parameter() -> None:
-    given = _with("ml.p4de.24xlarge")
-    definition = check(given).definition
+    settings = _with("ml.p4de.24xlarge")
+    definition = check(settings).definition
     (parameter,) = [each for each in definition["Parameters"] if each["Name"] == "InstanceType"]
     assert parameter["EnumValues"] == ["ml.p4d.24xlarge", "ml.p4de.24xlarge"]
 
 
 def test_the_pipelines_role_may_use_the_others_too() -> None:
-    given = _with("ml.p4de.24xlarge")
-    found = limits(check(given).definition, "Training")
-    assert found is not None
-    assert found.instance_types == ("ml.p4d.24xlarge", "ml.p4de.24xlarge")
+    settings = _with("ml.p4de.24xlarge")
+    allowed = limits(check(settings).definition, "Training")
+    assert allowed is not None
+    assert allowed.instance_types == ("ml.p4d.24xlarge", "ml.p4de.24xlarge")
 
 
 @pytest.mark.parametrize(
-    ("other", "wanted"),
+    ("other", "expected"),
     [
         (
             "ml.p4d.99xlarge",
@@ -45,16 +45,16 @@ def test_the_pipelines_role_may_use_the_others_too() -> None:
         ("ml.m5.xlarge", 'training.other_instance_types = "ml.m5.xlarge": cannot run there: '),
     ],
 )
-def test_a_type_that_cannot_run_it_is_one_line(other: str, wanted: str) -> None:
+def test_a_type_that_cannot_run_it_is_one_line(other: str, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check(_with(other))
     (line,) = str(caught.value).splitlines()
-    assert wanted in line
+    assert expected in line
 
 
 def test_a_type_that_needs_another_request_is_one_line() -> None:
-    given = environment()
-    training = given.training.model_copy(
+    settings = environment()
+    training = settings.training.model_copy(
         update={
             "strategy": "torchrun",
             "instance_type": "ml.p4d.24xlarge",
@@ -68,4 +68,4 @@ def test_a_type_that_needs_another_request_is_one_line() -> None:
             r"needs other .*Environment.* than ml\.p4d\.24xlarge; give it an environment of its own"
         ),
     ):
-        check(given.model_copy(update={"training": training}))
+        check(settings.model_copy(update={"training": training}))

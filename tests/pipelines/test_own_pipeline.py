@@ -47,8 +47,8 @@ def module(root: Path, text: str) -> str:
 
 
 def built(root: Path, text: str, function: str = "build") -> dict[str, Any]:
-    given = environment().model_copy(update={"pipeline": f"{module(root, text)}:{function}"})
-    return definition_of(given, placeholder_infrastructure(given), launch_of(given), root)
+    settings = environment().model_copy(update={"pipeline": f"{module(root, text)}:{function}"})
+    return definition_of(settings, placeholder_infrastructure(settings), launch_of(settings), root)
 
 
 def line_about(root: Path, text: str, function: str = "build") -> str:
@@ -127,13 +127,13 @@ def test_check_names_the_line_of_the_file(tmp_path: Path) -> None:
 
 
 def test_a_file_name_instead_of_a_module_is_told(tmp_path: Path) -> None:
-    given = environment().model_copy(update={"pipeline": f"{module(tmp_path, TINY)}.py:build"})
+    settings = environment().model_copy(update={"pipeline": f"{module(tmp_path, TINY)}.py:build"})
     with pytest.raises(ConfigError, match=r"name the module, without \.py"):
-        definition_of(given, placeholder_infrastructure(given), launch_of(given), tmp_path)
+        definition_of(settings, placeholder_infrastructure(settings), launch_of(settings), tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         (
             "import a_package_nobody_has\n",
@@ -165,12 +165,14 @@ def test_a_file_name_instead_of_a_module_is_told(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_function_that_cannot_be_used_is_one_line(tmp_path: Path, text: str, wanted: str) -> None:
-    assert wanted in line_about(tmp_path, text)
+def test_a_function_that_cannot_be_used_is_one_line(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    assert expected in line_about(tmp_path, text)
 
 
 @pytest.mark.parametrize(
-    ("change", "wanted"),
+    ("change", "expected"),
     [
         ("step['Nam'] = step.pop('Name')", "every step is an object with a Name"),
         ("del step['Arguments']", "step Tiny: a step has a Type and Arguments"),
@@ -207,9 +209,9 @@ def test_a_function_that_cannot_be_used_is_one_line(tmp_path: Path, text: str, w
     ],
 )
 def test_a_definition_that_would_fail_later_is_one_line(
-    tmp_path: Path, change: str, wanted: str
+    tmp_path: Path, change: str, expected: str
 ) -> None:
-    assert wanted in line_about(tmp_path, TINY.replace("pass  # CHANGE", change))
+    assert expected in line_about(tmp_path, TINY.replace("pass  # CHANGE", change))
 
 
 TRAINING = """arguments = {
@@ -231,7 +233,7 @@ def test_a_training_within_limits_is_accepted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "wanted"),
+    ("change", "expected"),
     [
         (
             "arguments['StoppingCondition'] = {}",
@@ -251,13 +253,15 @@ def test_a_training_within_limits_is_accepted(tmp_path: Path) -> None:
     ],
 )
 def test_a_training_that_the_pipelines_role_may_not_start_is_refused(
-    tmp_path: Path, change: str, wanted: str
+    tmp_path: Path, change: str, expected: str
 ) -> None:
-    assert wanted in line_about(tmp_path, TINY.replace("pass  # CHANGE", f"{TRAINING}    {change}"))
+    assert expected in line_about(
+        tmp_path, TINY.replace("pass  # CHANGE", f"{TRAINING}    {change}")
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "expected"),
     [
         ("'Shoal-Mnist-Golden-1'", "must be lower case"),
         ("'mine-1'", "must start with shoal-mnist-golden-"),
@@ -271,13 +275,13 @@ def test_a_training_that_the_pipelines_role_may_not_start_is_refused(
     ],
 )
 def test_an_endpoint_that_the_teardown_guard_would_not_find_is_refused(
-    tmp_path: Path, name: str, wanted: str
+    tmp_path: Path, name: str, expected: str
 ) -> None:
     endpoint = (
         f"arguments = {{'EndpointName': {name}, 'EndpointConfigName': 'c'}};"
         " step.update(Type='Endpoint', Arguments=arguments)"
     )
-    assert wanted in line_about(tmp_path, TINY.replace("pass  # CHANGE", endpoint))
+    assert expected in line_about(tmp_path, TINY.replace("pass  # CHANGE", endpoint))
 
 
 def test_an_endpoint_named_after_pipeline_and_execution_is_accepted(tmp_path: Path) -> None:
@@ -306,8 +310,8 @@ def test_a_lambda_step_may_call_only_the_environments_functions(tmp_path: Path) 
 
 def test_a_model_may_be_registered_only_in_the_environments_group(tmp_path: Path) -> None:
     register = "step.update(Type='RegisterModel', Arguments={'ModelPackageGroupName': 'mine'})"
-    wanted = (
+    expected = (
         "Tiny.ModelPackageGroupName: the pipeline may register models in the environment's own"
         " group only, shoal-mnist-golden"
     )
-    assert wanted in line_about(tmp_path, TINY.replace("pass  # CHANGE", register))
+    assert expected in line_about(tmp_path, TINY.replace("pass  # CHANGE", register))

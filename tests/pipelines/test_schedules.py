@@ -35,7 +35,7 @@ def environment(**changes: Any) -> Environment:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "text"),
     [
         (
             {"epochs": 3},
@@ -49,11 +49,11 @@ def environment(**changes: Any) -> Environment:
     ],
 )
 def test_a_parameter_that_executions_would_refuse_is_one_problem(
-    parameters: dict[str, Any], said: str
+    parameters: dict[str, Any], text: str
 ) -> None:
     (problem,) = problems(environment(parameters=parameters), DEFINITION)
     assert problem.key == f"schedules[0].parameters.{next(iter(parameters))}"
-    assert said in problem.message
+    assert text in problem.message
 
 
 @pytest.mark.parametrize("epochs", [0, -5, "0"])
@@ -83,7 +83,7 @@ def test_parameters_that_fit_are_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "text"),
     [
         ({"paused": True}, "is paused"),
         ({"expression": "rate(1 day)"}, "starts its first execution as soon as it is deployed"),
@@ -97,9 +97,9 @@ def test_parameters_that_fit_are_none() -> None:
         ),
     ],
 )
-def test_what_nobody_may_expect_is_said(changes: dict[str, Any], said: str) -> None:
+def test_what_nobody_may_expect_is_said(changes: dict[str, Any], text: str) -> None:
     (notice,) = notices(environment(**changes))
-    assert said in notice
+    assert text in notice
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def test_nothing_is_said_of_a_rare_schedule_for_which_an_alarm_waits(expression:
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"),
+    ("expression", "text"),
     [("cron(0 3 * * ? 2027)", 0), ("cron(0 3 * * ? 2025)", 1), ("rate(1 day)", 0)],
 )
 def test_a_schedule_whose_last_year_is_past_is_told_on_the_day_it_is_looked_at(
-    expression: str, said: int
+    expression: str, text: int
 ) -> None:
-    assert len(list(outdated(environment(expression=expression), date(2026, 11, 20)))) == said
+    assert len(list(outdated(environment(expression=expression), date(2026, 11, 20)))) == text

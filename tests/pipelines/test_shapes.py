@@ -110,8 +110,8 @@ SPOILT: list[tuple[Change, str]] = [
 
 @pytest.mark.parametrize(("change", "line"), SPOILT, ids=[line for _, line in SPOILT])
 def test_a_spoilt_argument_is_found_at_its_path(change: Change, line: str) -> None:
-    (found,) = mistakes_after(change)
-    assert line in found
+    (mistake,) = mistakes_after(change)
+    assert line in mistake
 
 
 def test_expressions_and_cdk_tokens_stand_for_anything() -> None:
@@ -128,9 +128,10 @@ def test_a_parameter_is_checked_with_its_default() -> None:
     document = definition()
     parameter = next(item for item in document["Parameters"] if item["Name"] == "InstanceType")
     parameter["DefaultValue"] = "ml.p4d.24xlage"
-    (found,) = shapes.mistakes_in(document)
+    (mistake,) = shapes.mistakes_in(document)
     assert (
-        "Train.ResourceConfig.InstanceType: 'ml.p4d.24xlage' is not one of ml.p4d.24xlarge" in found
+        "Train.ResourceConfig.InstanceType: 'ml.p4d.24xlage' is not one of ml.p4d.24xlarge"
+        in mistake
     )
 
 
@@ -146,8 +147,8 @@ def test_a_step_type_without_a_rule_is_refused_by_name() -> None:
 def test_a_definition_longer_than_the_api_takes_is_refused() -> None:
     document = definition()
     document["Metadata"] = {"padding": "x" * shapes.MAX_DEFINITION}
-    (found,) = shapes.mistakes_in(document)
-    assert "SageMaker allows 1048576" in found
+    (mistake,) = shapes.mistakes_in(document)
+    assert "SageMaker allows 1048576" in mistake
 
 
 def test_checking_raises_all_mistakes_at_once() -> None:

@@ -146,8 +146,8 @@ def test_every_example_says_where_it_comes_from(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_an_example_that_can_run_becomes_a_pipeline_that_starts_it(name: str) -> None:
-    given, (enabled, image) = example(name), ACCEPTED[name]
-    train = check(given).definition["Steps"][0]["Arguments"]
+    settings, (enabled, image) = example(name), ACCEPTED[name]
+    train = check(settings).definition["Steps"][0]["Arguments"]
     switches = {
         key: value for key, value in train["HyperParameters"].items() if key.endswith("_enabled")
     }
@@ -161,8 +161,8 @@ def test_an_example_that_cannot_run_is_refused_with_the_true_reason(name: str) -
         check(example(name))
     lines = str(caught.value).splitlines()
     assert len(lines) == len(REFUSED[name])
-    for line, wanted in zip(lines, REFUSED[name], strict=True):
-        assert f"training.{wanted}" in line or wanted in line, line
+    for line, reason in zip(lines, REFUSED[name], strict=True):
+        assert f"training.{reason}" in line or reason in line, line
 
 
 @pytest.mark.parametrize(
@@ -186,11 +186,13 @@ def test_an_example_that_cannot_run_is_refused_with_the_true_reason(name: str) -
 def test_with_a_script_of_that_time_the_reason_is_that_aws_no_longer_lists_its_smddp(
     name: str, image: str | None, title: str, smddp: str
 ) -> None:
-    given = example(name)
+    settings = example(name)
     uri = f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{image}" if image else None
     changes = {"source_dir": "their_code", "image_uri": uri, "instance_type": "ml.p3dn.24xlarge"}
     with pytest.raises(ConfigError) as caught:
-        check(given.model_copy(update={"training": given.training.model_copy(update=changes)}))
+        check(
+            settings.model_copy(update={"training": settings.training.model_copy(update=changes)})
+        )
     (line,) = str(caught.value).splitlines()
     assert (
         f"AWS's page no longer lists smddp for {title} (AWS's guide of 2023: version {smddp}); it"
@@ -214,8 +216,8 @@ def test_an_image_of_ones_own_is_told_what_it_must_set(name: str) -> None:
 
 
 def test_instances_are_co_located_in_one_subnet() -> None:
-    given = example("co-located")
-    train = check(given).definition["Steps"][0]["Arguments"]
+    settings = example("co-located")
+    train = check(settings).definition["Steps"][0]["Arguments"]
     assert (train["ResourceConfig"]["InstanceCount"], len(train["VpcConfig"]["Subnets"])) == (
         {"Get": "Parameters.InstanceCount"},
         1,

@@ -24,8 +24,8 @@ def changed(**updates: Any) -> Environment:
     return environment().model_copy(update=updates)
 
 
-def _at_rest(given: Environment) -> dict[str, int]:
-    return {line.what: line.quantity for line in plan(given).at_rest.lines}
+def _at_rest(settings: Environment) -> dict[str, int]:
+    return {line.what: line.quantity for line in plan(settings).at_rest.lines}
 
 
 def test_at_rest_an_environment_without_options_pays_for_its_key_only() -> None:
@@ -85,29 +85,29 @@ def test_a_job_costs_its_nodes_for_as_long_as_it_may_run() -> None:
     training = environment().training.model_copy(
         update={"instance_count": 3, "max_runtime_s": 7200}
     )
-    found = plan(changed(training=training))
-    assert found.training.usd_per_hour == pytest.approx(3 * 25.251286)
-    assert found.longest_training_usd == pytest.approx(2 * 3 * 25.251286)
+    costs = plan(changed(training=training))
+    assert costs.training.usd_per_hour == pytest.approx(3 * 25.251286)
+    assert costs.max_training_usd == pytest.approx(2 * 3 * 25.251286)
 
 
 def test_while_a_job_runs_what_stands_at_rest_is_paid_too() -> None:
-    found = plan(environment())
-    assert found.while_training.usd_per_hour == pytest.approx(2 * 25.251286 + 1 / 730)
+    costs = plan(environment())
+    assert costs.while_training.usd_per_hour == pytest.approx(2 * 25.251286 + 1 / 730)
 
 
 def test_a_price_that_is_not_known_is_named_and_in_no_sum() -> None:
-    found = plan(changed(region="eu-north-1"))
-    assert found.training.unknown == ("training on ml.p4d.24xlarge",)
-    assert (found.training.usd_per_hour, found.while_training.unknown) == (
+    costs = plan(changed(region="eu-north-1"))
+    assert costs.training.unknown == ("training on ml.p4d.24xlarge",)
+    assert (costs.training.usd_per_hour, costs.while_training.unknown) == (
         0,
         ("KMS key", "training on ml.p4d.24xlarge"),
     )
 
 
 def test_of_an_existing_vpc_the_plan_does_not_know_the_subnet() -> None:
-    found = plan(changed(network=Network(existing=EXISTING)))
-    assert (found.training_subnet, found.usable_addresses) == (None, None)
-    assert any("existing VPC" in note for note in found.notes)
+    costs = plan(changed(network=Network(existing=EXISTING)))
+    assert (costs.training_subnet, costs.usable_addresses) == (None, None)
+    assert any("existing VPC" in note for note in costs.notes)
 
 
 @pytest.mark.parametrize(

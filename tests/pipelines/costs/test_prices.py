@@ -38,8 +38,10 @@ def test_every_priced_instance_type_is_one_of_sagemakers() -> None:
 
 
 def test_a_price_of_another_regions_list_is_an_estimate() -> None:
-    found = [prices.instance("ml.p4d.24xlarge", region) for region in ("us-west-2", "us-east-1")]
-    assert [(each.usd_per_hour, each.is_estimate) for each in found if each] == [
+    on_demand = [
+        prices.instance("ml.p4d.24xlarge", region) for region in ("us-west-2", "us-east-1")
+    ]
+    assert [(each.usd_per_hour, each.is_estimate) for each in on_demand if each] == [
         (25.251286, False),
         (25.251286, True),
     ]
@@ -66,10 +68,10 @@ def test_every_kind_of_file_system_that_can_be_asked_for_has_a_price_in_the_defa
     None
 ):
     kinds = [(DeploymentType.SCRATCH_2, None), *product([DeploymentType.PERSISTENT_2], THROUGHPUTS)]
-    found = [
+    on_demand = [
         prices.file_system(
             FileSystem(deployment_type=kind, throughput_mbps_per_tib=each), "us-east-1"
         )
         for kind, each in kinds
     ]
-    assert None not in found
+    assert None not in on_demand

@@ -81,7 +81,7 @@ def offers(line: str) -> Iterator[tuple[str, str]]:
 def test_every_offer_of_a_grid_is_accepted_once_what_has_nothing_to_do_with_it_is_mended(
     framework: Framework,
 ) -> None:
-    found = 0
+    offer_count = 0
     for version, instance_type, strategy, more in product(
         VERSIONS[framework], TYPES, STRATEGIES[framework], MORE
     ):
@@ -103,10 +103,10 @@ def test_every_offer_of_a_grid_is_accepted_once_what_has_nothing_to_do_with_it_i
             ),
             *versions(" ".join(lines)),
         ]:
-            found += 1
+            offer_count += 1
             again = refused({**keys, "instance_count": 2, **change})
             assert [line for line in again if line not in others] == [], (keys, change)
-    assert found > 100
+    assert offer_count > 100
 
 
 @pytest.mark.parametrize("version", ["2.16.2", "2.19.0"])

@@ -37,15 +37,15 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "message"), BROKEN, ids=[message[:40] for _, message in BROKEN])
+@pytest.mark.parametrize(("keys", "message"), BROKEN, ids=[message[:40] for _, message in BROKEN])
 def test_an_image_that_cannot_be_trained_with_is_one_problem(
-    given: dict[str, Any], message: str
+    keys: dict[str, Any], message: str
 ) -> None:
-    training = Training(**{"framework_version": "2.3.0", **given})
+    training = Training(**{"framework_version": "2.3.0", **keys})
     with pytest.raises(LaunchError) as caught:
         resolve(training, "us-east-1")
     (problem,) = caught.value.problems
-    assert (problem.key, problem.given) == ("training.build_image", given["build_image"])
+    assert (problem.key, problem.value) == ("training.build_image", keys["build_image"])
     assert message in problem.message
 
 

@@ -81,15 +81,15 @@ def test_what_is_required_cannot_be_switched_off_by_a_variable() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "environment",
     [
         {"NCCL_NET": "aws libfabric"},
         {"NCCL_DEBUG_FILE": "/tmp/mine.%p.log"},
         {"FI_PROVIDER": "efa"},
     ],
 )
-def test_variables_with_which_efa_can_be_proven_are_accepted(given: dict[str, str]) -> None:
-    assert list(fabric.problems(Training(require_efa=True, environment=given))) == []
+def test_variables_with_which_efa_can_be_proven_are_accepted(environment: dict[str, str]) -> None:
+    assert list(fabric.problems(Training(require_efa=True, environment=environment))) == []
 
 
 def test_a_script_of_one_s_own_must_look_itself_and_is_told() -> None:

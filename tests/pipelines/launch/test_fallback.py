@@ -240,11 +240,11 @@ def test_a_script_that_was_told_to_use_smddp_is_told_the_fallbacks_backend(
 
 
 def test_the_pipelines_parameter_has_the_fallbacks_backend_too() -> None:
-    given = environment()
+    settings = environment()
     training = Training(**P5, fallback=Strategy.TORCHRUN, hyperparameters={"backend": "smddp"})
-    parameters = definition_for(given.model_copy(update={"training": training}), infrastructure())[
-        "Parameters"
-    ]
+    parameters = definition_for(
+        settings.model_copy(update={"training": training}), infrastructure()
+    )["Parameters"]
     assert {"Name": "Backend", "Type": "String", "DefaultValue": "nccl"} in parameters
 
 

@@ -38,7 +38,7 @@ def test_a_pages_line_of_configuration_starts_what_its_overlay_starts(name: str)
     )
     shown = shown.model_copy(
         update={
-            "instance_count": max(shown.instance_count, tables.strategy(shown.strategy).hosts.least)
+            "instance_count": max(shown.instance_count, tables.strategy(shown.strategy).hosts.min)
         }
     )
     contracts = [type(resolve(each, "us-east-1").contract) for each in (shown, overlay)]

@@ -73,7 +73,7 @@ def test_images_of_long_ago_have_their_day_too(
 
 
 @pytest.mark.parametrize(
-    ("image", "version", "said"),
+    ("image", "version", "text"),
     [
         (
             "pytorch-training:2.3.0-gpu-py311-cu121-ubuntu20.04-sagemaker-v1.2",
@@ -93,12 +93,12 @@ def test_images_of_long_ago_have_their_day_too(
     ],
 )
 def test_aws_images_that_the_environment_names_are_warned_of_too(
-    image: str, version: str, said: str
+    image: str, version: str, text: str
 ) -> None:
     uri = f"763104351884.dkr.ecr.us-east-1.amazonaws.com/{image}"
     (line,) = warnings_of(Training(image_uri=uri, framework_version=version), LATER)
     assert line.startswith("training.image_uri: ")
-    assert said in line
+    assert text in line
 
 
 def test_nothing_is_said_of_images_that_are_not_aws() -> None:

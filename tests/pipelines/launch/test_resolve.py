@@ -148,11 +148,13 @@ def test_each_strategy_is_one_contract() -> None:
 def test_every_launcher_of_several_ranks_is_told_how_many_and_without_the_key_is_what_sdk_v2_starts(
     strategy: Strategy,
 ) -> None:
-    told, untold = (
+    with_ranks, without_ranks = (
         launch(strategy=strategy, processes_per_host=4).hyperparameters,
         launch(strategy=strategy).hyperparameters,
     )
-    assert dict(told.items() - untold.items()) == {"sagemaker_mpi_num_of_processes_per_host": "4"}
+    assert dict(with_ranks.items() - without_ranks.items()) == {
+        "sagemaker_mpi_num_of_processes_per_host": "4"
+    }
 
 
 def test_images_are_full_tags_of_the_regions_registry() -> None:
@@ -310,8 +312,8 @@ def test_an_image_of_another_region_is_a_notice() -> None:
     ],
 )
 def test_what_cannot_run_is_one_line(keys: dict[str, Any], line: str) -> None:
-    (found,) = refusals(**keys)
-    assert line in found
+    (refusal,) = refusals(**keys)
+    assert line in refusal
 
 
 def test_every_refusal_of_smddp_says_how_to_go_on_without_it() -> None:
@@ -341,11 +343,11 @@ def test_one_node_of_smddp_is_a_notice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "said"),
+    ("version", "text"),
     [("2.4.0", "before November 2024"), ("2.5.1", "AWS's documentation does not list")],
 )
-def test_what_is_known_of_a_release_is_a_notice(version: str, said: str) -> None:
-    assert said in launch(framework_version=version).notices[0]
+def test_what_is_known_of_a_release_is_a_notice(version: str, text: str) -> None:
+    assert text in launch(framework_version=version).notices[0]
 
 
 def test_a_launcher_that_nothing_reads_is_a_notice() -> None:
@@ -364,12 +366,12 @@ def test_ranks_that_aws_does_not_document_for_smddp_are_a_notice() -> None:
 
 @pytest.mark.parametrize("strategy", [Strategy.SMDDP, Strategy.TORCHRUN, Strategy.HOROVOD])
 def test_more_ranks_than_gpus_are_one_notice(strategy: Strategy) -> None:
-    said = [
+    notices = [
         line
         for line in launch(strategy=strategy, processes_per_host=9).notices
         if "processes_per_host" in line
     ]
-    assert said == [
+    assert notices == [
         (
             "training.processes_per_host: 9 ranks share the 8 GPUs of each ml.p4d.24xlarge; NCCL"
             " takes one rank per GPU"
@@ -396,13 +398,13 @@ def test_as_many_ranks_as_gpus_and_ranks_on_cpus_are_no_news(keys: dict[str, Any
 def test_variables_that_the_toolkit_sets_itself_are_a_notice(
     keys: dict[str, Any], names: list[str]
 ) -> None:
-    given = {"NCCL_DEBUG": "TRACE", "MASTER_PORT": "1", "NCCL_ALGO": "Ring"}
-    said = [
+    variables = {"NCCL_DEBUG": "TRACE", "MASTER_PORT": "1", "NCCL_ALGO": "Ring"}
+    notices = [
         line.partition(" ")[0]
-        for line in launch(environment=given, **keys).notices
+        for line in launch(environment=variables, **keys).notices
         if "has no effect" in line
     ]
-    assert said == [f"training.environment.{name}" for name in names]
+    assert notices == [f"training.environment.{name}" for name in names]
 
 
 def test_where_aws_has_no_image_for_endpoints_the_notice_names_the_one_that_serves() -> None:

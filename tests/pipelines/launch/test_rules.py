@@ -33,7 +33,7 @@ def refusals(**keys: Any) -> list[str]:
 
 @pytest.mark.parametrize(("framework", "name"), COMBINATIONS)
 def test_every_strategy_runs_with_its_defaults(framework: Framework, name: Strategy) -> None:
-    launched = launch(framework=framework, strategy=name, instance_count=strategy(name).hosts.least)
+    launched = launch(framework=framework, strategy=name, instance_count=strategy(name).hosts.min)
     assert launched.contract.launcher == strategy(name).launcher
     assert f"/{framework}-training:" in launched.image_uri
 
@@ -136,8 +136,8 @@ def test_a_strategy_of_the_other_framework_is_one_line_whatever_else_it_would_ne
     ],
 )
 def test_what_cannot_run_is_one_line(keys: dict[str, Any], line: str) -> None:
-    (found,) = refusals(**keys)
-    assert line in found
+    (refusal,) = refusals(**keys)
+    assert line in refusal
 
 
 @pytest.mark.parametrize(
@@ -166,8 +166,8 @@ def test_what_cannot_run_is_one_line(keys: dict[str, Any], line: str) -> None:
 def test_versions_whose_images_are_too_old_are_refused_for_that(
     framework: Framework, version: str, reason: str
 ) -> None:
-    (found,) = refusals(framework=framework, framework_version=version)
-    assert reason in found
+    (refusal,) = refusals(framework=framework, framework_version=version)
+    assert reason in refusal
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,8 @@ def test_torchrun_before_1_13_is_refused_as_sdk_v2_does() -> None:
 def test_gpus_that_the_images_cuda_does_not_support_are_refused(
     keys: dict[str, Any], line: str
 ) -> None:
-    (found,) = refusals(**keys)
-    assert line in found
+    (refusal,) = refusals(**keys)
+    assert line in refusal
 
 
 def test_the_cuda_of_an_image_of_ones_own_is_not_guessed() -> None:
@@ -276,11 +276,11 @@ WITHOUT_HOROVOD = [
 def test_images_without_horovod_are_refused_with_where_to_get_it(
     keys: dict[str, Any], line: str
 ) -> None:
-    (found,) = refusals(strategy=Strategy.HOROVOD, **keys)
-    assert line in found
+    (refusal,) = refusals(strategy=Strategy.HOROVOD, **keys)
+    assert line in refusal
     assert (
         "name horovod in requirements.txt of source_dir, extend the image and name it in"
-        " training.image_uri, or set" in found
+        " training.image_uri, or set" in refusal
     )
 
 
@@ -383,10 +383,10 @@ def test_the_default_version_has_horovod_in_its_image(keys: dict[str, Any]) -> N
 
 
 def test_an_image_without_legacy_keras_is_refused_for_our_scripts() -> None:
-    (found,) = refusals(**TENSORFLOW, strategy=Strategy.MIRRORED, framework_version="2.21.0")
+    (refusal,) = refusals(**TENSORFLOW, strategy=Strategy.MIRRORED, framework_version="2.21.0")
     assert (
         "AWS's image of it lacks tf_keras~=2.21.0, which training_code/tensorflow needs; name"
-        " tf_keras~=2.21.0 in requirements.txt" in found
+        " tf_keras~=2.21.0 in requirements.txt" in refusal
     )
 
 

@@ -75,8 +75,8 @@ BY_MPIRUN: dict[str, Any] = {"collective": Collective.ALLGATHER, "launcher": Lau
 def test_what_does_not_go_together_is_one_line(keys: dict[str, Any], line: str) -> None:
     with pytest.raises(LaunchError) as caught:
         resolve(Training(**keys), "us-east-1")
-    (found,) = str(caught.value).splitlines()
-    assert line in found
+    (refusal,) = str(caught.value).splitlines()
+    assert line in refusal
 
 
 @pytest.mark.parametrize(

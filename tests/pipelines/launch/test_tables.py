@@ -43,7 +43,7 @@ def test_every_former_release_of_smddp_is_before_the_first_row_and_has_its_page(
     )
     assert [version for version in former if tables.ordered(version) >= tables.ordered(first)] == []
     assert all(
-        re.fullmatch(r"AWS's guide of 2023: version [\d.]+", said) for said in former.values()
+        re.fullmatch(r"AWS's guide of 2023: version [\d.]+", source) for source in former.values()
     )
 
 
@@ -96,7 +96,7 @@ def test_every_row_says_until_when_it_is_patched(framework: Framework) -> None:
 
 
 @pytest.mark.parametrize(
-    ("framework", "version", "least", "nearest"),
+    ("framework", "version", "min_python", "nearest"),
     [
         ("pytorch", "2.13.0", "3.10", "2.10.0"),
         ("pytorch", "2.4.1", "3.10", "2.4.0"),
@@ -106,14 +106,14 @@ def test_every_row_says_until_when_it_is_patched(framework: Framework) -> None:
     ],
 )
 def test_the_nearest_images_are_of_the_minor_version_or_before_it_or_the_first(
-    framework: str, version: str, least: str, nearest: str
+    framework: str, version: str, min_python: str, nearest: str
 ) -> None:
-    assert tables.nearest_images(framework, version, least)[0] == nearest
+    assert tables.nearest_images(framework, version, min_python)[0] == nearest
 
 
 @pytest.mark.parametrize("framework", list(Framework))
 def test_the_training_code_has_no_syntax_that_the_oldest_python_lacks(framework: Framework) -> None:
-    major, minor = tables.ordered(tables.least_python(framework))
+    major, minor = tables.ordered(tables.min_python(framework))
     sources = [
         path.read_text(encoding="utf-8")
         for path in (ROOT / "training_code" / framework).glob("*.py")
@@ -138,9 +138,11 @@ def test_every_strategy_has_a_row_with_a_source() -> None:
 def test_the_families_whose_gpus_are_known_are_families_with_gpus_that_sagemaker_trains_on() -> (
     None
 ):
-    known = {name for name in shapes.instance_types("TrainingInstanceType") if tables.gpus(name)}
-    assert [name for name in known if not tables.has_gpus(name)] == []
-    assert {"p3", "p4d", "p5", "g5", "p6-b200"} <= {name.split(".")[1] for name in known}
+    with_gpus = {
+        name for name in shapes.instance_types("TrainingInstanceType") if tables.gpus(name)
+    }
+    assert [name for name in with_gpus if not tables.has_gpus(name)] == []
+    assert {"p3", "p4d", "p5", "g5", "p6-b200"} <= {name.split(".")[1] for name in with_gpus}
 
 
 @pytest.mark.parametrize(

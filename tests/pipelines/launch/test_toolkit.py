@@ -47,7 +47,7 @@ def job(name: str, instance_type: str = P4D, **changes: Any) -> dict[str, Any]:
     """
     environment = load_environment("dev", ROOT, name)
     training, hosts = environment.training, tables.strategy(environment.training.strategy).hosts
-    count = max(training.instance_count, 2 if hosts.most is None else 1)
+    count = max(training.instance_count, 2 if hosts.max is None else 1)
     training = training.model_copy(update={"instance_type": instance_type, "instance_count": count})
     own: dict[str, HyperparameterValue] = {
         key: training.hyperparameters[key]
@@ -76,15 +76,15 @@ def blocks(name: str, language: str) -> list[str]:
     text = (PAGES / f"{name}.md").read_text(encoding="utf-8")
     return [
         block
-        for given, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-        if given == language
+        for kind, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+        if kind == language
     ]
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, dict[str, Any]]:
     """By overlay: what the toolkit of its framework starts. One process for each framework."""
-    found: dict[str, dict[str, Any]] = {}
+    commands: dict[str, dict[str, Any]] = {}
     for framework in ("pytorch", "tensorflow"):
         names = [
             name
@@ -102,7 +102,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, dict[str, An
         }
         (folder / "ml").mkdir()
         more = MORE if framework == "pytorch" else {}
-        given = json.dumps(
+        jobs = json.dumps(
             [
                 *(job(name) for name in names),
                 *(job(name, **changes) for name, changes in more.values()),
@@ -110,18 +110,18 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, dict[str, An
         )
         subprocess.run(
             [python, PROGRAM, framework],
-            input=given,
+            input=jobs,
             env=variables,
             text=True,
             capture_output=True,
             check=True,
         )
-        found |= zip(
+        commands |= zip(
             [*names, *more],
             json.loads((folder / "found.json").read_text(encoding="utf-8")),
             strict=True,
         )
-    return found
+    return commands
 
 
 def shown(command: list[str]) -> str:
@@ -195,15 +195,15 @@ def test_the_variables_that_a_runner_passes_are_those_of_the_table_of_traps(
     built: Mapping[str, dict[str, Any]], runner: str, cases: tuple[str, ...], kind: str
 ) -> None:
     suffix = "" if kind == P4D else f" on {kind}"
-    found = {
+    names = {
         name for case in cases for name in passed(built[case + suffix]["command"], "variables")
     }
     table = tables.passed_by_toolkit(runner, kind)
     assert [
-        name for name in found if not any(fnmatchcase(name, pattern) for pattern in table)
+        name for name in names if not any(fnmatchcase(name, pattern) for pattern in table)
     ] == []
     assert [
-        pattern for pattern in table if not any(fnmatchcase(name, pattern) for name in found)
+        pattern for pattern in table if not any(fnmatchcase(name, pattern) for name in names)
     ] == []
 
 

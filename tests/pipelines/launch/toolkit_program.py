@@ -42,12 +42,12 @@ def write_job(job: dict[str, Any]) -> None:
 
 
 def stand_in(toolkit: types.SimpleNamespace, caught: dict[str, Any]) -> None:
-    def run(runner_type: Any = toolkit.runner.ProcessRunnerType, **given: Any) -> None:
-        variables = dict(given["env_vars"])
+    def run(runner_type: Any = toolkit.runner.ProcessRunnerType, **options: Any) -> None:
+        variables = dict(options["env_vars"])
         caught["tf_config"] = variables.get("TF_CONFIG")
         toolkit.environment.write_env_vars(variables)
         toolkit.runner.get(
-            runner_type, given["user_entry_point"], given["args"], variables, None
+            runner_type, options["user_entry_point"], options["args"], variables, None
         ).run(True, True)
 
     toolkit.entry_point.run = run
@@ -86,11 +86,11 @@ def main() -> None:
     (FOLDER / "code").mkdir()
     sys.modules["tensorflow"] = types.ModuleType("tensorflow")
     framework, jobs = sys.argv[1], json.load(sys.stdin)
-    found = []
+    commands = []
     for job in jobs:
         (FOLDER / "code" / json.loads(job["hyperparameters"]["sagemaker_program"])).touch()
-        found.append(command_of(framework, job))
-    Path(os.environ["FOUND"]).write_text(json.dumps(found), encoding="utf-8")
+        commands.append(command_of(framework, job))
+    Path(os.environ["FOUND"]).write_text(json.dumps(commands), encoding="utf-8")
 
 
 if __name__ == "__main__":
