@@ -20,11 +20,11 @@ from local.tests.sagemaker.hosted import (
     configure,
     invoke,
     model_of,
+    remove,
     servers_of,
     settled,
 )
 from local.tests.sagemaker.test_deployments import share_is
-from shoal_local.server import Emulator
 
 TWO = "two-variants"
 CAPTURE = {
@@ -75,8 +75,7 @@ def two(account: Account) -> Iterator[str]:
     account.sagemaker.create_endpoint(EndpointName=TWO, EndpointConfigName=TWO)
     assert settled(account, TWO)["EndpointStatus"] == "InService"
     yield TWO
-    account.sagemaker.delete_endpoint(EndpointName=TWO)
-    until(lambda: servers_of(TWO), lambda left: not left)
+    remove(account, TWO)
 
 
 def test_invocations_go_to_the_variants_by_their_weights(account: Account, two: str) -> None:
@@ -137,12 +136,12 @@ def test_every_answer_is_captured_in_the_layout_of_aws(account: Account, two: st
 
 
 def test_weights_and_instances_change_without_a_failed_invocation_and_outlive_an_update(
-    account: Account, emulator: Emulator, two: str
+    account: Account, two: str
 ) -> None:
-    processes = len(emulator.registry.alive())
+    assert len(servers_of(account, two)) == 2
     change(account, VariantName="three", DesiredWeight=9, DesiredInstanceCount=2)
     assert now(account) == {"three": (9.0, 2), "five": (3.0, 1)}
-    assert len(emulator.registry.alive()) == processes + 1, "an instance is a process"
+    assert len(servers_of(account, two)) == 3, "an instance is a process"
     calls = call_many(account, two, 100)
     assert calls.failed == []
     assert share_is(calls.factors[3.0], 100, 0.75), calls.factors
@@ -159,7 +158,7 @@ def test_weights_and_instances_change_without_a_failed_invocation_and_outlive_an
     assert "DataCaptureConfig" not in account.sagemaker.describe_endpoint(EndpointName=two)
 
     change(account, VariantName="three", DesiredInstanceCount=1)
-    assert len(emulator.registry.alive()) == processes
+    assert len(servers_of(account, two)) == 2
     account.sagemaker.update_endpoint(EndpointName=two, EndpointConfigName=TWO)
     settled(account, two)
     assert now(account) == {"three": (1.0, 1), "five": (3.0, 1)}
@@ -192,7 +191,7 @@ def test_a_serverless_endpoint_serves_and_throttles_above_its_concurrency(accoun
     configure(
         account,
         "serverless",
-        model_of("3", slow_s="0.5"),
+        model_of("3", slow_s="2"),
         {"ServerlessConfig": {"MemorySizeInMB": 2048, "MaxConcurrency": 1}},
     )
     account.sagemaker.create_endpoint(EndpointName="serverless", EndpointConfigName="serverless")
@@ -203,7 +202,7 @@ def test_a_serverless_endpoint_serves_and_throttles_above_its_concurrency(accoun
     assert calls.factors, "one at a time is served"
     assert {each[:35] for each in calls.failed} == {"An error occurred (ThrottlingExcept"}
     assert invoke(account, "serverless", {"x": 2}) == {"y": 6.0}
-    account.sagemaker.delete_endpoint(EndpointName="serverless")
+    remove(account, "serverless")
 
 
 @pytest.mark.parametrize(
@@ -271,4 +270,4 @@ def test_captured_data_that_cannot_be_written_stops_the_capture_and_no_invocatio
     look = partial(account.sagemaker.describe_endpoint, EndpointName="uncaptured")
     until(look, lambda each: each["DataCaptureConfig"]["CaptureStatus"] == "Stopped")
     assert invoke(account, "uncaptured", {"x": 1}) == {"y": 3.0}
-    account.sagemaker.delete_endpoint(EndpointName="uncaptured")
+    remove(account, "uncaptured")
