@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 
 @contextmanager
 def served(state_dir: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """An emulator process; terminated at the end unless that happened before."""
+    """Run an emulator process, and terminate it at the end unless it has ended before."""
     command = [
         sys.executable,
         "-m",
@@ -32,8 +32,10 @@ def served(state_dir: Path, **environment: str) -> Iterator[subprocess.Popen[byt
     with subprocess.Popen(
         [*command, "--region", "us-east-1"], cwd=REPOSITORY, env=own, stdout=subprocess.PIPE
     ) as process:
-        yield process
-        process.terminate()
+        try:
+            yield process
+        finally:  # otherwise Popen would wait for ever where the test has failed
+            process.terminate()
 
 
 def endpoint_of(process: subprocess.Popen[bytes]) -> str:
