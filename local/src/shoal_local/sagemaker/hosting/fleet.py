@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from shoal_local.sagemaker.core import Core
 from shoal_local.sagemaker.hosting import models
-from shoal_local.sagemaker.hosting.capture import Capture, capture_of
 from shoal_local.sagemaker.hosting.images import deployed_image
 from shoal_local.sagemaker.hosting.server import ModelServer, ServerFailedError
 from shoal_local.sagemaker.shapes import Document
@@ -82,7 +81,6 @@ class Fleet:
         self.config_name: str = config["EndpointConfigName"]
         self.config = config
         self.variants = [self._variant(document) for document in config["ProductionVariants"]]
-        self.capture: Capture | None = None
         self._starting: list[ModelServer] = []
         self._cancelled = False
 
@@ -115,12 +113,6 @@ class Fleet:
         self._start([server for servers in made.values() for server in servers])
         for variant, servers in made.items():
             variant.instances = [Instance(server) for server in servers]
-        self.capture = capture_of(self._core, self._endpoint, self.config, self.execution_role())
-
-    def close_capture(self) -> None:
-        """Write what was captured, after the last answer."""
-        if self.capture:
-            self.capture.close()
 
     def more(self, variant: Variant, count: int) -> list[Instance]:
         """Started instances that the variant needs for `count`; none when it has enough."""

@@ -39,8 +39,6 @@ class Invocation:
                 self._measure(fleet, variant, 500, begun)
                 return self._silence(variant, instance.server, silent)
             self._measure(fleet, variant, answer.status, begun)
-            if fleet.capture and answer.status < http.client.BAD_REQUEST:
-                fleet.capture.offer(variant.name, self.body, self.headers, answer)
         return self._reply(variant, answer)
 
     def _reply(self, variant: Variant, answer: Answer) -> Reply:

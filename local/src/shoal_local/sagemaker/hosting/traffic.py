@@ -81,8 +81,3 @@ class Traffic:
         with self._changed:
             self._changed.wait_for(lambda: not any(each.busy for each in instances), self._drain_s)
         close(each.server for each in instances)
-
-    def retire_fleet(self, fleet: Fleet) -> None:
-        """The same of all that a fleet has, and then of what it captured."""
-        self.retire(fleet.instances())
-        fleet.close_capture()
