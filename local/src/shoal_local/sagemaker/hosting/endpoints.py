@@ -19,10 +19,9 @@ from shoal_local.sagemaker.hosting import configs, variants
 from shoal_local.sagemaker.hosting.deployment import FAILURES, ClosingError, Deployment
 from shoal_local.sagemaker.hosting.fleet import Fleet, close
 from shoal_local.sagemaker.hosting.guardrails import Plan, plan_of
-from shoal_local.sagemaker.hosting.invocation import Invocation
 from shoal_local.sagemaker.hosting.scaling import scale
 from shoal_local.sagemaker.hosting.server import ServerFailedError
-from shoal_local.sagemaker.hosting.traffic import Traffic
+from shoal_local.sagemaker.hosting.traffic import Invocation, Traffic
 from shoal_local.sagemaker.listing import Listing
 from shoal_local.sagemaker.shapes import Document
 
