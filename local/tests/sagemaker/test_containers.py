@@ -76,8 +76,10 @@ def pod_of(
             for name, script in scripts.items()
         ]
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        pod = Pod(folder, hosts, ProcessRegistry(folder))
-        pod.start(
+        pod = Pod(
+            folder,
+            hosts,
+            ProcessRegistry(folder),
             [Path(sys.base_prefix), *visible],
             server.server_port,
             lambda host, line: lines.append(f"{host}: {line}"),
