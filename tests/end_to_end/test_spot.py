@@ -30,7 +30,7 @@ SPOT: dict[str, Any] = {
     "EnableManagedSpotTraining": True,
     "StoppingCondition": {"MaxRuntimeInSeconds": 300, "MaxWaitTimeInSeconds": 300},
 }
-GRACE_S = 40.0
+GRACE_S = 100.0
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def test_what_alarms_and_dashboard_watch_is_measured(swept: Swept) -> None:
 
 def test_neither_a_running_executions_endpoint_nor_a_serving_one_is_touched(swept: Swept) -> None:
     account = swept.account
-    account.deploy_pipeline(PIPELINE, [shell_step("Wait", "sleep 60")])
+    account.deploy_pipeline(PIPELINE, [shell_step("Wait", "sleep 600")])
     arn = account.sagemaker.start_pipeline_execution(PipelineName=PIPELINE)["PipelineExecutionArn"]
     execution_id = arn.rpartition("/")[2]
     for name in (f"{PIPELINE}-{execution_id}", PIPELINE):

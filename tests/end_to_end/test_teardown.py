@@ -107,7 +107,7 @@ class Ended:
             *sagemaker.list_endpoint_configs(NameContains=self.endpoint)["EndpointConfigs"],
             *sagemaker.list_models(NameContains=self.endpoint)["Models"],
         ]
-        return [str(each) for each in found] + servers_of(self.endpoint)
+        return [*map(str, found), *servers_of(self.account, self.endpoint)]
 
 
 @pytest.fixture
