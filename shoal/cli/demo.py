@@ -1,4 +1,4 @@
-"""`shoal demo`: the options of the main job, and what is told of its end."""
+"""`shoal demo`: options, and what is printed at the end."""
 
 from __future__ import annotations
 

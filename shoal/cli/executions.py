@@ -37,12 +37,12 @@ def run(
 ) -> None:
     """Start an execution of ENV's pipeline."""
     session = workspace.open(environment, local)
-    given = parse_parameters(parameters)
-    check_values(session.environment, given, workspace.root)
-    arn = session.pipeline.start(given)
+    values = parse_parameters(parameters)
+    check_values(session.environment, values, workspace.root)
+    arn = session.pipeline.start(values)
     click.echo(f"started: {arn}")
     if follow:
-        _follow(session, arn, given)
+        _follow(session, arn, values)
 
 
 @click.command()
@@ -59,10 +59,10 @@ def status(workspace: Workspace, environment: str, execution: str | None, local:
     if execution:
         _print_execution(console, session.pipeline.look(session.pipeline.find(execution)))
         return
-    if served := serving.live_endpoint(session.target, session.names.serving_endpoint):
+    if endpoint := serving.live_endpoint(session.target, session.names.serving_endpoint):
         console.print(
-            f"serving: {served}"
-            + (f"; why a deployment of it failed: {served.failure}" if served.failure else "")
+            f"serving: {endpoint}"
+            + (f"; why a deployment of it failed: {endpoint.failure}" if endpoint.failure else "")
         )
     session.pipeline.definition()
     summaries = session.pipeline.executions()
@@ -74,9 +74,9 @@ def status(workspace: Workspace, environment: str, execution: str | None, local:
         return
     table = Table("execution", "status", "started", box=None)
     for summary in summaries:
-        identity = str(summary["PipelineExecutionArn"]).rpartition("/")[2]
+        execution_id = str(summary["PipelineExecutionArn"]).rpartition("/")[2]
         table.add_row(
-            identity,
+            execution_id,
             summary["PipelineExecutionStatus"],
             summary["StartTime"].astimezone().strftime("%Y-%m-%d %H:%M:%S"),
         )
@@ -92,10 +92,10 @@ def stop(workspace: Workspace, environment: str, execution: str, local: bool) ->
     """Ask EXECUTION (an ARN, an id, or `latest`) to stop."""
     session = workspace.open(environment, local)
     arn = session.pipeline.find(execution)
-    look = session.pipeline.look(arn)
-    if look.has_ended:
+    state = session.pipeline.look(arn)
+    if state.has_ended:
         raise UsageError(
-            f"execution {look.id} has ended already as {look.status}: there is nothing to stop"
+            f"execution {state.id} has ended already as {state.status}: there is nothing to stop"
         )
     session.pipeline.stop(arn)
     click.echo(f"stopping: {arn}")
@@ -110,16 +110,16 @@ def stop(workspace: Workspace, environment: str, execution: str, local: bool) ->
 def logs(workspace: Workspace, environment: str, execution: str, step: str, local: bool) -> None:
     """Print what STEP of EXECUTION (an ARN, an id, or `latest`) has logged."""
     session = workspace.open(environment, local)
-    look = session.pipeline.look(session.pipeline.find(execution))
-    found = look.step(step)
-    if found is None:
-        started = ", ".join(known.name for known in look.steps) or "none"
+    state = session.pipeline.look(session.pipeline.find(execution))
+    match = state.step(step)
+    if match is None:
+        started = ", ".join(each.name for each in state.steps) or "none"
         raise NotFoundError(
-            f"execution {look.id} has not started a step {step!r}; started so far: {started}"
+            f"execution {state.id} has not started a step {step!r}; started so far: {started}"
         )
-    location = location_of(session.target, found)
+    location = location_of(session.target, match)
     if location is None:
-        raise NotFoundError(f"step {step} ({found.type}) runs no code that could log")
+        raise NotFoundError(f"step {step} ({match.type}) runs no code that could log")
     for line in LogTail(session.target.client("logs"), location).new_lines():
         click.echo(line)
 

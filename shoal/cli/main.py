@@ -1,5 +1,4 @@
-"""The entry of the `shoal` command: reads the arguments and the environment variables once, and
-turns every outcome into an exit code.
+"""The entry of the `shoal` command: read the arguments, and turn every outcome into an exit code.
 
 0: it worked. 1: what was run failed. 2: wrong usage or configuration, nothing was changed. 3: there
 is nothing to promote. 130: interrupted, and cleaned up; a deployment says what goes on without it.
@@ -47,7 +46,7 @@ _COMMANDS = (
     ),
     Deferred(
         "destroy",
-        "shoal.cli.deployment:destroy",
+        "shoal.cli.destroy:destroy",
         "Stop what runs in ENV, remove what executions left, and delete the stacks.",
     ),
     Deferred(
@@ -156,7 +155,7 @@ def shoal(context: click.Context, root: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command and returns its exit code. Users see one message, never a traceback."""
+    """Run one command and return its exit code. Users see one message, never a traceback."""
     try:
         with interrupted_once():
             return int(shoal.main(args=arguments, prog_name="shoal", standalone_mode=False) or OK)

@@ -1,6 +1,4 @@
-"""`shoal schedule list|pause|resume`: the schedules of an environment as they are live, beside what
-the file says.
-"""
+"""`shoal schedule list|pause|resume`: the live schedules of an environment, next to its file."""
 
 from __future__ import annotations
 
@@ -28,15 +26,15 @@ def schedule() -> None:
 def show(workspace: Workspace, environment: str, local: bool) -> None:
     """Show the deployed schedules of ENV, and where they differ from its file."""
     session = workspace.open(environment, local)
-    found = Schedules(session.target, session.names).all()
-    if not found:
+    schedules = Schedules(session.target, session.names).all()
+    if not schedules:
         click.echo(
             f"no schedules are deployed; write some in {environment_file(environment)}, section"
             " `schedules`, and deploy"
         )
         return
     table = Table("schedule", "expression", "time zone", "live", "file", box=None)
-    for each in found:
+    for each in schedules:
         table.add_row(
             each.name,
             each.expression,
@@ -45,8 +43,8 @@ def show(workspace: Workspace, environment: str, local: bool) -> None:
             _state(each.paused_in_file),
         )
     Console(soft_wrap=True).print(table)
-    _warn(session, [each for each in found if each.differs])
-    for each in found:
+    _warn(session, [each for each in schedules if each.differs])
+    for each in schedules:
         if each.is_silent:
             click.echo(
                 f"{each.name}: it is active, and its alarm tells nobody; run `shoal schedule resume"
@@ -75,14 +73,16 @@ def resume(workspace: Workspace, environment: str, name: str, local: bool) -> No
 
 
 def _change(session: Session, name: str, paused: bool) -> None:
-    changed = Schedules(session.target, session.names).set_paused(name, paused)
-    click.echo(f"schedule {name}: {_state(changed.paused)}")
-    _warn(session, [changed] if changed.differs else [])
+    schedule = Schedules(session.target, session.names).set_paused(name, paused)
+    click.echo(f"schedule {name}: {_state(schedule.paused)}")
+    _warn(session, [schedule] if schedule.differs else [])
 
 
 def _warn(session: Session, differing: list[LiveSchedule]) -> None:
-    """CloudFormation compares templates, so neither `shoal diff` nor a deployment sees what was
-    changed beside it.
+    """Say where live schedules differ from the file.
+
+    CloudFormation compares templates, so neither `shoal diff` nor a deployment sees what changed
+    outside it.
     """
     for each in differing:
         file = environment_file(session.environment.name)

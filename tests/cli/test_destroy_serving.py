@@ -16,7 +16,7 @@ from config.loader import load_environment
 from config.names import Names
 from local.tests.control.account import trust
 from local.tests.sagemaker.hosted import ENVIRONMENT, GOOD_MODEL
-from shoal.cli.deployment import tell_what_serves
+from shoal.cli.deployment import report_serving
 from shoal.verbs.inventory import Owner, of_environment
 from shoal.verbs.local_server import LocalServer, build_runtimes
 from shoal.verbs.target import Target
@@ -137,7 +137,7 @@ def test_what_served_goes_once_nothing_is_pinned_and_the_rest_stays(
     assert there(target) == {"stack", "endpoint", "endpoint config", "model", "scalable target"}
 
     reverted.git("revert", "--no-edit", "HEAD")
-    tell_what_serves(Workspace(reverted.root, dict(os.environ)).open("staging", local=True))
+    report_serving(Workspace(reverted.root, dict(os.environ)).open("staging", local=True))
     said = capsys.readouterr()
     assert said.out.startswith(f"serving: {ENDPOINT} is InService")
     assert (
@@ -164,5 +164,5 @@ def test_what_served_goes_once_nothing_is_pinned_and_the_rest_stays(
 
     assert shoal() == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"there is no stack {STACK} in ")
-    tell_what_serves(Workspace(reverted.root, dict(os.environ)).open("staging", local=True))
+    report_serving(Workspace(reverted.root, dict(os.environ)).open("staging", local=True))
     assert capsys.readouterr() == ("", "")

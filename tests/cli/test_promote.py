@@ -12,8 +12,8 @@ import pytest
 
 from config.loader import load_environment
 from config.release import Release
-from shoal.cli.promote import Step
 from shoal.verbs.errors import PromotionError
+from shoal.verbs.promotion_path import PromotionStep
 from shoal.verbs.repository import Repository
 from tests.cli.trained import IMAGE, Checkout, Package, Registry
 from tests.config.releases import numbered
@@ -322,7 +322,7 @@ def propose(checkout: Checkout, release: Release) -> str:
     """The branch that pins it in staging; nobody looks at a registry."""
     dev, staging = (load_environment(name, checkout.root) for name in ("dev", "staging"))
     step, proposed = (
-        Step(checkout.root, Repository(checkout.root, os.environ), dev, staging, dev),
+        PromotionStep(checkout.root, Repository(checkout.root, os.environ), dev, staging, dev),
         release.replacing(staging.release),
     )
     step.commit(proposed, "Pin it")

@@ -1,9 +1,8 @@
-"""Two ways to a release that is no good: a mistake in the code that serves, committed as anybody's;
-and an archive changed by hand.
+"""Two bad releases: a committed mistake in the code that serves, and an archive that was changed
+afterwards.
 
-The mistake shows only after some answers, so that it passes every test that asks a few. By hand it
-is taken out again, in a version of the registry of its own: the archive is better then, but it is
-in no commit.
+The mistake shows only after some answers, so it passes every test that asks a few. The changed
+archive lacks the mistake: it is better, but it is in no commit.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from urllib.parse import urlsplit
 from shoal.verbs.target import Target
 
 GOOD_ANSWERS = 25
-"""So many are enough for whoever looks at it without load: the pipeline's test asks ten digits, and
-so does the proof of a deployment.
+"""More than any check without load asks: the pipeline's test and the proof of a deployment ask ten
+digits.
 """
 _CODE = "code/inference.py"
 _ARCHIVE = "/output/model.tar.gz"
-"""How the key of a training's archive ends; consumers may read no other."""
+"""The end of the key of a training's archive; consumers may read no other."""
 _MISTAKE = f'''
 
 _predict, _kept = predict_fn, []
@@ -34,39 +33,40 @@ def predict_fn(data, model):
     _kept.append(_predict(data, model))
     return _kept[-1]
 '''.encode()
-_KEPT = (
+_COPIED_FIELDS = (
     "ModelPackageGroupName",
     "InferenceSpecification",
     "ModelMetrics",
     "CustomerMetadataProperties",
 )
-_NOTED = ("ImageDigest", "ModelDataETag", "IsCheckpoint")
-"""Of a container, by the registry itself."""
+_REGISTRY_FIELDS = ("ImageDigest", "ModelDataETag", "IsCheckpoint")
+"""Fields of a container that the registry sets by itself."""
 
 
 def with_mistake(code: bytes) -> bytes:
-    """`code/inference.py` with the mistake."""
+    """Return `code/inference.py` with the mistake."""
     return code + _MISTAKE
 
 
-def register_by_hand(target: Target, arn: str) -> str:
-    """A version of the registry as another, its archive without the mistake; returns its ARN.
+def register_changed_archive(target: Target, arn: str) -> str:
+    """Register a copy of a version whose archive lacks the mistake; return its ARN.
 
     It waits for approval.
     """
     sagemaker, s3 = target.client("sagemaker"), target.client("s3")
-    found = sagemaker.describe_model_package(ModelPackageName=arn)
-    request = {key: found[key] for key in _KEPT if key in found}
+    package = sagemaker.describe_model_package(ModelPackageName=arn)
+    request = {key: package[key] for key in _COPIED_FIELDS if key in package}
     (container,) = request["InferenceSpecification"]["Containers"]
-    place = urlsplit(container["ModelDataUrl"])
-    archive = s3.get_object(Bucket=place.netloc, Key=place.path.lstrip("/"))["Body"].read()
-    key = f"{place.path.lstrip('/').removesuffix(_ARCHIVE)}-by-hand{_ARCHIVE}"
-    s3.put_object(Bucket=place.netloc, Key=key, Body=without_mistake(archive))
-    changed = {name: value for name, value in container.items() if name not in _NOTED} | {
-        "ModelDataUrl": f"s3://{place.netloc}/{key}"
+    location = urlsplit(container["ModelDataUrl"])
+    archive = s3.get_object(Bucket=location.netloc, Key=location.path.lstrip("/"))["Body"].read()
+    key = f"{location.path.lstrip('/').removesuffix(_ARCHIVE)}-by-hand{_ARCHIVE}"
+    s3.put_object(Bucket=location.netloc, Key=key, Body=without_mistake(archive))
+    new_container = {
+        name: value for name, value in container.items() if name not in _REGISTRY_FIELDS
     }
+    new_container["ModelDataUrl"] = f"s3://{location.netloc}/{key}"
     request["InferenceSpecification"] = request["InferenceSpecification"] | {
-        "Containers": [changed]
+        "Containers": [new_container]
     }
     return str(
         sagemaker.create_model_package(**request, ModelApprovalStatus="PendingManualApproval")[
@@ -76,15 +76,15 @@ def register_by_hand(target: Target, arn: str) -> str:
 
 
 def without_mistake(archive: bytes) -> bytes:
-    """A model.tar.gz without the mistake in its code; every other file as it was."""
-    made = io.BytesIO()
+    """Return a model.tar.gz without the mistake in its code; other files stay as they are."""
+    output = io.BytesIO()
     with (
         tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as source,
-        tarfile.open(fileobj=made, mode="w:gz") as destination,
+        tarfile.open(fileobj=output, mode="w:gz") as destination,
     ):
         for member in source:
             _add(destination, member, source.extractfile(member))
-    return made.getvalue()
+    return output.getvalue()
 
 
 def _add(destination: tarfile.TarFile, member: tarfile.TarInfo, file: Any) -> None:

@@ -1,8 +1,8 @@
-"""A user's repository for a demonstration: the project's own folders in a git repository of their
-own, with a bare remote beside it.
+"""A user's repository for the demonstration: the project's folders in a new git repository with a
+bare remote.
 
-Three environments in three accounts, small enough for a laptop and free to be torn down; everything
-else is as in the project.
+Its three environments have three accounts, are small enough for a laptop, and may be torn down;
+everything else is as in the project.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _GIT = {
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",
 }
-"""Nothing of the user's git: no hooks, no signatures, no helpers."""
+"""Settings that keep the user's git out: no hooks, no signatures, no helpers."""
 
 _SERVING: dict[str, Any] = {
     "instance_count": 1,
@@ -62,12 +62,12 @@ CHANGES: Mapping[str, dict[str, Any]] = {
     },
     "prod": {"protect": False, "serving": {**_SERVING, "instance_count": 2}},
 }
-"""What the environments of the demonstration have instead of what the project's files say."""
+"""What the demonstration's environments have instead of the project's settings."""
 
 
 @dataclass(frozen=True)
 class GitCheckout:
-    """`root` is the checkout, `remote` the bare repository that is its origin."""
+    """A checkout at `root`, with the bare repository `remote` as its origin."""
 
     root: Path
     remote: Path
@@ -80,52 +80,54 @@ class GitCheckout:
         project: Path,
         environ: Mapping[str, str],
         server_state: Path,
-        shared: SharedVersions = SharedVersions.PINNED,
+        shared_versions: SharedVersions = SharedVersions.PINNED,
     ) -> GitCheckout:
-        """In the empty `folder`; `emulator` is the state directory that `--local` will find,
-        `shared` what dev lets the others read.
+        """Make the checkout in the empty `folder`.
+
+        `server_state` is the state directory that `--local` will find. `shared_versions` is what
+        dev lets the others read.
         """
-        made = cls(folder / "checkout", folder / "origin.git", environ)
-        made.root.mkdir(parents=True)
+        checkout = cls(folder / "checkout", folder / "origin.git", environ)
+        checkout.root.mkdir(parents=True)
         for name in _COPIED:
-            _copy(project / name, made.root / name)
-        (made.root / "environments").mkdir()
+            _copy(project / name, checkout.root / name)
+        (checkout.root / "environments").mkdir()
         for name in ENVIRONMENTS:
-            made._write_environment(
-                project, name, {"shared_versions": shared.value} if name == "dev" else {}
+            checkout._write_environment(
+                project, name, {"shared_versions": shared_versions.value} if name == "dev" else {}
             )
-        (made.root / ".shoal").mkdir()
-        (made.root / ".shoal" / "local").symlink_to(server_state)
+        (checkout.root / ".shoal").mkdir()
+        (checkout.root / ".shoal" / "local").symlink_to(server_state)
         cache = project / ".shoal" / "jsii"
         cache.mkdir(
             parents=True, exist_ok=True
         )  # the first synth of a checkout makes it, and this may be the first
-        (made.root / ".shoal" / "jsii").symlink_to(cache)
+        (checkout.root / ".shoal" / "jsii").symlink_to(cache)
         for name in _SHARED:
-            (made.root / name).symlink_to(project / name)
-        (made.root / ".gitignore").write_text(
+            (checkout.root / name).symlink_to(project / name)
+        (checkout.root / ".gitignore").write_text(
             "".join(f"/{name}\n" for name in (".shoal", "cdk.out", *_SHARED)) + "__pycache__/\n"
         )
-        made._begin()
-        return made
+        checkout._begin()
+        return checkout
 
     def git(self, *arguments: str) -> str:
-        """What git answers, stripped. Raises AnswerError with its complaint."""
+        """Return git's answer, stripped; raise AnswerError with its complaint."""
         return output_of(("git", *arguments), self.root, self.environment, _TIMEOUT_S).strip()
 
     @property
     def environment(self) -> dict[str, str]:
-        """For git, and for `shoal`, which calls it."""
-        kept = {name: value for name, value in self.environ.items() if not name.startswith("GIT_")}
-        return kept | _GIT
+        """Return the environment variables for git, and for `shoal`, which calls it."""
+        rest = {name: value for name, value in self.environ.items() if not name.startswith("GIT_")}
+        return rest | _GIT
 
     def head(self) -> str:
         return self.git("rev-parse", "HEAD")
 
     def merge(self, branch: str) -> str:
-        """What a pull request's merge does: a merge commit on main, in the remote too.
+        """Merge a branch into main as a pull request does, in the remote too.
 
-        Returns its id.
+        Returns the merge commit's id.
         """
         self.git("fetch", "--quiet", "origin")
         self.git("merge", "--quiet", "--no-ff", "--message", f"Merge {branch}", f"origin/{branch}")
@@ -133,7 +135,7 @@ class GitCheckout:
         return self.head()
 
     def change(self, file: str, edit: Callable[[bytes], bytes], message: str) -> str:
-        """A commit that changes one file, in the remote too. Returns its id."""
+        """Commit a change of one file, in the remote too; return the commit's id."""
         path = self.root / file
         path.write_bytes(edit(path.read_bytes()))
         self.git("commit", "--quiet", "--all", "--message", message)
@@ -141,19 +143,19 @@ class GitCheckout:
         return self.head()
 
     def revert(self, merge: str) -> str:
-        """Takes a merge back, in the remote too."""
+        """Revert a merge, in the remote too; return the commit's id."""
         self.git("revert", "--no-edit", "--mainline", "1", merge)
         self.git("push", "--quiet", "origin", "main")
         return self.head()
 
-    def _write_environment(self, project: Path, name: str, more: dict[str, Any]) -> None:
-        written = parse(
+    def _write_environment(self, project: Path, name: str, changes: dict[str, Any]) -> None:
+        settings = parse(
             (project / "environments" / f"{name}.yaml").read_text(encoding="utf-8")
         ).data
-        written.pop("release", None)
+        settings.pop("release", None)
         text = "".join(
             f"{key}: {json.dumps(value)}\n"
-            for key, value in (written | CHANGES[name] | more).items()
+            for key, value in (settings | CHANGES[name] | changes).items()
         )  # JSON is YAML
         (self.root / "environments" / f"{name}.yaml").write_text(text, encoding="utf-8")
 

@@ -1,8 +1,8 @@
-"""`shoal demo --gitops`: the life of three releases in three emulated accounts, from a commit to a
-canary, a rollback and a revert.
+"""The phases of `shoal demo --gitops`: three releases in three emulated accounts, from a commit to
+a canary, a rollback and a revert.
 
-Every step is the command that a user would type, run in a git repository of its own; what was typed
-and answered is in transcript.txt.
+Each step is a command that a user would type, run in a git repository of its own; transcript.txt
+has commands and answers.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 
 from config.names import Names
 from config.settings import SharedVersions
-from shoal.demo.gitops.broken_release import register_by_hand, with_mistake
+from shoal.demo.gitops.broken_release import register_changed_archive, with_mistake
 from shoal.demo.gitops.checkout import ENVIRONMENTS, GitCheckout
 from shoal.demo.gitops.report import Canary, Rollback, clear, write_summary
 from shoal.demo.gitops.state import GitOps, gitops_folder
 from shoal.demo.gitops.traffic import Traffic
-from shoal.demo.pipeline.phases import only_one
+from shoal.demo.pipeline.phases import exclusive_folder
 from shoal.verbs import dataset, inventory
 from shoal.verbs.errors import CommandError, LeftBehindError, ShoalError
 from shoal.verbs.events import Detail, Note, Report
@@ -32,13 +32,13 @@ from shoal.verbs.teardown import remove_bootstrap
 from shoal.verbs.workspace import Workspace
 
 HOSTING_SPEED = 30
-"""How much faster than the clock deployments to endpoints wait: five minutes of baking are ten
+"""How much faster than the clock deployments to endpoints wait: five minutes of baking take ten
 seconds.
 """
 TRAINING = ("Epochs=1", "MinAccuracy=0.9")
 _SERVING_CODE = "training_code/pytorch/inference.py"
 _ROLLED_BACK, _DEPLOYMENT = "rolled back", "The deployment of "
-_REFUSED = 2
+_USAGE = 2
 
 
 def run_gitops(
@@ -49,9 +49,9 @@ def run_gitops(
     *,
     enforce_iam: bool,
 ) -> Outcome:
-    """Runs the whole and cleans up, whatever happens; writes the report; returns how it went."""
+    """Run all phases and clean up, whatever happens; write the report; return the outcome."""
     dataset.verify(workspace.root / dataset.FOLDER)
-    with only_one(gitops_folder(workspace)):
+    with exclusive_folder(gitops_folder(workspace)):
         clear(output)
         state = GitOps(workspace, output, report, enforce_iam)
         started_at = time.monotonic()
@@ -98,47 +98,47 @@ def _start_local_server(state: GitOps) -> None:
 
 def _stop_local_server(state: GitOps) -> None:
     for name in ("emulator.log", "requests.jsonl"):
-        for found in state.local_server.state.rglob(name):
+        for path in state.local_server.state.rglob(name):
             shutil.copy(
-                found, state.logs / f"{'-'.join(found.relative_to(state.local_server.state).parts)}"
+                path, state.logs / f"{'-'.join(path.relative_to(state.local_server.state).parts)}"
             )
     state.local_server.sweep()
     running = state.running
-    left = [f"process {pid}" for pid in mentioning(str(state.folder))]
-    left += [f"port of {running.endpoint}"] if running and port_answers(running.endpoint) else []
-    state.facts.processes_left = left
-    if left:
-        raise LeftBehindError(f"still there: {', '.join(left)}")
+    remains = [f"process {pid}" for pid in mentioning(str(state.folder))]
+    remains += [f"port of {running.endpoint}"] if running and port_answers(running.endpoint) else []
+    state.facts.processes_left = remains
+    if remains:
+        raise LeftBehindError(f"still there: {', '.join(remains)}")
 
 
 def _look_before(state: GitOps) -> None:
-    if found := _everything(state):
-        raise LeftBehindError(f"new accounts should be empty, but have {', '.join(found)}")
+    if resources := _remaining(state):
+        raise LeftBehindError(f"new accounts should be empty, but have {', '.join(resources)}")
 
 
 def _look_after(state: GitOps) -> None:
-    state.facts.left_behind = _everything(state)
+    state.facts.left_behind = _remaining(state)
     if state.facts.left_behind:
         raise LeftBehindError(
             f"still there after everything was removed: {', '.join(state.facts.left_behind)}"
         )
 
 
-def _everything(state: GitOps) -> list[str]:
-    """What there is of the project in the three accounts, whichever environment it belongs to."""
+def _remaining(state: GitOps) -> list[str]:
+    """Return all resources of the project in the three accounts."""
     project = state.environment("dev").project
     owner = inventory.Owner(f"shoal-{project}", tags=(("shoal:project", project),))
-    found = []
+    resources = []
     for name in ENVIRONMENTS:
         target = state.target(name)
-        there = (*inventory.of_environment(target, owner), *inventory.of_bootstrap(target))
-        found += [f"{resource} in account {target.account}" for resource in there]
-    return found
+        in_account = (*inventory.of_environment(target, owner), *inventory.of_bootstrap(target))
+        resources += [f"{resource} in account {target.account}" for resource in in_account]
+    return resources
 
 
 def _make_repository(state: GitOps) -> None:
     shutil.rmtree(state.folder / "git", ignore_errors=True)
-    shared = (
+    shared_versions = (
         SharedVersions.PINNED if state.enforce_iam else SharedVersions.EVERY
     )  # six deployments of dev fewer, a minute of six
     state.checkout = GitCheckout.new(
@@ -146,7 +146,7 @@ def _make_repository(state: GitOps) -> None:
         state.workspace.root,
         state.workspace.environ,
         state.local_server.state,
-        shared,
+        shared_versions,
     )
     state.facts.commits.append({"what": "begin", "id": state.checkout.head()})
 
@@ -157,19 +157,17 @@ def _remove_bootstraps(state: GitOps) -> None:
 
 
 def _destroy_environments(state: GitOps) -> None:
-    """Those that serve at once, each in an account of its own, and then the one that has the
-    models.
-    """
+    """Destroy the environments that serve in parallel, then the one with the models."""
     first, *serving = ENVIRONMENTS
-    ending: list[Future[str]] = []
+    destructions: list[Future[str]] = []
     for wave in (serving, [first]):
         with ThreadPoolExecutor(len(ENVIRONMENTS)) as pool:
-            ending += [
+            destructions += [
                 pool.submit(state.shoal, "destroy", name, "--local")
                 for name in wave
                 if name in state.deployed
             ]
-    failures = [error for each in ending if (error := each.exception())]
+    failures = [error for each in destructions if (error := each.exception())]
     for bug in (each for each in failures if not isinstance(each, ShoalError)):
         raise bug
     if failures:
@@ -199,8 +197,9 @@ def _train(seed: int) -> Callable[[GitOps], None]:
 
 
 def _train_with_mistake(state: GitOps) -> None:
-    """As anybody would bring one in: a commit, a deployment of what trains, a training; nothing
-    that is asked a few times shows it.
+    """Commit the mistake, deploy what trains, and train.
+
+    No check that asks a few times notices it.
     """
     what = "Keep every answer"
     state.git(
@@ -212,12 +211,12 @@ def _train_with_mistake(state: GitOps) -> None:
 
 
 def _promote(state: GitOps, source: str, destination: str) -> None:
-    """The commit, pushed and merged as a pull request would be."""
-    said = state.shoal(
+    """Pin a release in a commit, push it, and merge it as a pull request would be."""
+    output = state.shoal(
         "promote", "--from", source, "--to", destination, "--push", "origin", "--local"
     )
     (branch,) = (
-        line.split()[1].rstrip(",") for line in said.splitlines() if line.startswith("branch ")
+        line.split()[1].rstrip(",") for line in output.splitlines() if line.startswith("branch ")
     )
     state.merged[destination] = state.git(
         f"merge {branch}", lambda repository: repository.merge(branch)
@@ -244,7 +243,7 @@ def _first_to_prod(state: GitOps) -> None:
 
 
 def _canary(state: GitOps) -> None:
-    """The second release, while somebody asks the endpoint: both must have answered, side by
+    """Deploy the second release while requests go on: both releases must have answered, side by
     side.
     """
     old = state.weights("prod")
@@ -267,8 +266,8 @@ def _canary(state: GitOps) -> None:
 
 
 def _roll_back(state: GitOps) -> None:
-    """The release with the mistake to prod, under traffic: the deployment must fail, and the
-    release before it must answer.
+    """Deploy the release with the mistake under traffic: it must fail, and the one before must
+    answer.
     """
     serving = state.weights("prod")
     _promote(state, "staging", "prod")
@@ -279,10 +278,10 @@ def _roll_back(state: GitOps) -> None:
             " two answers"
         )
     with _traffic(state) as traffic:
-        said = _refused(state, "deploy", "prod", "--local")
-    reasons = [line.strip() for line in said.splitlines() if _ROLLED_BACK in line.lower()]
+        output = _expect_refusal(state, "deploy", "prod", "--local")
+    reasons = [line.strip() for line in output.splitlines() if _ROLLED_BACK in line.lower()]
     if not reasons:
-        raise ShoalError(f"the deployment failed for another reason:\n{said}")
+        raise ShoalError(f"the deployment failed for another reason:\n{output}")
     answers = traffic.by_weights
     reason = reasons[0][reasons[0].find(_DEPLOYMENT) :] if _DEPLOYMENT in reasons[0] else reasons[0]
     state.facts.rollback = Rollback(
@@ -291,23 +290,21 @@ def _roll_back(state: GitOps) -> None:
     _require_serving(state, "prod", serving)
 
 
-def _refuse_what_was_made_by_hand(state: GitOps) -> None:
-    """Somebody mends the archive instead of the code, and approves that: it is in no commit, and so
-    it goes nowhere.
-    """
-    arn = register_by_hand(state.target("dev"), state.release("staging").model_package_arn)
+def _refuse_changed_archive(state: GitOps) -> None:
+    """Approve an archive that was mended without a commit: its promotion must be refused."""
+    arn = register_changed_archive(state.target("dev"), state.release("staging").model_package_arn)
     state.report(Note(f"registered by hand: {arn}"))
     state.shoal("approve", "dev", arn.rpartition("/")[2], "--local", "--comment", "mended, quickly")
-    said = _refused(
-        state, "promote", "--from", "dev", "--to", "staging", "--local", code=_REFUSED
+    output = _expect_refusal(
+        state, "promote", "--from", "dev", "--to", "staging", "--local", code=_USAGE
     ).strip()
-    if "code/inference.py" not in said:
-        raise ShoalError(f"it was refused for another reason: {said}")
-    state.facts.by_hand = {"model_package_arn": arn, "refused": said}
+    if "code/inference.py" not in output:
+        raise ShoalError(f"it was refused for another reason: {output}")
+    state.facts.by_hand = {"model_package_arn": arn, "refused": output}
 
 
-def _refused(state: GitOps, *arguments: str, code: int = 1) -> str:
-    """What a command said that must fail, with this exit code."""
+def _expect_refusal(state: GitOps, *arguments: str, code: int = 1) -> str:
+    """Run a command that must fail with this exit code; return its output."""
     try:
         state.shoal(*arguments)
     except CommandError as error:
@@ -318,7 +315,7 @@ def _refused(state: GitOps, *arguments: str, code: int = 1) -> str:
 
 
 def _revert(state: GitOps) -> None:
-    """Git says again what prod serves."""
+    """Revert the merge in git and deploy: prod serves the release before it again."""
     merged = state.merged["prod"]
     state.git(
         f"revert --no-edit --mainline 1 {merged[:12]}", lambda repository: repository.revert(merged)
@@ -335,14 +332,14 @@ def _traffic(state: GitOps) -> Traffic:
 
 
 def _require_serving(state: GitOps, name: str, weights: str) -> None:
-    """The endpoint answers, with the weights that are meant."""
+    """Raise ShoalError unless the endpoint answers with these weights."""
     endpoint = Names(state.environment(name)).serving_endpoint
     answer = json.loads(
         state.shoal("invoke", name, "--local", "--digit", "7", "--endpoint", endpoint)
     )
-    found = answer["model"].get("weights_sha256")
-    if found != weights:
-        raise ShoalError(f"{endpoint} answers with the weights {found}, not {weights}")
+    actual = answer["model"].get("weights_sha256")
+    if actual != weights:
+        raise ShoalError(f"{endpoint} answers with the weights {actual}, not {weights}")
     state.facts.served.append(
         {
             "environment": name,
@@ -376,8 +373,10 @@ PHASES: tuple[Phase[GitOps], ...] = (
     Phase("staging: release 3", _release_to_staging),
     Phase("prod: release 3 is rolled back", _roll_back),
     Phase("prod: revert", _revert),
-    Phase("dev: an archive changed by hand", _refuse_what_was_made_by_hand),
+    Phase("dev: an archive changed by hand", _refuse_changed_archive),
 )
-"""What was begun is undone in reverse order: the environments, the bootstraps, a look at all
-accounts, the emulator.
+"""The order of the demonstration.
+
+Begun phases are undone in reverse order: the environments, the bootstraps, a look at all accounts,
+shoal-local.
 """

@@ -1,5 +1,5 @@
-"""What `shoal demo --gitops` leaves in its output folder: summary.json, transcript.txt, logs; and
-the lines it ends with.
+"""The output of `shoal demo --gitops`: summary.json, transcript.txt, logs, and the lines at its
+end.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from shoal.demo.pipeline.report import message_of, status_of
 from shoal.verbs.flow import Outcome
 
 SUMMARY, TRANSCRIPT, LOGS = "summary.json", "transcript.txt", "logs"
-_SHOWN = 12
+_SHORT = 12
 
 
 @dataclass(frozen=True)
 class Canary:
-    """Who answered while a release was rolled out."""
+    """Which release answered while a new one was rolled out."""
 
     old_weights: str
     new_weights: str
@@ -34,7 +34,7 @@ class Canary:
 
 @dataclass(frozen=True)
 class Rollback:
-    """Who answered while a broken release was rolled out, and why it was taken back."""
+    """Which release answered while a broken one was rolled out, and why that was taken back."""
 
     reason: str
     serving_weights: str
@@ -47,34 +47,30 @@ class Rollback:
 
 @dataclass
 class Facts:
-    """What has been found out so far."""
+    """What the phases have found out so far; summary.json has the same names."""
 
     accounts: dict[str, str] = field(default_factory=dict)
     enforces_iam: bool = False
-    """Whether the emulator applied the policies of roles, as it said itself."""
+    """Whether shoal-local applied the policies of roles, by its own account."""
     commits: list[dict[str, str]] = field(default_factory=list)
     promoted: list[dict[str, str]] = field(default_factory=list)
-    """Each release that an environment was given: environment, ARN of its version, hash of its
-    weights.
-    """
+    """One entry for each promotion: environment, ARN of the version, hash of its weights."""
     served: list[dict[str, Any]] = field(default_factory=list)
-    """Each time an endpoint was asked: environment, hash of the weights that answered, answer."""
+    """One entry for each request to an endpoint: environment, hash of the weights, answer."""
     canary: Canary | None = None
     rollback: Rollback | None = None
     by_hand: dict[str, str] | None = None
-    """A version whose archive was changed by hand: its ARN, and with which words its promotion was
-    refused.
-    """
+    """A version whose archive was changed: its ARN, and how its promotion was refused."""
     without_drift: list[str] = field(default_factory=list)
     left_behind: list[str] | None = None
-    """Of all accounts; None: it was not possible to look."""
+    """Resources in all accounts; None: it was not possible to look."""
     processes_left: list[str] | None = None
     """Processes and ports of the demonstration; None: it was not possible to look."""
     files_left: list[str] | None = None
 
 
 def clear(output: Path) -> None:
-    """Removes an earlier report, and nothing else that may be in the folder."""
+    """Remove an earlier report, and nothing else in the folder."""
     output.mkdir(parents=True, exist_ok=True)
     for name in (SUMMARY, TRANSCRIPT):
         (output / name).unlink(missing_ok=True)
@@ -83,8 +79,9 @@ def clear(output: Path) -> None:
 
 
 def write_summary(facts: Facts, outcome: Outcome, output: Path) -> None:
-    """Writes summary.json; the status is Succeeded only if every phase and every clean-up went
-    well.
+    """Write summary.json.
+
+    The status is Succeeded only if every phase and every clean-up went well.
     """
     summary = {
         "status": status_of(outcome),
@@ -99,7 +96,7 @@ def write_summary(facts: Facts, outcome: Outcome, output: Path) -> None:
 
 
 def print_result(console: Console, summary: dict[str, Any], output: Path) -> None:
-    """Shows what a summary says; the last line says what ran and what was left behind."""
+    """Print a summary; the last line says what ran and what was left behind."""
     table = Table("phase", "seconds", box=None)
     table.columns[-1].justify = "right"
     for name, seconds in summary["seconds"].items():
@@ -107,14 +104,14 @@ def print_result(console: Console, summary: dict[str, Any], output: Path) -> Non
     console.print(table)
     if canary := summary["canary"]:
         console.print(
-            f"canary          {canary['old_answers']} answers of {canary['old_weights'][:_SHOWN]},"
-            f" {canary['new_answers']} of {canary['new_weights'][:_SHOWN]}, side by side:"
+            f"canary          {canary['old_answers']} answers of {canary['old_weights'][:_SHORT]},"
+            f" {canary['new_answers']} of {canary['new_weights'][:_SHORT]}, side by side:"
             f" {'yes' if canary['side_by_side'] else 'no'}"
         )
     if rollback := summary["rollback"]:
         console.print(
             f"rolled back     {rollback['failed_requests']} requests failed;"
-            f" {rollback['serving_weights'][:_SHOWN]} answers again: {rollback['reason']}"
+            f" {rollback['serving_weights'][:_SHORT]} answers again: {rollback['reason']}"
         )
     if by_hand := summary["by_hand"]:
         console.print(f"refused         {by_hand['refused']}")
@@ -125,24 +122,22 @@ def print_result(console: Console, summary: dict[str, Any], output: Path) -> Non
 
 
 def last_line(summary: dict[str, Any]) -> str:
-    """What ran and what was left behind, of a summary; a release is counted once, by its
-    weights.
-    """
+    """Return what ran and what was left behind; a release is counted once, by its weights."""
     promoted = len({each["weights_sha256"] for each in summary["promoted"]})
     served = [f"{_served_in(summary, name)} served in {name}" for name in ("staging", "prod")]
-    did = [f"{len(summary['commits'])} commits", f"{promoted} releases promoted", *served]
-    did += [
+    counts = [f"{len(summary['commits'])} commits", f"{promoted} releases promoted", *served]
+    counts += [
         f"{1 if summary['rollback'] else 0} rolled back",
         f"{1 if summary['by_hand'] else 0} changed by hand and refused",
     ]
-    ran = f"{summary['status']}: {', '.join(did)}, {len(summary['accounts'])} accounts"
-    left = [summary[place] for place in ("left_behind", "processes_left", "files_left")]
-    if None in left:
-        return f"{ran}; left behind: not known, nobody could look everywhere"
-    found = [each for place in left for each in place]
+    outcome = f"{summary['status']}: {', '.join(counts)}, {len(summary['accounts'])} accounts"
+    remains = [summary[place] for place in ("left_behind", "processes_left", "files_left")]
+    if None in remains:
+        return f"{outcome}; left behind: not known, nobody could look everywhere"
+    names = [each for place in remains for each in place]
     return (
-        f"{ran}; left behind in accounts, processes, ports and files:"
-        f" {', '.join(found) if found else 'nothing'}"
+        f"{outcome}; left behind in accounts, processes, ports and files:"
+        f" {', '.join(names) if names else 'nothing'}"
     )
 
 

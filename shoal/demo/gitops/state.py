@@ -1,6 +1,4 @@
-"""What the phases of `shoal demo --gitops` share: the repository, the emulator, what is known so
-far; and how they call `shoal` and git.
-"""
+"""The state that the phases of `shoal demo --gitops` share, and how they call `shoal` and git."""
 
 from __future__ import annotations
 
@@ -38,11 +36,11 @@ class GitOps:
     checkout: GitCheckout | None = None
     commands: int = 0
     deployed: list[str] = field(default_factory=list)
-    """Environments whose deployment was begun."""
+    """Environments whose deployment has begun."""
     merged: dict[str, str] = field(default_factory=dict)
-    """Environment -> commit of the last merge that changed its release."""
+    """Commit of the last merge that changed its release, by environment."""
     _lock: Lock = field(default_factory=Lock)
-    """For what commands that run at the same time both change."""
+    """Protects what commands change that run at the same time."""
 
     @property
     def folder(self) -> Path:
@@ -68,18 +66,20 @@ class GitOps:
         return self.checkout
 
     def environment(self, name: str) -> Environment:
-        """As the demonstration's repository has it now, or, before there is one, the project."""
+        """Return an environment of the demonstration's repository, or before there is one, the
+        project's.
+        """
         return load_environment(name, self.checkout.root if self.checkout else self.workspace.root)
 
     def target(self, name: str) -> Target:
-        """The environment's account in the emulator."""
+        """Return the environment's account in shoal-local."""
         if self.running is None:
             raise NotFoundError("the emulator did not start")
         environment = self.environment(name)
         return Target(environment.account, environment.region, self.running.endpoint)
 
     def release(self, name: str) -> Release:
-        """What the environment pins."""
+        """Return the release that the environment pins."""
         pinned = self.environment(name).release
         if pinned is None or pinned.weights_sha256 is None:
             raise NotFoundError(f"{name} pins no release with the hash of its weights")
@@ -89,7 +89,7 @@ class GitOps:
         return str(self.release(name).weights_sha256)
 
     def shoal(self, *arguments: str) -> str:
-        """Runs the command in the repository and returns what it printed.
+        """Run the command in the repository and return what it printed.
 
         Raises CommandError unless it ends with 0.
         """
@@ -114,25 +114,23 @@ class GitOps:
                 lambda line: self.report(Detail(line)),
             )
         finally:
-            said = log.read_text(encoding="utf-8") if log.is_file() else ""
-            self._write(f"$ shoal {' '.join(arguments)}\n{said}")
-        return said
+            output = log.read_text(encoding="utf-8") if log.is_file() else ""
+            self._write(f"$ shoal {' '.join(arguments)}\n{output}")
+        return output
 
-    def git(self, told: str, work: Callable[[GitCheckout], str]) -> str:
-        """A step of git's; returns the commit."""
+    def git(self, command: str, work: Callable[[GitCheckout], str]) -> str:
+        """Do one step of git's, note `command` in the transcript, and return the commit."""
         commit = work(self.repository)
-        self.report(Note(f"$ git {told}: {commit[:12]}"))
-        self._write(f"$ git {told}\n{self.repository.git('log', '--oneline', '-1')}\n")
-        self.facts.commits.append({"what": told, "id": commit})
+        self.report(Note(f"$ git {command}: {commit[:12]}"))
+        self._write(f"$ git {command}\n{self.repository.git('log', '--oneline', '-1')}\n")
+        self.facts.commits.append({"what": command, "id": commit})
         return commit
 
     def _next_log(self, arguments: tuple[str, ...]) -> Path:
         with self._lock:
             self.commands += 1
-            return (
-                self.logs
-                / f"{self.commands:02}-{'-'.join(each for each in arguments[:3] if each.isalnum())}.log"  # noqa: E501
-            )
+            words = "-".join(word for word in arguments[:3] if word.isalnum())
+            return self.logs / f"{self.commands:02}-{words}.log"
 
     def _write(self, text: str) -> None:
         with self._lock, (self.output / TRANSCRIPT).open("a", encoding="utf-8") as file:
@@ -140,7 +138,8 @@ class GitOps:
 
 
 def gitops_folder(workspace: Workspace) -> Path:
-    """Where the demonstration keeps its repositories and its emulator; fixed, so that the next one
-    cleans up after one that was killed.
+    """Return the folder of the demonstration's repositories and shoal-local.
+
+    It is fixed, so that the next run cleans up after one that was killed.
     """
     return workspace.root / ".shoal" / "gitops"

@@ -1,5 +1,6 @@
-"""`shoal demo`: the main job from an empty emulator to a torn-down one, as a tuple of phases; its
-report goes to `demo-out/`.
+"""The phases of `shoal demo`: from an empty shoal-local through a training to an empty one again.
+
+The report goes to `demo-out/`.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ from shoal.verbs.workspace import LOCAL_POLL_S, Workspace
 
 @dataclass(frozen=True)
 class Choice:
-    """What a user asks a demo to run."""
+    """The user's options."""
 
     environment: str
     strategy: str | None = None
-    """An overlay in environments/strategies/, or the environment as it is."""
+    """An overlay in environments/strategies/; None for the environment as it is."""
     parameters: dict[str, str] = field(default_factory=dict)
     """Pipeline parameters."""
     enforce_iam: bool = False
-    """Whether the emulator applies the policies of the roles."""
+    """Whether shoal-local applies the policies of the roles."""
 
 
 @dataclass
@@ -58,7 +59,7 @@ class Demo:
     facts: Facts = field(default_factory=Facts)
     running: RunningServer | None = None
     borrowed: bool = False
-    """Whether it runs in the emulator of `shoal local up`, which is not the demo's to stop."""
+    """Whether it runs in the server of `shoal local up`, which the demo must not stop."""
 
     @property
     def names(self) -> Names:
@@ -104,7 +105,7 @@ class Demo:
         self.report(Note(text))
 
     def observe(self, event: Event) -> None:
-        """Keeps what the report needs of the events that pass by, and notes what exists while the
+        """Keep the facts that the report needs, and list the resources that exist while the
         endpoint does.
         """
         if isinstance(event, Trained):
@@ -121,7 +122,7 @@ class Demo:
 def run_demo(
     workspace: Workspace, choice: Choice, output: Path, report: Report, shield: Callable[[], None]
 ) -> Outcome:
-    """Runs the job and cleans up, whatever happens; writes the report; returns how it went.
+    """Run all phases and clean up, whatever happens; write the report; return the outcome.
 
     Raises ConfigError and UsageError, before anything is started, for what cannot work.
     """
@@ -132,7 +133,7 @@ def run_demo(
     check_declared(environment, choice.parameters, workspace.root)
     check_values(environment, choice.parameters, workspace.root)
     dataset.verify(workspace.root / dataset.FOLDER)
-    with only_one(demo_folder(workspace)):
+    with exclusive_folder(demo_folder(workspace)):
         clear(output)
         demo = Demo(workspace, choice, environment, output, report)
         demo.facts.strategy = choice.strategy or environment.training.strategy
@@ -144,17 +145,18 @@ def run_demo(
 
 
 def demo_folder(workspace: Workspace) -> Path:
-    """Where a demo keeps what it needs while it runs; fixed, so that the next one cleans up after
-    one that was killed.
+    """Return the folder that a demo uses while it runs.
+
+    It is fixed, so that the next run cleans up after one that was killed.
     """
     return workspace.root / ".shoal" / "demo"
 
 
 @contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """Refuses a second demo in the same checkout, and removes the folder at the end.
+def exclusive_folder(folder: Path) -> Iterator[None]:
+    """Lock the folder against a second demo in the same checkout, and remove it at the end.
 
-    Raises UsageError.
+    Raises UsageError if a demo runs already.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder.parent / "demo.lock").open("w") as lock:
@@ -181,64 +183,62 @@ def _build_runtimes(demo: Demo) -> None:
 
 
 def _start_local_server(demo: Demo) -> None:
-    """In the emulator of `shoal local up` if that one is empty, else in one of its own."""
-    local = demo.workspace.local_server.find()
-    demo.borrowed = local is not None and _can_borrow(demo, local)
+    """Use the server of `shoal local up` if it is empty, else start one."""
+    server = demo.workspace.local_server.find()
+    demo.borrowed = server is not None and _can_borrow(demo, server)
     if not demo.borrowed:
         environment = demo.environment
-        local = demo.local_server.start(
+        server = demo.local_server.start(
             environment.account,
             environment.region,
             environment.local.images,
             enforce_iam=demo.choice.enforce_iam,
         )
-    demo.running = local
-    whose = "emulator of `shoal local up`" if demo.borrowed else "emulator"
+    demo.running = server
+    name = "emulator of `shoal local up`" if demo.borrowed else "emulator"
     policies = (
         ", and enforces the roles' policies" if demo.running and demo.running.enforces_iam else ""
     )
     demo.note(
-        f"the {whose} answers at {demo.target.endpoint_url} as account"
+        f"the {name} answers at {demo.target.endpoint_url} as account"
         f" {demo.environment.account}{policies}"
     )
     if demo.running and demo.running.notice:
         demo.note(demo.running.notice)
 
 
-def _can_borrow(demo: Demo, local: RunningServer) -> bool:
-    """Whether the emulator is for the same account and region, enforces what is asked for, and has
-    nothing that a demo could meet.
-    """
-    if (local.account, local.region) != (demo.environment.account, demo.environment.region):
+def _can_borrow(demo: Demo, server: RunningServer) -> bool:
+    """Return whether the server has the right account, region and enforcement, and no resources."""
+    if (server.account, server.region) != (demo.environment.account, demo.environment.region):
         return False
-    if demo.choice.enforce_iam and not local.enforces_iam:
+    if demo.choice.enforce_iam and not server.enforces_iam:
         return False
     return not (
-        *inventory.of_environment(local.target, demo.owner),
-        *inventory.of_bootstrap(local.target),
+        *inventory.of_environment(server.target, demo.owner),
+        *inventory.of_bootstrap(server.target),
     )
 
 
 def _stop_local_server(demo: Demo) -> None:
-    for name, kept_as in (
+    for name, copy_name in (
         ("emulator.log", "emulator.log"),
         ("requests.jsonl", "emulator-requests.jsonl"),
     ):
         if (demo.local_server.state / name).is_file():
-            shutil.copy(demo.local_server.state / name, demo.logs / kept_as)
+            shutil.copy(demo.local_server.state / name, demo.logs / copy_name)
     if not demo.borrowed:
         demo.local_server.sweep()
 
 
 def _look_before(demo: Demo) -> None:
-    if found := _everything(demo):
+    if resources := _resources(demo):
         raise LeftBehindError(
-            f"a new emulator should be empty, but has {', '.join(map(str, found))}"
+            f"a new emulator should be empty, but has {', '.join(map(str, resources))}"
         )
 
 
 def _look_after(demo: Demo) -> None:
-    demo.facts.left_behind = _everything(demo)
+    demo.facts.left_behind = _resources(demo)
     if demo.facts.left_behind:
         raise LeftBehindError(
             "still there after everything was removed:"
@@ -246,7 +246,7 @@ def _look_after(demo: Demo) -> None:
         )
 
 
-def _everything(demo: Demo) -> tuple[Resource, ...]:
+def _resources(demo: Demo) -> tuple[Resource, ...]:
     return (
         *inventory.of_environment(demo.target, demo.owner),
         *inventory.of_bootstrap(demo.target),
@@ -310,7 +310,7 @@ PHASES: tuple[Phase[Demo], ...] = (
     Phase("execute", _execute),
     Phase("collect", _collect),
 )
-"""The demo.
+"""The order of the demo.
 
-What was begun is undone in reverse order: destroy, remove bootstrap, look after, stop emulator.
+Begun phases are undone in reverse order: destroy, remove bootstrap, look after, stop emulator.
 """

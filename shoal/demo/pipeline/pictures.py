@@ -1,7 +1,4 @@
-"""Two pictures: ten test digits with the endpoint's answers, and the training curve.
-
-Answers and metrics come in, PNG files go out.
-"""
+"""Two pictures: ten test digits with the endpoint's answers, and the training curve."""
 
 from __future__ import annotations
 
@@ -23,9 +20,7 @@ Pixels = Sequence[Sequence[int]]
 
 
 def draw_digits(images: Sequence[Pixels], answers: Sequence[EndpointAnswer], path: Path) -> None:
-    """One cell per digit: the image as it was sent, what the endpoint said it is and how sure it
-    was; wrong answers in red.
-    """
+    """Draw each digit with the endpoint's answer and its probability; wrong answers in red."""
     rows = -(-len(answers) // _COLUMNS)
     figure = Figure(figsize=(1.7 * _COLUMNS, 2.2 * rows + 0.5), layout="constrained")
     figure.suptitle("Ten test digits and what the endpoint answered")
@@ -43,7 +38,7 @@ def draw_digits(images: Sequence[Pixels], answers: Sequence[EndpointAnswer], pat
 
 
 def draw_curve(metrics: Sequence[Metrics], path: Path) -> None:
-    """Training loss over steps (left axis, logarithmic), test accuracy at the end of each epoch
+    """Draw training loss over steps (left axis, logarithmic) and test accuracy after each epoch
     (right axis).
     """
     losses, accuracies = curve(metrics)

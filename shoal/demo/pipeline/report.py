@@ -1,6 +1,4 @@
-"""What a demo leaves in its output folder: summary.json, two pictures, logs; and the table it ends
-with. Facts come in, files go out.
-"""
+"""The output of `shoal demo`: summary.json, two pictures, logs, and the table at its end."""
 
 from __future__ import annotations
 
@@ -32,8 +30,9 @@ from shoal.verbs.report import (
 SUMMARY, DIGITS, CURVE, LOGS = "summary.json", "digits.png", "training-curve.png", "logs"
 SMOKE_TEST_DIGITS = Path("stacks/functions/smoke_test/digits.json")
 _ENDED = {"training job": "ended", "processing job": "ended"}
-"""Jobs end and AWS keeps their records for ever; one that runs on would be in the inventory as a
-running job.
+"""Kinds that end by themselves.
+
+AWS keeps the records of jobs for ever; one that runs on would be in the inventory as a running job.
 """
 _MAIN_PHASES = ("synth", "deploy", "execute", "total")
 
@@ -55,7 +54,7 @@ class Facts:
 
 
 def clear(output: Path) -> None:
-    """Removes an earlier demo's report, and nothing else that may be in the folder."""
+    """Remove an earlier report, and nothing else in the folder."""
     output.mkdir(parents=True, exist_ok=True)
     for name in (SUMMARY, DIGITS, CURVE):
         (output / name).unlink(missing_ok=True)
@@ -64,7 +63,7 @@ def clear(output: Path) -> None:
 
 
 def write_pictures(facts: Facts, root: Path, output: Path) -> None:
-    """The digits that the smoke test sent with the answers it got, and the training curve."""
+    """Draw the smoke test's digits with their answers, and the training curve."""
     from shoal.demo.pipeline.pictures import (
         draw_curve,
         draw_digits,
@@ -75,20 +74,21 @@ def write_pictures(facts: Facts, root: Path, output: Path) -> None:
 
 
 def write_summary(facts: Facts, outcome: Outcome, output: Path) -> None:
-    """Writes summary.json; the status is Succeeded only if every phase and every clean-up went
-    well.
+    """Write summary.json.
+
+    The status is Succeeded only if every phase and every clean-up went well.
     """
     text = json.dumps(summary_of(facts, outcome, output), indent=2)
     (output / SUMMARY).write_text(text + "\n", encoding="utf-8")
 
 
 def summary_of_file(output: Path) -> dict[str, Any]:
-    """The summary as it was written."""
+    """Return the summary as it was written."""
     return dict(json.loads((output / SUMMARY).read_text(encoding="utf-8")))
 
 
 def summary_of(facts: Facts, outcome: Outcome, output: Path) -> dict[str, Any]:
-    """The content of summary.json; what is not known is null."""
+    """Return the content of summary.json; what is not known is null."""
     execution = facts.execution
     return {
         "status": status_of(outcome),
@@ -116,14 +116,16 @@ def summary_of(facts: Facts, outcome: Outcome, output: Path) -> dict[str, Any]:
 
 
 def _trained_by(facts: Facts) -> dict[str, Any]:
-    """Who trained, in the job's own words: in words, in processes, and in ranks where the job has
-    those. Null is what it did not say.
+    """Return who trained, by the job's own account: in words, in processes, and in ranks if it has
+    those.
+
+    Null is what it did not say.
     """
-    found = parts_of(facts.metrics)
+    parts = parts_of(facts.metrics)
     return {
-        "trained_by": str(found) if found else None,
-        "processes": found.processes if found else None,
-        "ranks": dict(found.parts).get("ranks") if found else None,
+        "trained_by": str(parts) if parts else None,
+        "processes": parts.processes if parts else None,
+        "ranks": dict(parts.parts).get("ranks") if parts else None,
     }
 
 
@@ -134,14 +136,12 @@ def status_of(outcome: Outcome) -> str:
 
 
 def message_of(failure: Failure) -> str:
-    """What failed, for people."""
+    """Return what failed, for people."""
     return refusal(failure.error) if isinstance(failure.error, Exception) else "interrupted"
 
 
 def print_result(console: Console, facts: dict[str, Any], output: Path) -> None:
-    """Shows the content of a summary: steps, accuracy, answers, what was created and that it is
-    gone.
-    """
+    """Print a summary: steps, accuracy, answers, what was created and that it is gone."""
     console.print(_step_table(facts["steps"]))
     if facts["accuracy"] is not None:
         of = f" of {facts['images']:,} images" if facts["images"] is not None else ""
@@ -157,7 +157,8 @@ def print_result(console: Console, facts: dict[str, Any], output: Path) -> None:
             f" ({facts['model_package']['approval_status']})"
         )
     if facts["endpoint_answers"]:
-        console.print(f"endpoint        answered {' '.join(map(_said, facts['endpoint_answers']))}")
+        answers = " ".join(map(_answer_text, facts["endpoint_answers"]))
+        console.print(f"endpoint        answered {answers}")
     console.print(_inventory_table(facts["created"], facts["left_behind"]))
     seconds = (
         f"{name} {facts['seconds'][name]:.1f}" for name in _MAIN_PHASES if name in facts["seconds"]
@@ -168,7 +169,7 @@ def print_result(console: Console, facts: dict[str, Any], output: Path) -> None:
     )
 
 
-def _said(answer: dict[str, Any]) -> str:
+def _answer_text(answer: dict[str, Any]) -> str:
     wrong = "" if answer["digit"] == answer["label"] else f" (is {answer['label']})"
     return f"{answer['digit']}{wrong}"
 
@@ -181,17 +182,19 @@ def _step_table(steps: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _inventory_table(created: list[dict[str, str]], left: list[dict[str, str]] | None) -> Table:
-    """Per kind: how many were created, and how many of that kind are still there."""
+def _inventory_table(
+    created: list[dict[str, str]], left_behind: list[dict[str, str]] | None
+) -> Table:
+    """Return how many were created and how many still exist, by kind."""
     table = Table("created", "number", "still there", box=None)
     for column in table.columns[1:]:
         column.justify = "right"
-    made, still = _count(created), _count(left or [])
-    for kind in sorted(made | still):
+    created_counts, left_counts = _count(created), _count(left_behind or [])
+    for kind in sorted(created_counts | left_counts):
         table.add_row(
             kind,
-            str(made[kind]),
-            _ENDED.get(kind) or ("unknown" if left is None else str(still[kind])),
+            str(created_counts[kind]),
+            _ENDED.get(kind) or ("unknown" if left_behind is None else str(left_counts[kind])),
         )
     return table
 
@@ -205,7 +208,7 @@ def _seconds(outcome: Outcome) -> dict[str, float]:
 
 
 def _images(root: Path, answers: tuple[EndpointAnswer, ...]) -> list[list[list[int]]]:
-    """The smoke test's own images, in the order of its answers."""
+    """Return the smoke test's own images, in the order of its answers."""
     digits = json.loads((root / SMOKE_TEST_DIGITS).read_text(encoding="utf-8"))["digits"]
     if [digit["label"] for digit in digits] != [answer.label for answer in answers]:
         raise ShoalError("the smoke test's answers are not about the digits in its folder")
