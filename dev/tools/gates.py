@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from dev.tools.changed import tests_of_changes
 
@@ -52,6 +53,8 @@ class Gate:
     name: str
     command: tuple[str, ...]
     environment: dict[str, str] = field(default_factory=dict)
+    shows_progress: bool = False
+    """Print each line as it comes; other gates print all of theirs when they are done."""
 
 
 LINT = (
@@ -79,7 +82,7 @@ def pytest_gate(marks: str, *arguments: str, environment: dict[str, str] | None 
     spread = ("-n", _WORKERS, "--dist", "loadfile", "--no-loadscope-reorder")
     options = ("-p", "dev.tools.gate_report", "-rsEf", "--durations=20", "-m", marks)
     command = (PYTHON, "-m", "dev.tools.loopback", PYTHON, "-m", "pytest", *spread, *options)
-    return Gate("pytest", (*command, *arguments), environment or {})
+    return Gate("pytest", (*command, *arguments), environment or {}, shows_progress=True)
 
 
 def gates_of(tier: str, arguments: Sequence[str]) -> list[Sequence[Gate]]:
@@ -149,15 +152,21 @@ async def _run(gate: Gate) -> tuple[bool, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
+    lines: list[str] = []
     try:
-        printed, _ = await process.communicate()
+        async for line in cast(asyncio.StreamReader, process.stdout):
+            lines.append(line.decode(errors="replace"))
+            if gate.shows_progress:
+                print(lines[-1], end="", flush=True)
+        await process.wait()
     except asyncio.CancelledError:
         # The terminal sent Ctrl-C to the gate as well: it may clean up before it is killed.
         await asyncio.wait_for(process.wait(), _GRACE_S)
         raise
     verdict = "passed" if process.returncode == 0 else f"FAILED (exit code {process.returncode})"
-    output = printed.decode(errors="replace")
-    print(f"{output}== {gate.name}: {verdict} in {time.monotonic() - started_at:.0f} s", flush=True)
+    output = "".join(lines)
+    shown = "" if gate.shows_progress else output
+    print(f"{shown}== {gate.name}: {verdict} in {time.monotonic() - started_at:.0f} s", flush=True)
     return process.returncode == 0, output
 
 
