@@ -1,3 +1,3 @@
-"""Environment files in, frozen typed settings out; see `config.settings`, `config.loader` and
+"""Environment files as frozen, typed settings: see `config.settings`, `config.loader` and
 `config.names`.
 """

@@ -1,4 +1,4 @@
-"""`python -m config schema` writes environments/schema.json anew, after a change of
+"""`python -m config schema` writes environments/schema.json again, after a change of
 `config.settings`.
 """
 
@@ -11,7 +11,7 @@ from config.schema import FILE, schema_text
 
 
 def main(arguments: list[str], root: Path) -> int:
-    """Exit code: 0 written, 2 wrong usage."""
+    """Write the schema; return 0, or 2 for wrong usage."""
     if arguments != ["schema"]:
         print("usage: python -m config schema", file=sys.stderr)
         return 2

@@ -1,5 +1,5 @@
-"""What every section of an environment file is made of: the frozen base model, and the types that
-several sections share.
+"""The frozen base model of every section of an environment file, and the types that several
+sections share.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Which other accounts take releases from an environment: the environments' files in, what its
-policies must name out.
+"""The environments in other accounts that take releases from an environment, and what they read.
 
-An environment says in `promoted_from` where its releases come from. Followed to the one that
-trains, that says whose registry, bucket and key it reads when it serves; so the training
-environment's stacks are made with every file that leads to it. An environment to which releases are
-copied has a registry of its own, and whoever is promoted to from there may read that one.
+`promoted_from` says where an environment's releases come from. Followed back to the environment
+that trains, it says whose registry, bucket and key a serving environment reads. So the stacks of
+the training environment are made with every file that leads to it. An environment to which releases
+are copied has a registry of its own, and the environments that are promoted from there may read
+that one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PLACES = {
     True: r"training/[\w./=-]+/output/model\.tar\.gz",
     False: rf"{COPIES}/[\w./=-]+/model\.tar\.gz",
 }
-"""Where archives lie: of an environment that trains, and of one to which releases are copied.
+"""Where archives lie: in an environment that trains, and in one to which releases are copied.
 
 No character is one that policies expand.
 """
@@ -45,11 +45,11 @@ class Consumer:
 
 
 def consumers_of(environment: Environment, root: Path) -> tuple[Consumer, ...]:
-    """In the order of their names; none of its own account, which IAM rules alone.
+    """Return the consumers by name, without those in its own account, where IAM alone decides.
 
-    Where nothing is trained, and what is pinned now is no copy, only those that pin a copy of
-    before, or replaced one. Raises ConfigError when the file of any environment is wrong: nobody
-    knows then whether it takes releases from here.
+    Where nothing is trained, and the pinned release is no copy, only those count that pin or
+    replaced a copy from here. Raises ConfigError when the file of any environment is wrong: it
+    might take releases from here.
     """
     environments = {
         name: load_environment(name, root)
@@ -69,8 +69,9 @@ def consumers_of(environment: Environment, root: Path) -> tuple[Consumer, ...]:
 
 
 def _consumer(environment: Environment, source: Names) -> Consumer:
-    """With what it reads in the registry and the artifact bucket of `source`; what lies elsewhere,
-    as copies do, is not its to share.
+    """Return the consumer with what it reads in the registry and the artifact bucket of `source`.
+
+    What lies elsewhere, such as a copy, is not for `source` to share.
     """
     own, release = Names(environment), environment.release
     group = source.arn("sagemaker", f"model-package/{source.model_package_group}/")
@@ -93,7 +94,7 @@ def _consumer(environment: Environment, source: Names) -> Consumer:
 
 
 def _sources(name: str, environments: dict[str, Environment]) -> tuple[str, ...]:
-    """The environments on the way to this one; none where the way goes in a circle."""
+    """Return the environments on the way to this one; none where the way is a circle."""
     seen: list[str] = []
     source: str | None = name
     while source is not None and source not in seen:

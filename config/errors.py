@@ -1,7 +1,7 @@
-"""What is wrong with a user's environment file, as values that print as one line each.
+"""The errors of an environment file, as values that print as one line each.
 
-ConfigError           one environment file cannot be used └── LaunchError       its training section
-asks for something that cannot run (raised by `pipelines.launch`)
+ConfigError         one environment file cannot be used
+└── LaunchError     its training section asks for something that cannot run (`pipelines.launch`)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake: where it is, the value, what is allowed and what to do."""
+    """One mistake: where it is, its value, what is allowed and what to do."""
 
     key: str
     """Path of the key, as in `training.instance_type`; empty when the file as a whole is meant."""
@@ -27,12 +27,13 @@ class Problem:
     value: Any = NOTHING
     """The value as written; NOTHING when there is none to show."""
     related: tuple[str, ...] = field(default=(), compare=False)
-    """Further keys that the rule read; if one of them is already known to be wrong, this problem is
-    not reported.
+    """Further keys that the rule read.
+
+    If one of them is already known to be wrong, this problem is not reported.
     """
 
     def line(self, place: str) -> str:
-        """`place: key = value: what is wrong; what to do`."""
+        """Return `place: key = value: what is wrong; what to do`."""
         shown = f"{self.key} = {shorten(self.value)}" if self.value is not NOTHING else self.key
         return one_line(
             ": ".join(part for part in (place, shown, f"{self.message}; {self.advice}") if part)
@@ -47,7 +48,7 @@ class ConfigError(Exception):
     def __init__(
         self, file: str, problems: Sequence[Problem], places: Mapping[str, str] | None = None
     ) -> None:
-        """`places` says where a key stands, as `file:line`; `file` is named for the others."""
+        """`places` says where a key stands, as `file:line`; for all others `file` is named."""
         self.file = file
         self.problems = tuple(problems)
         self.lines = tuple(
@@ -57,19 +58,17 @@ class ConfigError(Exception):
 
 
 class LaunchError(ConfigError):
-    """The training section asks for a combination of strategy, instance, image and launcher that
-    cannot run.
-    """
+    """The strategy, instance, image and launcher of the training section do not go together."""
 
 
 def standing(key: str, places: Mapping[str, Value], default: Value) -> Value:
-    """What `places` says of `key`; an item of a list stands where the list begins."""
+    """Return what `places` says of `key`; an item of a list stands where the list begins."""
     return places.get(key, places.get(key.partition("[")[0], default))
 
 
 def one_line(text: str) -> str:
-    """The text with escapes for what is not printed: a key or a value may hold line breaks of any
-    kind, and what moves a cursor.
+    """Return the text with escapes for what is not printed, such as line breaks and what moves a
+    cursor.
     """
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
@@ -78,7 +77,7 @@ def one_line(text: str) -> str:
 
 
 def shorten(value: Any, limit: int = 80) -> str:
-    """The value as a reader of YAML knows it, on one line, cut after `limit` characters."""
+    """Return the value as YAML writes it, on one line, cut after `limit` characters."""
     words = {True: "true", False: "false", None: "null"}
     is_word = value is None or isinstance(value, bool)
     if isinstance(value, list | tuple):

@@ -1,6 +1,4 @@
-"""What texts of a form look like, in words: the pattern of a type in, what a user reads instead of
-it out.
-"""
+"""What the texts in an environment file must look like, in words instead of a pattern."""
 
 from __future__ import annotations
 
@@ -51,11 +49,11 @@ FORMS = {
     r"^[A-Za-z0-9][A-Za-z0-9._/-]*$": "a branch, as in main",
     r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$": "a file name without a folder, as in manifest.json",
 }
-"""Every pattern of the settings (a test compares)."""
+"""Every pattern of the settings; a test compares them."""
 
 
 def in_words(pattern: str) -> str:
-    """`must be ...` of a text that should match `pattern`."""
+    """Return `must be ...` for a text that should match `pattern`."""
     return (
         f"must be {FORMS[pattern]}" if pattern in FORMS else f"does not match the pattern {pattern}"
     )

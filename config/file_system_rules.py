@@ -1,5 +1,4 @@
-"""The rules between keys of the section `file_system`: an `Environment` whose types are right in,
-problems out.
+"""The rules of the section `file_system`.
 
 CloudFormation's schema, cfn-lint and the CDK accept combinations that Amazon FSx refuses after
 minutes of deployment. Source: Amazon FSx API reference, CreateFileSystem (StorageCapacity) and

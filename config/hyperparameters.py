@@ -1,5 +1,4 @@
-"""A training hyperparameter's name in the environment file in, the name and type of its pipeline
-parameter out.
+"""The pipeline parameters that training hyperparameters become.
 
 `learning-rate: 0.003` becomes the pipeline parameter `LearningRate` (Float), so that one run can
 change it without a deployment.
@@ -21,23 +20,21 @@ PIPELINE_PARAMETERS = (
     "InstanceCount",
     "MinAccuracy",
 )
-"""Parameters of a pipeline that reads S3; a hyperparameter may not take their names, nor the next.
-"""
+"""The parameters of a pipeline that reads S3. A hyperparameter may not take their names."""
 FILE_SYSTEM_PARAMETERS = ("TrainDataPath", "TestDataPath")
-"""Parameters that a pipeline with a file system has besides; it has no TrainDataUri, because
-training does not read S3.
-"""
+"""The parameters that a pipeline with a file system has instead of TrainDataUri."""
 
 
 def parameter_name(hyperparameter: str) -> str:
-    """`batch-size`, `batch_size` and `batchSize` become `BatchSize`."""
+    """Return `BatchSize` for `batch-size`, `batch_size` and `batchSize`."""
     words = [word for word in re.split(r"[-_.]+", hyperparameter) if word]
     return "".join(word[0].upper() + word[1:] for word in words)
 
 
 def parameter_type(value: HyperparameterValue) -> ParameterType:
-    """Type of the pipeline parameter; true and false travel as text, because a Boolean cannot be
-    joined into a string.
+    """Return the type of the pipeline parameter.
+
+    True and false travel as text, because a Boolean cannot be joined into a string.
     """
     if isinstance(value, bool | str):
         return "String"
@@ -45,5 +42,5 @@ def parameter_type(value: HyperparameterValue) -> ParameterType:
 
 
 def as_text(value: HyperparameterValue) -> str:
-    """The value as the training script gets it on its command line."""
+    """Return the value as the training script gets it on its command line."""
     return str(value).lower() if isinstance(value, bool) else str(value)

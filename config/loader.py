@@ -1,9 +1,8 @@
-"""An environment file (and an overlay, if asked for) in, a frozen `Environment` out, or one
-`ConfigError` with every problem.
+"""Load an environment file, with an overlay if there is one, as a frozen `Environment`.
 
-Three readings, each reporting all it finds: the YAML text (`config.yaml_lines`), the types and
-limits (`config.settings`), and the rules between keys (`config.rules`), which run on whatever part
-of the file was right.
+Three readings each report all that they find: the YAML text (`config.yaml_lines`), the types and
+limits (`config.settings`), and the rules between keys (`config.rules`), which run on the part of
+the file that is right. One `ConfigError` has every problem.
 """
 
 from __future__ import annotations
@@ -26,28 +25,27 @@ OVERLAYS = "strategies"
 
 
 def environment_file(name: str) -> str:
-    """Path of the file of environment `name`, relative to the repository root."""
+    """Return the path of the file of environment `name`, relative to the repository root."""
     return f"{FOLDER}/{name}.yaml"
 
 
 def strategy_file(name: str) -> str:
-    """Path of the overlay `name`, relative to the repository root."""
+    """Return the path of the overlay `name`, relative to the repository root."""
     return f"{FOLDER}/{OVERLAYS}/{name}.yaml"
 
 
 def environment_names(root: Path) -> list[str]:
-    """Names of the environments under `root`, sorted."""
+    """Return the names of the environments under `root`, sorted."""
     return sorted(path.stem for path in (root / FOLDER).glob("*.yaml"))
 
 
 def strategy_names(root: Path) -> list[str]:
-    """Names of the overlays under `root`, sorted."""
+    """Return the names of the overlays under `root`, sorted."""
     return sorted(path.stem for path in (root / FOLDER / OVERLAYS).glob("*.yaml"))
 
 
 def load_environment(name: str, root: Path, strategy: str | None = None) -> Environment:
-    """The environment `name` of the repository at `root`, with the overlay `strategy` (a file in
-    environments/strategies/) laid over it.
+    """Return the environment `name` of the repository at `root`, under the overlay `strategy`.
 
     Raises ConfigError, also when there is no such environment or overlay.
     """
@@ -66,15 +64,15 @@ def load_environment(name: str, root: Path, strategy: str | None = None) -> Envi
 
 
 def load(path: Path, shown_as: str | None = None) -> Environment:
-    """The environment in the file `path`.
+    """Return the environment in the file `path`.
 
-    Raises ConfigError; its lines call the file `shown_as`, by default its path.
+    Raises ConfigError, whose lines call the file `shown_as`, by default its path.
     """
     return _environment([_Source(shown_as or str(path), path)], path.stem)
 
 
 def places(name: str, root: Path, strategy: str | None = None) -> dict[str, str]:
-    """Where each key of the environment stands, as `file:line`; empty for what cannot be read."""
+    """Return where each key stands, as `file:line`; empty for a file that cannot be read."""
     try:
         return _places([source.parse() for source in _sources(name, root, strategy)])
     except ConfigError:
@@ -83,17 +81,17 @@ def places(name: str, root: Path, strategy: str | None = None) -> dict[str, str]
 
 @dataclass(frozen=True)
 class _Source:
-    """A file, and what its user knows it as."""
+    """A file, and the name by which its user knows it."""
 
     file: str
     path: Path
 
-    def parse(self) -> _Parsed:
-        return _Parsed(self.file, yaml_lines.parse(_read(self.path, self.file)))
+    def parse(self) -> _ParsedFile:
+        return _ParsedFile(self.file, yaml_lines.parse(_read(self.path, self.file)))
 
 
 @dataclass(frozen=True)
-class _Parsed:
+class _ParsedFile:
     """A file's content."""
 
     file: str
@@ -105,7 +103,10 @@ class _Parsed:
 
 
 def _sources(name: str, root: Path, strategy: str | None) -> list[_Source]:
-    """The environment's file, then the overlay's. Raises ConfigError with the names there are."""
+    """Return the environment's file, then the overlay's.
+
+    Raises ConfigError with the names that exist.
+    """
     files = [("environment", name, environment_file(name), environment_names(root))]
     if strategy is not None:
         files.append(("strategy", strategy, strategy_file(strategy), strategy_names(root)))
@@ -119,7 +120,7 @@ def _sources(name: str, root: Path, strategy: str | None) -> list[_Source]:
 
 
 def _environment(sources: list[_Source], stem: str) -> Environment:
-    """The environment that the files make together, later ones over earlier ones.
+    """Return the environment that the files make together; later files go over earlier ones.
 
     Raises ConfigError with all mistakes.
     """
@@ -151,7 +152,7 @@ def _environment(sources: list[_Source], stem: str) -> Environment:
 
 
 def _merged(layers: list[Any]) -> dict[str, Any]:
-    """The layers as one: mappings are merged key by key, of anything else the last one counts."""
+    """Merge the layers: mappings key by key; of anything else the last one counts."""
     merged: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
@@ -160,12 +161,12 @@ def _merged(layers: list[Any]) -> dict[str, Any]:
     return merged
 
 
-def _places(parsed: list[_Parsed]) -> dict[str, str]:
+def _places(parsed: list[_ParsedFile]) -> dict[str, str]:
     return {key: part.place(key) for part in parsed for key in part.document.lines}
 
 
-def _in_file_order(problems: list[Problem], parsed: list[_Parsed]) -> list[Problem]:
-    """Of the file that has the last word on a key, the line; those of overlays come last."""
+def _in_file_order(problems: list[Problem], parsed: list[_ParsedFile]) -> list[Problem]:
+    """Sort by the line in the file that has the last word on a key; overlays come last."""
     order = {
         key: (index, line)
         for index, part in enumerate(parsed)
@@ -188,8 +189,9 @@ def _read(path: Path, file: str) -> str:
 
 
 def _validate(data: dict[str, Any], stem: str) -> tuple[Environment | None, list[Problem]]:
-    """The environment, if types and limits are right, and all problems; rules are checked on the
-    part that is right.
+    """Return all problems and, if types and limits are right, the environment.
+
+    The rules between keys are checked on the part that is right.
     """
     environment, problems, wrong = _typed(data)
     if environment is None:
@@ -206,9 +208,7 @@ def _validate(data: dict[str, Any], stem: str) -> tuple[Environment | None, list
 
 
 def _typed(data: dict[str, Any]) -> tuple[Environment | None, list[Problem], list[str]]:
-    """Types are checked without conversion: `"2"` is not a number, and an account without quotes
-    is not text.
-    """
+    """Check the types without conversion: `"2"` is not a number, 111122223333 is not text."""
     try:
         return Environment.model_validate_json(json.dumps(data), strict=True), [], []
     except ValidationError as error:
@@ -217,7 +217,7 @@ def _typed(data: dict[str, Any]) -> tuple[Environment | None, list[Problem], lis
 
 
 def _is_about(problem: Problem, wrong: list[str]) -> bool:
-    """Whether a rule's finding rests on a key that is itself wrong."""
+    """Return whether a rule's problem rests on a key that is itself wrong."""
     return any(
         key == bad or key.startswith(f"{bad}.")
         for key in (problem.key, *problem.related)

@@ -1,9 +1,8 @@
-"""The name of everything an environment owns, computed from its settings; nothing else in the
-project makes up a name.
+"""The names of everything that an environment owns, computed from its settings.
 
-Physical names are used where a contract needs them (the pipeline, the buckets a user uploads to,
-the roles that policies name literally). All are lower case: SageMaker lower-cases pipeline ARNs,
-and a mismatch fails silently in IAM and EventBridge.
+Nothing else in the project makes a name. Physical names are used where a contract needs them: the
+pipeline, the buckets that a user uploads to, the roles that policies name. All are lower case:
+SageMaker lower-cases pipeline ARNs, and a mismatch fails silently in IAM and EventBridge.
 """
 
 from __future__ import annotations
@@ -27,9 +26,7 @@ class Names:
 
     @property
     def prefix(self) -> str:
-        """`shoal-<project>-<environment>`: the pipeline's name and the first part of most
-        others.
-        """
+        """`shoal-<project>-<environment>`: the pipeline's name, and the start of most others."""
         return f"shoal-{self.environment.project}-{self.environment.name}"
 
     @property
@@ -41,39 +38,42 @@ class Names:
         return self.prefix
 
     def stack(self, part: str) -> str:
-        """Name of the stack `part`: network, data, file-system, image, pipeline, monitoring,
-        serving.
+        """Return the name of the stack `part`: network, data, file-system, image, pipeline,
+        monitoring, serving.
         """
         return f"{self.prefix}-{part}"
 
     def bucket(self, purpose: str) -> str:
-        """Name of the bucket for `purpose`: data, artifacts, logs.
+        """Return the name of the bucket for `purpose`: data, artifacts, logs.
 
-        Global, so account and region are in it.
+        Bucket names are global, so account and region are in it.
         """
         return f"{self.prefix}-{purpose}-{self.environment.account}-{self.environment.region}"
 
     def role(self, actor: str) -> str:
-        """Name of the role of `actor`, as pipeline, training, endpoint, deliver, promote, a
-        function's name. Global in the account.
+        """Return the name of the role of `actor`: pipeline, training, endpoint, deliver, promote,
+        or a function's name.
+
+        Role names are global in the account, so the region is in it.
         """
         return f"{self.prefix}-{self.environment.region}-{actor}"
 
     def function(self, purpose: str) -> str:
-        """Name of the Lambda function for `purpose`: smoke-test, teardown."""
+        """Return the name of the Lambda function for `purpose`: smoke-test, teardown."""
         return f"{self.prefix}-{purpose}"
 
     def repository(self, image: str) -> str:
-        """Name of the ECR repository of the images built from the recipe `image`."""
+        """Return the name of the ECR repository of the images built from the recipe `image`."""
         return f"{self.prefix}-{image}"
 
     def repository_uri(self, image: str) -> str:
-        """Where the images of the recipe are pulled from, without a tag."""
+        """Return the URI from which the recipe's images are pulled, without a tag."""
         return f"{self.environment.account}.dkr.ecr.{self.environment.region}.amazonaws.com/{self.repository(image)}"  # noqa: E501
 
     def image_parameter(self, image: str, tag: str) -> str:
-        """Name of the parameter in which a build of the recipe's content `tag` leaves the image's
-        URI with its digest.
+        """Return the name of the parameter that has the built image's URI with its digest.
+
+        `tag` is that of the recipe's content.
         """
         return f"{self.image_parameters}/{image}/{tag}"
 
@@ -83,9 +83,7 @@ class Names:
         return f"/shoal/{self.prefix}/images"
 
     def file_system_parameter(self, what: str) -> str:
-        """Name of the parameter in which the file system's stack leaves its `what`: id,
-        mount-name.
-        """
+        """Return the name of the parameter that has the file system's `what`: id, mount-name."""
         return f"/shoal/{self.prefix}/file-system/{what}"
 
     @property
@@ -95,8 +93,8 @@ class Names:
 
     @property
     def serving_endpoint(self) -> str:
-        """Name of the endpoint that serves the pinned release; those of executions carry an
-        execution's id behind it.
+        """Name of the endpoint that serves the pinned release; an execution's endpoint has its id
+        too.
         """
         return self.prefix
 
@@ -106,15 +104,13 @@ class Names:
 
     @property
     def serving_role_arn(self) -> str:
-        """ARN of the roles of the containers that serve a release, as a pattern: each archive has
-        its own (`serving_role`).
+        """ARN pattern of the roles of the containers that serve a release: each archive has its own
+        role.
         """
         return self.role_arn(f"serving-{'?' * SERVED_CHARACTERS}")
 
     def serving_role(self, served: str) -> str:
-        """The actor whose role reads the one archive of which `served`, SERVED_CHARACTERS long, is
-        the mark.
-        """
+        """Return the actor whose role reads one archive; `served` is the archive's mark."""
         return f"serving-{served[:SERVED_CHARACTERS]}"
 
     @property
@@ -126,7 +122,7 @@ class Names:
         return self.arn("scheduler", f"schedule/{self.schedule_group}/{schedule}")
 
     def missed_schedule(self, schedule: str) -> str:
-        """What the alarm watches that waits for the schedule's signs."""
+        """Return what the alarm watches that waits for the schedule's signs."""
         return f"schedule-{schedule}-missed"
 
     @property
@@ -139,11 +135,11 @@ class Names:
         return f"{self.prefix}-{self.environment.region}"
 
     def alarm(self, what: str) -> str:
-        """Name of the alarm that watches `what`: execution-failed, not-torn-down, ..."""
+        """Return the name of the alarm that watches `what`: execution-failed, not-torn-down, ..."""
         return f"{self.prefix}-{what}"
 
     def arn(self, service: str, resource: str) -> str:
-        """ARN of a resource in this environment's account and region."""
+        """Return the ARN of a resource in this environment's account and region."""
         return f"arn:aws:{service}:{self.environment.region}:{self.environment.account}:{resource}"
 
     def role_arn(self, actor: str) -> str:

@@ -1,6 +1,4 @@
-"""The rules between keys of the section `network`: an `Environment` whose types are right in,
-problems out.
-"""
+"""The rules of the section `network`."""
 
 from __future__ import annotations
 
@@ -69,9 +67,7 @@ def _endpoints(environment: Environment) -> Iterator[Problem]:
 
 
 def _existing(environment: Environment) -> Iterator[Problem]:
-    """What can be said of a VPC that exists without asking AWS; `shoal.verbs.network_check`
-    asks.
-    """
+    """Check an existing VPC as far as it goes without AWS; `shoal.verbs.network_check` asks AWS."""
     network = environment.network
     existing = network.existing
     if existing is None:

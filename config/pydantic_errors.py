@@ -1,6 +1,4 @@
-"""Pydantic's error in, our problems out: one per wrong key, in the words of somebody who edits a
-YAML file.
-"""
+"""Turn pydantic's errors into problems: one per wrong key, in words for people who edit YAML."""
 
 from __future__ import annotations
 
@@ -33,7 +31,9 @@ _SYMBOLS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less th
 
 
 def problems_of(error: ValidationError, data: dict[str, Any]) -> list[Problem]:
-    """One problem per wrong key of `data`; a union that matches none of its types counts once."""
+    """Return one problem per wrong key of `data`; a union that matches none of its types counts
+    once.
+    """
     grouped: dict[str, list[tuple[tuple[int | str, ...], Details]]] = {}
     for details in error.errors():
         if (
@@ -48,9 +48,7 @@ def problems_of(error: ValidationError, data: dict[str, Any]) -> list[Problem]:
 
 
 def without(data: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """A copy of `data` that lacks every key in `keys` (the whole list where an item of a list is
-    named).
-    """
+    """Return a copy of `data` without `keys`; an item of a list takes the whole list with it."""
     return _prune(data, "", {key.split("[")[0] for key in keys})
 
 
@@ -63,8 +61,9 @@ def _prune(data: dict[str, Any], prefix: str, keys: set[str]) -> dict[str, Any]:
 
 
 def _place(details: Details, data: Any) -> tuple[int | str, ...]:
-    """The part of pydantic's location that exists in the file, plus the missing key; what follows
-    are branches of a union.
+    """Return the part of pydantic's location that exists in the file, plus the missing key.
+
+    What follows in the location are branches of a union.
     """
     place: list[int | str] = []
     for step in details["loc"]:
@@ -138,15 +137,16 @@ def _rule(details: Details) -> str:
 
 
 def _description(place: Sequence[int | str]) -> str:
-    """What the key is for, as its documentation in `config.settings` says."""
+    """Return what the key is for, as its docstring in `config.settings` says."""
     info = _walk(place)[1]
     text = (info.description or "").strip() if info else ""
     return text.rstrip(".") if text else "see environments/schema.json"
 
 
 def _walk(place: Sequence[int | str]) -> tuple[type[BaseModel] | None, FieldInfo | None]:
-    """The section and the last known key on the way along `place`; no section where the way ends at
-    a value.
+    """Return the section and the last known key on the way along `place`.
+
+    There is no section where the way ends at a value.
     """
     section: type[BaseModel] | None = Environment
     info: FieldInfo | None = None
@@ -159,7 +159,7 @@ def _walk(place: Sequence[int | str]) -> tuple[type[BaseModel] | None, FieldInfo
 
 
 def _section_type(info: FieldInfo | None) -> type[BaseModel] | None:
-    """The section that a key holds; one that may be left out is annotated `Section | None`."""
+    """Return the section that a key holds; an optional one is annotated `Section | None`."""
     kind = info.annotation if info else None
     kinds = [kind, *get_args(kind)]
     return next(

@@ -1,6 +1,4 @@
-"""What an environment cannot have in its region: an `Environment` whose types are right in,
-problems out.
-"""
+"""The rules of what an environment cannot have in its region."""
 
 from __future__ import annotations
 
@@ -36,11 +34,11 @@ _NEEDS: tuple[tuple[str, str, Callable[[Environment], Any]], ...] = (
         ),
     ),
 )
-"""Resource type, the key that asks for it, and the key's value; None where it is not asked for."""
+"""Resource type, the key that asks for it, and the key's value; None where nothing asks for it."""
 
 
 def _resource_types(environment: Environment) -> Iterator[Problem]:
-    """CloudFormation would say it too, but only after it has made the stacks before."""
+    """Name what CloudFormation would refuse only after it has made the stacks before."""
     missing = resource_types_not_in(environment.region)
     for resource_type, key, value_of in _NEEDS:
         value = value_of(environment)

@@ -1,5 +1,5 @@
-"""Which regions the project knows, the prefix of their availability zone ids, and what they lack;
-read from `regions.yaml`.
+"""The regions that the project knows, their availability zone ids, and what they lack
+(regions.yaml).
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ def _table() -> dict[str, Any]:
 
 @cache
 def az_id_prefixes() -> dict[str, str]:
-    """Region name to the prefix of its availability zone ids, as in `us-east-1: use1`."""
+    """Return the prefix of each region's availability zone ids, as in `us-east-1: use1`."""
     return dict(_table()["az_id_prefixes"])
 
 
 @cache
 def resource_types_not_in(region: str) -> tuple[str, ...]:
-    """Resource types of the stacks that CloudFormation does not have in `region`."""
+    """Return the resource types of our stacks that CloudFormation does not have in `region`."""
     return tuple(
         name for name, regions in _table()["resource_types_not_in"].items() if region in regions
     )
 
 
 def region_of_az_id(az_id: str) -> str | None:
-    """The region in which `az_id` lies, or None when the table does not know its prefix."""
+    """Return the region in which `az_id` lies, or None when the table does not know its prefix."""
     prefix = az_id.split("-")[0]
     return next((region for region, known in az_id_prefixes().items() if known == prefix), None)

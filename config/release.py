@@ -1,8 +1,7 @@
-"""The section `release` of an environment file: which model the environment serves, pinned by what
-cannot change under its name.
+"""The section `release` of an environment file: the model that the environment serves.
 
-`shoal promote` writes it (`config.release_text`); synth only reads it, so the same commit always
-means the same model.
+It is pinned by what cannot change under its name. `shoal promote` writes it
+(`config.release_text`); synth only reads it, so the same commit always means the same model.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ class Release(Settings):
     """
 
     def replacing(self, before: Release | None) -> Release:
-        """The same one, pinned in the place of `before`."""
+        """Return the same release, pinned in the place of `before`."""
         last = (
             (
                 Replaced(
@@ -128,12 +127,12 @@ class Release(Settings):
 
     @property
     def account(self) -> str:
-        """Whose registry has it."""
+        """The account whose registry has it."""
         return self.model_package_arn.split(":")[4]
 
     @property
     def region(self) -> str:
-        """Where that registry is."""
+        """The region of that registry."""
         return self.model_package_arn.split(":")[3]
 
     @property

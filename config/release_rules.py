@@ -1,6 +1,4 @@
-"""What must fit together in a release and its delivery: an `Environment` whose types are right in,
-problems out.
-"""
+"""The rules of the sections `release` and `promoted_from`."""
 
 from __future__ import annotations
 

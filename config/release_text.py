@@ -1,8 +1,7 @@
-"""A release goes into the text of an environment file, and every other character of the file stays
-as it is.
+"""Put a release into the text of an environment file, and leave every other character as it is.
 
 The section `release` is replaced where it stands, or appended. It is found in YAML's own parse of
-the text, and the result is parsed again and compared, so a file in a style that this cannot edit is
+the text. The result is parsed again and compared, so a file in a style that this cannot edit is
 refused, not damaged.
 """
 
@@ -23,9 +22,9 @@ _HEADER = "# Written by `shoal promote`, taken back by `git revert`; not for edi
 
 
 def with_release(text: str, release: Release, file: str) -> str:
-    """`text` with `release` in it.
+    """Return `text` with `release` in it.
 
-    Raises ConfigError, naming `file`, for a text that cannot be edited so.
+    Raises ConfigError, naming `file`, for a text that cannot be edited.
     """
     end = "\r\n" if "\r\n" in text else "\n"
     lines = text.splitlines(keepends=True)
@@ -38,13 +37,13 @@ def with_release(text: str, release: Release, file: str) -> str:
 
 
 def release_in(text: str) -> object:
-    """What the section says, as plain YAML; None where there is none."""
+    """Return what the section says, as plain YAML; None where there is none."""
     parsed = yaml.safe_load(text)
     return parsed.get(SECTION) if isinstance(parsed, dict) else None
 
 
 def _lines(release: Release) -> list[str]:
-    """The section in block style; JSON's scalars are YAML's too."""
+    """Return the section in block style; JSON's scalars are YAML's too."""
     lines = [_HEADER, f"{SECTION}:"]
     for key, value in _content(release).items():
         if isinstance(value, dict):
@@ -65,7 +64,7 @@ def _lines(release: Release) -> list[str]:
 
 
 def _keys(entry: dict[str, Any]) -> Iterator[tuple[bool, str]]:
-    """Each key of an entry of a list, and whether it is the first."""
+    """Yield each key of an entry of a list, and whether it is the first."""
     return ((number == 0, key) for number, key in enumerate(entry))
 
 
@@ -74,14 +73,15 @@ def _scalar(value: object) -> str:
 
 
 def _content(release: Release) -> dict[str, Any]:
-    """What is written: a release that is no copy, or replaces none, says nothing of it."""
+    """Return the keys to write, without `copied_from` and `replaces` where they are empty."""
     left_out = {key for key in ("copied_from", "replaces") if not getattr(release, key)}
     return release.model_dump(mode="json", exclude=left_out)
 
 
 def _place(text: str, count: int) -> tuple[int, int]:
-    """First line of the section and the line after it, as indexes; both the end of the text where
-    there is none.
+    """Return the first line of the section and the line after it, as indexes.
+
+    Both are the end of the text where there is no section.
     """
     lines = text.splitlines()
     root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -100,7 +100,7 @@ def _place(text: str, count: int) -> tuple[int, int]:
 
 
 def _require_same(before: str, after: str, release: Release, file: str) -> None:
-    """Raises ConfigError unless the two texts differ in the release only."""
+    """Raise ConfigError unless the two texts differ in the release only."""
     old, new = yaml_lines.parse(before), yaml_lines.parse(after)
     expected = (
         {**(old.data or {}), SECTION: _content(release)} if isinstance(old.data, dict) else None

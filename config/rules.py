@@ -1,6 +1,4 @@
-"""The rules between keys of one environment: an `Environment` whose types are right in, problems
-out.
-"""
+"""The rules between keys of one environment whose types are right."""
 
 from __future__ import annotations
 
@@ -55,14 +53,15 @@ _RESERVED_VARIABLES = ("SM_", "SAGEMAKER_", "AWS_", "SHOAL_")
 
 
 def is_placeholder_account(account: str) -> bool:
-    """Whether the account id is one that documentation uses (111122223333, 123456789012): nobody
-    can deploy there.
+    """Return whether documentation uses this account id (111122223333, 123456789012).
+
+    Nobody can deploy there.
     """
     return _PLACEHOLDER_ACCOUNT.match(account) is not None
 
 
 def problems_between(environment: Environment, stem: str) -> list[Problem]:
-    """Every broken rule of `environment`, whose file is called `stem`.yaml."""
+    """Return every broken rule of `environment`, whose file is called `stem`.yaml."""
     rules = (
         _region,
         _name_lengths,
@@ -102,9 +101,7 @@ def _region(environment: Environment) -> Iterator[Problem]:
 
 
 def _name_lengths(environment: Environment) -> Iterator[Problem]:
-    """The longest name decides: one problem per kind of name, counted in characters to take
-    away.
-    """
+    """Check the longest name of each kind, and say how many characters to take away."""
     names = Names(environment)
     names_and_limits = (
         ("bucket", names.bucket("artifacts"), MAX_BUCKET_NAME),
@@ -129,8 +126,10 @@ def _name_lengths(environment: Environment) -> Iterator[Problem]:
 
 
 def _execution_ids(environment: Environment) -> Iterator[Problem]:
-    """`shoal-mnist-dev-experimental` reads like what execution `experimental` of `shoal-mnist-dev`
-    left; its sweeper would delete it.
+    """Refuse names that look like an execution's.
+
+    `shoal-mnist-dev-experimental` reads like what execution `experimental` of `shoal-mnist-dev`
+    left: the sweeper of that environment would delete it.
     """
     words = Names(environment).prefix.split("-")
     of_the_name = len(words) - len(environment.name.split("-"))
@@ -154,7 +153,7 @@ def _execution_ids(environment: Environment) -> Iterator[Problem]:
 
 
 def _alerts(environment: Environment) -> Iterator[Problem]:
-    """One subscription for each address; the second would be a resource that is there already."""
+    """Each address has one subscription; a second one would be a resource that exists already."""
     addresses = environment.observability.alert_emails
     for address, count in Counter(map(str.lower, addresses)).items():
         if count > 1:
@@ -275,7 +274,7 @@ def _container_environment(environment: Environment) -> Iterator[Problem]:
 
 
 def _code(environment: Environment) -> Iterator[Problem]:
-    """Entry points as the training toolkit accepts them: a path inside the archive."""
+    """An entry point is a path inside the archive, as the training toolkit accepts it."""
     places = {
         "training.entry_point": environment.training.entry_point,
         "evaluation.entry_point": environment.evaluation.entry_point,

@@ -1,5 +1,4 @@
-"""Schedule expressions of EventBridge and its Scheduler: text in, what is wrong with it or how far
-its times are apart out.
+"""The schedule expressions of EventBridge and its Scheduler: their mistakes, and their times.
 
 Source: Amazon EventBridge user guide, "Setting a schedule pattern"; EventBridge Scheduler user
 guide, "Schedule types".
@@ -28,14 +27,14 @@ _RATE = re.compile(r"rate\((\d+) (minute|hour|day)(s?)\)")
 _CALL = re.compile(r"(cron|at)\(([^()]*)\)")
 _MINUTES = {"minute": 1, "hour": 60, "day": 1440}
 _CYCLE = range(2001, 2029)
-"""From 1901 to 2099 dates and weekdays begin anew every 28 years."""
+"""From 1901 to 2099 dates and weekdays repeat every 28 years."""
 _CYCLE_DAYS = 28 * 365 + 7
 _MAX_RATE_DAYS = 3650
 """Shoal's own limit: AWS's pages give none, and more is a slip."""
 
 
 def mistakes_in(expression: str, *, takes_at: bool) -> Iterator[str]:
-    """What is wrong with `cron(...)`, `rate(...)` or, where it `takes_at`, `at(...)`."""
+    """Yield what is wrong with `cron(...)`, `rate(...)` or, where it `takes_at`, `at(...)`."""
     if rate := _RATE.fullmatch(expression):
         yield from _rate_mistakes(int(rate[1]), rate[2], rate[3] == "s")
         return
@@ -50,12 +49,11 @@ def mistakes_in(expression: str, *, takes_at: bool) -> Iterator[str]:
 
 @cache
 def max_gap_minutes(expression: str) -> int | None:
-    """The longest time between two starts of a right expression, at clocks that nobody changes;
-    None where it names years.
+    """Return the longest time between two starts of a right expression; None where it names years.
 
-    Up to a year it is exact, whenever that is: such a gap lies in three years, and the cycle has
-    every row of three that there is. Longer ones may be longer still around 2100, which is no leap
-    year.
+    Changes of clocks do not count. A gap of up to a year is exact: it lies in three years, and the
+    cycle has every row of three years that exists. A longer gap may be even longer around 2100,
+    which is no leap year.
     """
     if rate := _RATE.fullmatch(expression):
         return int(rate[1]) * _MINUTES[rate[2]]
@@ -78,7 +76,7 @@ def max_gap_minutes(expression: str) -> int | None:
 
 
 def last_year(expression: str) -> int | None:
-    """The last year in which a right cron expression names a time; None for a rate."""
+    """Return the last year in which a right cron expression names a time; None for a rate."""
     return (
         max(_values(expression.removesuffix(")").split()[5], 1970, 2199, []))
         if expression.startswith("cron(")
@@ -87,7 +85,7 @@ def last_year(expression: str) -> int | None:
 
 
 def _days(day_of_month: str, months: str, day_of_week: str, years: Iterable[int]) -> Iterator[int]:
-    """All days of the years that right fields mean, as ordinals."""
+    """Yield the days of the years that right fields mean, as ordinals."""
     for year, month in product(years, _values(months, 1, 12, _MONTHS)):
         first, length = date(year, month, 1), calendar.monthrange(year, month)[1]
         month_days = (
@@ -99,7 +97,7 @@ def _days(day_of_month: str, months: str, day_of_week: str, years: Iterable[int]
 
 
 def _in_month(text: str, first: date, length: int) -> Iterator[int]:
-    """Days of one month.
+    """Yield the days of one month.
 
     A month that lacks the day of `31W` is taken to have none; AWS's pages do not say.
     """
@@ -117,7 +115,7 @@ def _in_month(text: str, first: date, length: int) -> Iterator[int]:
 
 
 def _working_day(day: int, first: date, length: int) -> int:
-    """The one next to a day, in the same month."""
+    """Return the working day that is nearest to `day` in the same month."""
     weekday = (first.weekday() + day - 1) % 7
     if weekday == calendar.SATURDAY:
         return day - 1 if day > 1 else day + 2
@@ -127,7 +125,7 @@ def _working_day(day: int, first: date, length: int) -> int:
 
 
 def _in_weeks(text: str, first: date, length: int) -> Iterator[int]:
-    """Days of one month by their day of the week; L alone is every week's last, Saturday."""
+    """Yield the days of one month by their day of the week; L alone is every Saturday."""
     for part in text.split(","):
         name, _, which = part.partition("#")
         for weekday in {7} if part == "L" else _values(name.removesuffix("L"), 1, 7, _DAYS):
@@ -184,8 +182,9 @@ def _cron_mistakes(fields: list[str]) -> Iterator[str]:
 
 
 def _is_part(part: str, name: str, low: int, high: int, words: list[str]) -> bool:
-    """One item of a field's list: a value, a range or a step, and what only days know (L, W, #,
-    ?).
+    """Return whether `part` is one item of a field's list.
+
+    That is a value, a range or a step, and for days L, W, # and ? too.
     """
     if name == "day of month" and (
         part in ("?", "L", "LW") or re.fullmatch(r"([1-9]|[12]\d|3[01])W", part)
@@ -209,14 +208,12 @@ def _is_part(part: str, name: str, low: int, high: int, words: list[str]) -> boo
 
 
 def _rises(numbers: list[int | None]) -> bool:
-    """AWS's pages have no range from late to early (FRI-MON), so nobody knows what it would
-    mean.
-    """
+    """Refuse a range from late to early (FRI-MON): AWS's pages do not say what it would mean."""
     return len(numbers) < 2 or (numbers[0] or 0) <= (numbers[1] or 0)
 
 
 def _values(text: str, low: int, high: int, words: list[str]) -> set[int]:
-    """All values of a right field without L, W, # and ?."""
+    """Return all values of a right field without L, W, # and ?."""
     values: set[int] = set()
     for part in text.split(","):
         span, slash, step = part.partition("/")

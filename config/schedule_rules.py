@@ -1,6 +1,4 @@
-"""The rules of the sections `schedules` and `data.on_manifest` that a type cannot say: an
-`Environment` in, problems out.
-"""
+"""The rules of the sections `schedules` and `data.on_manifest` that a type cannot say."""
 
 from __future__ import annotations
 
@@ -113,7 +111,7 @@ def _values(environment: Environment) -> Iterator[Problem]:
 def execution_parameters(
     environment: Environment,
 ) -> Iterator[tuple[str, Mapping[str, str | int | float | bool]]]:
-    """Where the file gives executions parameters, and which."""
+    """Yield each place in the file that sets parameters of executions, and the parameters."""
     for index, schedule in enumerate(environment.schedules):
         yield f"schedules[{index}]", schedule.parameters
     if environment.data.on_manifest:

@@ -1,6 +1,4 @@
-"""The section `schedules` of an environment file: when the pipeline starts by itself, and with
-which parameters.
-"""
+"""The section `schedules` of an environment file: when the pipeline starts by itself, and how."""
 
 from __future__ import annotations
 
@@ -52,8 +50,9 @@ class Schedule(Settings):
 
 
 def silent_hours(schedule: Schedule) -> int | None:
-    """Hours without a sign of the schedule after which it has missed a time; None where its years
-    are named, or it is too rare.
+    """Return the hours without a sign of the schedule after which it has missed a time.
+
+    None where its years are named, or where it is too rare.
     """
     gap = max_gap_minutes(schedule.expression)
     if gap is None:
@@ -65,8 +64,9 @@ def silent_hours(schedule: Schedule) -> int | None:
 
 
 def rare(schedules: Iterable[Schedule]) -> dict[str, int]:
-    """Name -> silent hours, of the schedules that no alarm can look back far enough for: a function
-    does (stacks/functions/overdue).
+    """Return the silent hours of the schedules that are too rare for an alarm, by name.
+
+    A function watches them (stacks/functions/overdue).
     """
     silent = {schedule.name: silent_hours(schedule) or 0 for schedule in schedules}
     return {name: hours for name, hours in silent.items() if hours > MAX_ALARM_HOURS}

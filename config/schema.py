@@ -1,6 +1,4 @@
-"""The JSON schema of an environment file, for editors that complete and check YAML while it is
-written.
-"""
+"""The JSON schema of an environment file, by which editors complete and check YAML."""
 
 from __future__ import annotations
 
@@ -13,9 +11,9 @@ FILE = "environments/schema.json"
 
 
 def schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of an environment file.
+    """Return the JSON Schema (2020-12) of an environment file.
 
-    It knows types and limits; the rules between keys are `config.rules`.
+    It knows types and limits; the rules between keys are in `config.rules`.
     """
     generated = Environment.model_json_schema()
     for section in (generated, *generated["$defs"].values()):
@@ -34,7 +32,7 @@ def schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """The content of `environments/schema.json`."""
+    """Return the content of `environments/schema.json`."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 

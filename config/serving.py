@@ -123,7 +123,7 @@ class Serving(Settings):
 
 
 def waits_s(serving: Serving) -> int:
-    """Seconds that a deployment spends waiting when nothing goes wrong."""
+    """Return the seconds that a deployment waits when nothing goes wrong."""
     steps = {
         TrafficType.ALL_AT_ONCE: 0,
         TrafficType.CANARY: 1,
@@ -133,7 +133,8 @@ def waits_s(serving: Serving) -> int:
 
 
 def timeout_s(serving: Serving) -> int:
-    """MaximumExecutionTimeoutInSeconds, which must be more than all the waits together (API
-    reference, BlueGreenUpdatePolicy).
+    """Return MaximumExecutionTimeoutInSeconds, which must be more than all the waits together.
+
+    Source: SageMaker API reference, BlueGreenUpdatePolicy.
     """
     return serving.timeout_s or max(MIN_TIMEOUT_S, waits_s(serving) + PROVISIONING_S)

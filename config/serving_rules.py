@@ -1,9 +1,8 @@
-"""The rules between keys of the section `serving`: an `Environment` whose types are right in,
-problems out.
+"""The rules of the section `serving`.
 
 What serverless inference excludes: SageMaker developer guide, "Deploy models with Amazon SageMaker
 Serverless Inference", feature exclusions (GPUs, VPC configuration, network isolation, data capture,
-multiple variants ...). What a deployment may wait for: SageMaker API reference,
+multiple variants ...). How long a deployment may wait: SageMaker API reference,
 BlueGreenUpdatePolicy.
 """
 
@@ -110,7 +109,7 @@ def _timeout(serving: Serving) -> Iterator[Problem]:
 
 
 def _bake(serving: Serving) -> Iterator[Problem]:
-    """A measurement arrives within a minute; an alarm that cannot ring while the old fleet is there
+    """A measurement arrives within a minute. An alarm that cannot ring while the old fleet is there
     rolls nothing back.
     """
     needed = 60 * (serving.alarms.minutes + 1)
@@ -152,8 +151,9 @@ def _scaling(serving: Serving) -> Iterator[Problem]:
 
 
 def _zones(environment: Environment, serving: Serving) -> Iterator[Problem]:
-    """SageMaker spreads instances over the zones of a model's subnets, from two instances on
-    (developer guide, "Best practices").
+    """SageMaker spreads instances over the zones of a model's subnets, from two instances on.
+
+    Source: SageMaker developer guide, "Best practices".
     """
     if not environment.protect or serving.serverless is not None:
         return
@@ -172,8 +172,9 @@ def _counts(serving: Serving, scaling: Autoscaling | None) -> Iterator[tuple[str
 
 
 def _region(environment: Environment) -> Iterator[Problem]:
-    """API reference, ContainerDefinition.ModelDataUrl: the archive must be in the region of the
-    model that is made of it.
+    """The archive must be in the region of the model that is made of it.
+
+    Source: SageMaker API reference, ContainerDefinition.ModelDataUrl.
     """
     release = environment.release
     if release and release.region != environment.region:

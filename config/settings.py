@@ -1,8 +1,7 @@
 """The shape of an environment file: every key, its type, its limits and what it is for.
 
-Values come in from `config.loader`; frozen pydantic models go out to `pipelines`, `stacks`,
-`lifecycle` and `cli`. Rules that need a compatibility table (does smddp run on this instance type?)
-live in `pipelines.launch`.
+The docstrings of the keys are the descriptions in environments/schema.json. Rules that need a
+compatibility table (does smddp run on this instance type?) are in `pipelines.launch`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""A framework and a strategy in, what an environment file may leave out for them out (from
-strategies.yaml beside this file).
-"""
+"""What an environment file may leave out, by framework and strategy (strategies.yaml)."""
 
 from __future__ import annotations
 
@@ -11,12 +9,12 @@ from typing import Any
 from config.yaml_table import read_table
 
 FALLBACK_SCRIPT = "train.py"
-"""For a combination that is not in the table; the launch contract refuses it by name."""
+"""The script of a combination that is not in the table; the launch contract refuses it by name."""
 
 
 @dataclass(frozen=True)
 class Defaults:
-    """What stands for keys of the training section that the file does not have."""
+    """The defaults of keys of the training section."""
 
     source_dir: str
     entry_point: str
@@ -30,7 +28,7 @@ def _table() -> dict[str, Any]:
 
 
 def defaults(framework: str, strategy: str) -> Defaults:
-    """The defaults of `strategy` with `framework`, which must be in the table."""
+    """Return the defaults of `strategy` with `framework`, which must be in the table."""
     own = _table()[framework]
     row = own["strategies"].get(strategy, {})
     return Defaults(
@@ -41,12 +39,12 @@ def defaults(framework: str, strategy: str) -> Defaults:
 
 
 def strategies_with_script(framework: str, script: str) -> tuple[str, ...]:
-    """The strategies of `framework` whose shipped script this is."""
+    """Return the strategies of `framework` that the shipped script `script` is for."""
     return tuple(
         name for name in strategies_of(framework) if defaults(framework, name).entry_point == script
     )
 
 
 def strategies_of(framework: str) -> tuple[str, ...]:
-    """The strategies that `framework` can be distributed with."""
+    """Return the strategies that `framework` can be distributed with."""
     return tuple(_table()[framework]["strategies"])

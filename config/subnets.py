@@ -1,11 +1,10 @@
-"""How a VPC is cut into subnets: its address range in, the ranges of the training, hosting and
-public subnets out.
+"""How the address range of a VPC is cut into training, hosting and public subnets.
 
     first quarter | second quarter: hosting, at its end public | second half
 
-Training gets the first quarter, or the second half when it needs more. So a larger one overlaps
-nothing that is there already, and CloudFormation, which makes the new subnet before it deletes the
-old one, can replace it.
+Training gets the first quarter, or the second half when it needs more. So a larger training subnet
+overlaps nothing that exists. CloudFormation makes the new subnet before it deletes the old one, and
+can therefore replace it.
 """
 
 from __future__ import annotations
@@ -28,13 +27,15 @@ class Subnets:
 
 
 def usable(cidr: str) -> int:
-    """How many addresses of a subnet can be given to network interfaces."""
+    """Return how many addresses of a subnet network interfaces can have."""
     return IPv4Network(cidr).num_addresses - AWS_RESERVES
 
 
 def divide(cidr: str, *, hosting: int, training_addresses: int) -> Subnets:
-    """The subnets of the VPC with the range `cidr`: `hosting` of them for endpoints, and room
-    for `training_addresses` if there is any.
+    """Cut the range `cidr` into subnets.
+
+    `hosting` is the number of subnets for endpoints. The training subnet has room for
+    `training_addresses`, if there is any.
     """
     vpc = IPv4Network(cidr)
     sixteenths = list(vpc.subnets(prefixlen_diff=4))
@@ -46,7 +47,7 @@ def divide(cidr: str, *, hosting: int, training_addresses: int) -> Subnets:
 
 
 def training_ranges(cidr: str) -> tuple[str, str]:
-    """The two ranges that the training subnet can have, the smaller one first."""
+    """Return the two ranges that the training subnet can have, the smaller one first."""
     quarter = next(IPv4Network(cidr).subnets(prefixlen_diff=2))
     half = list(IPv4Network(cidr).subnets(prefixlen_diff=1))[1]
     return str(quarter), str(half)

@@ -1,9 +1,8 @@
-"""YAML text in, plain data with the line of every key out; what a person may get wrong in YAML
-itself is a problem, not a guess.
+"""Read YAML text as plain data, with the line of every key.
 
 Scalars follow YAML 1.2's core schema: only `true` and `false` are booleans (`yes`, `on` and `NO`
-stay text), `1e-3` is a number, `1:30` and dates are text. A key given twice is a mistake: YAML
-parsers keep one of the two silently.
+stay text), `1e-3` is a number, `1:30` and dates are text. A key that stands twice is a mistake:
+YAML parsers keep one of the two silently.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _SCALARS: dict[str, Callable[[str], Any]] = {
     ),
     "tag:yaml.org,2002:str": str,
 }
-"""What becomes of a scalar by its tag.
+"""How to convert a scalar, by its tag.
 
 Other tags, which would make dates, bytes or Python objects, are refused.
 """
@@ -55,7 +54,7 @@ Other tags, which would make dates, bytes or Python objects, are refused.
 
 @dataclass
 class Document:
-    """The data of a YAML text, where each key stands, and what was wrong with the text."""
+    """The data of a YAML text, the line of each key, and the problems of the text."""
 
     data: Any = None
     lines: dict[str, int] = field(default_factory=dict)
@@ -63,7 +62,7 @@ class Document:
 
 
 def parse(text: str) -> Document:
-    """The document in `text`; syntax errors and duplicate keys are in its `problems`."""
+    """Return the document in `text`; its `problems` are syntax errors and duplicate keys."""
     document = Document()
     try:
         node = _Loader(text).get_single_node()
@@ -139,7 +138,7 @@ class _Reader:
 
 
 def _is_text(value: str) -> bool:
-    """Whether it can be written as UTF-8: an escape such as "\\ud800" cannot."""
+    """Return whether the value can be written as UTF-8: an escape such as "\\ud800" cannot."""
     return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
@@ -158,7 +157,7 @@ def _scalar(node: yaml.Node) -> Any:
 
 
 def _syntax_problem(error: yaml.YAMLError, document: Document) -> Problem:
-    """The parser's complaint on one line, placed at its own line number."""
+    """Return the parser's complaint on one line, placed at its own line number."""
     mark = getattr(error, "problem_mark", None)
     what = getattr(error, "problem", None) or str(error).splitlines()[0]
     if mark is not None:

@@ -1,4 +1,4 @@
-"""Reading the YAML tables that stand beside our modules."""
+"""Read the YAML tables next to our modules."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's where it is there: the same result, about ten times as fast as the one in Python."""
+"""libyaml's loader where it exists: the same result, about ten times as fast as Python's."""
 
 
 def read_table(module: str, name: str) -> Any:
-    """What is in the file `name` beside the module with the `__file__` `module`."""
+    """Return the content of the file `name` in the folder of `module`, which is its `__file__`."""
     return yaml.load(Path(module).with_name(name).read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - a safe one, see above

@@ -1,3 +1,4 @@
-"""An environment's settings in, its SageMaker pipeline definition (a dict) out; pure: no network,
-no clock, no credentials.
+"""SageMaker pipeline definitions (dicts), made from an environment's settings.
+
+Everything here is pure: no network, no clock, no credentials.
 """

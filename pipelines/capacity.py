@@ -1,6 +1,4 @@
-"""How many private addresses the training subnet needs: an environment in, its subnets out, or the
-reason why the nodes do not fit.
-"""
+"""The private addresses that the training subnet needs, and whether the nodes fit."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ class Addresses:
     job: int
     """The nodes of one training job."""
     others: int
-    """What is there besides: the evaluation job, the file system, interface endpoints."""
+    """The evaluation job, the file system and the interface endpoints."""
 
     @property
     def min(self) -> int:
@@ -34,14 +32,14 @@ class Addresses:
 
     @property
     def comfortable(self) -> int:
-        """Two jobs: the interfaces of the last one live until they are released, and executions may
-        overlap.
+        """Room for two jobs: executions may overlap, and the last job's interfaces are released
+        late.
         """
         return 2 * self.job + self.others
 
 
 def needed(environment: Environment) -> Addresses:
-    """The addresses that `environment` takes in its training subnet."""
+    """Return the addresses that `environment` takes in its training subnet."""
     training, file_system = environment.training, environment.file_system
     servers = 1 + -(-file_system.storage_capacity_gib // _GIB_PER_FILE_SERVER) if file_system else 0
     evaluation = addresses_per_node(environment.evaluation.instance_type)
@@ -52,7 +50,7 @@ def needed(environment: Environment) -> Addresses:
 
 
 def subnets(environment: Environment) -> Subnets:
-    """How the VPC of `environment`, which is to be made, is divided."""
+    """Return how to divide the new VPC of `environment`."""
     network = environment.network
     return divide(
         network.cidr,
@@ -62,9 +60,9 @@ def subnets(environment: Environment) -> Subnets:
 
 
 def problems(environment: Environment) -> Iterator[Problem]:
-    """More nodes than the largest training subnet has addresses for.
+    """Refuse more nodes than the largest training subnet has addresses for.
 
-    Of an existing VPC only AWS knows how many are free.
+    How many addresses an existing VPC has free, only AWS knows.
     """
     if environment.network.existing:
         return
@@ -90,10 +88,10 @@ def problems(environment: Environment) -> Iterator[Problem]:
 
 
 def _addresses_per_node(training: Training) -> int:
-    """Of the type that takes the most, among those that an execution may choose."""
+    """Return the addresses of the largest type that an execution may choose."""
     return max(map(addresses_per_node, (training.instance_type, *training.other_instance_types)))
 
 
 def _prefix_for(addresses: int) -> int:
-    """The prefix of the smallest VPC whose half holds so many addresses."""
+    """Return the prefix of the smallest VPC that holds so many addresses in its half."""
     return 32 - ((addresses + AWS_RESERVES - 1).bit_length() + 1)

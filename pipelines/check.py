@@ -1,5 +1,4 @@
-"""An environment in; notices out, or one error with everything that would fail later: launch
-contract, instance types, requests.
+"""Check everything that would fail later: launch contract, instance types, requests.
 
 `shoal check` and `app.py` call it, after `config.loader` has found the file's types and rules
 right.
@@ -50,10 +49,10 @@ class Checked:
 def check(
     environment: Environment, root: Path | None = None, strategy: str | None = None
 ) -> Checked:
-    """Return what runs. Raises ConfigError.
+    """Check that everything in `environment` can run. Raises ConfigError.
 
-    With `root`, the repository's folder, the scripts that the environment names must exist, and
-    lines name the line of the file (or of the overlay `strategy`) too.
+    With `root`, the repository's folder, the scripts that the environment names must exist, and the
+    lines of the error name the line of the file, or of the overlay `strategy`.
     """
     file = environment_file(environment.name)
     where = places(environment.name, root, strategy) if root else {}
@@ -117,7 +116,7 @@ def _own_notices(environment: Environment) -> Iterator[str]:
 
 
 def _on_cpu_images(environment: Environment) -> Iterator[tuple[str, str]]:
-    """The sections that always run AWS's CPU image, with their instance types."""
+    """Yield the sections that always run AWS's CPU image, with their instance types."""
     yield "evaluation", environment.evaluation.instance_type
     yield "endpoint", environment.endpoint.instance_type
     if environment.serving and environment.serving.serverless is None:
@@ -125,8 +124,9 @@ def _on_cpu_images(environment: Environment) -> Iterator[tuple[str, str]]:
 
 
 def _other_architectures(environment: Environment, unknown: Collection[str]) -> Iterator[Problem]:
-    """AWS's images are built for x86 and for GPUs: elsewhere the container would not start, or not
-    see the accelerator.
+    """AWS's images are built for x86 and for GPUs.
+
+    Elsewhere the container would not start, or not see the accelerator.
     """
     sections = dict(_on_cpu_images(environment))
     if environment.training.image_uri is None:
@@ -161,9 +161,7 @@ def _require_script(environment: Environment, root: Path | None, entry_point: st
 def _missing_scripts(
     environment: Environment, root: Path | None, entry_point: str
 ) -> list[Problem]:
-    """Those that the environment needs and the repository does not have; `entry_point` is the one
-    that would run.
-    """
+    """Return the scripts that the repository lacks; `entry_point` is the one that would run."""
     if root is None:
         return []
     source_dir, image = environment.training.source_dir, environment.training.build_image
@@ -225,8 +223,9 @@ def _built_image(environment: Environment) -> str | None:
 
 
 def placeholder_infrastructure(environment: Environment) -> Infrastructure:
-    """Names of the right shape for everything the stacks would create, so that a definition can be
-    checked without them.
+    """Return names of the right shape for everything that the stacks create.
+
+    With them a definition can be checked before there are stacks.
     """
     names = Names(environment)
     mounted = MountedFileSystem(file_system_id="fs-00000000000000000", mount_name="00000000")

@@ -1,11 +1,10 @@
-"""The pipeline, top to bottom: an environment and its infrastructure in, the SageMaker pipeline
-definition (a dict) out.
+"""The pipeline of an environment, from top to bottom.
 
     Train -> Evaluate -> AccuracyGate -+-> Register -> CreateModel -> CreateEndpointConfig ->
-    CreateEndpoint -> SmokeTest -> Teardown
+                                       |   CreateEndpoint -> SmokeTest -> Teardown
                                        +-> AccuracyTooLow (the execution fails)
 
-What each step asks SageMaker for is in `pipelines.requests`; what may change per execution is a
+`pipelines.requests` has what each step asks of SageMaker. What may change per execution is a
 parameter.
 """
 
@@ -112,7 +111,7 @@ def build(
 def _teardown(
     environment: Environment, infrastructure: Infrastructure, smoke_test: Lambda
 ) -> tuple[Lambda, ...]:
-    """It reads no result of a step that may have failed."""
+    """Return the step, which reads no result of a step that may have failed."""
     if environment.endpoint.teardown_step is TeardownStep.NEVER:
         return ()
     trigger = (
@@ -131,7 +130,7 @@ def _teardown(
 
 
 def declare(environment: Environment, infrastructure: Infrastructure, launch: Launch) -> Parameters:
-    """The parameters, with the environment's values as defaults."""
+    """Return the parameters, with the environment's values as defaults."""
     training, mounted = environment.training, infrastructure.file_system
     train_uri, test_uri = (_dataset(environment, channel) for channel in ("train", "test"))
     return Parameters(

@@ -1,9 +1,8 @@
-"""What is wrong with a pipeline definition, whoever wrote it.
+"""The errors of a pipeline definition, Shoal's own or a user's.
 
-DefinitionError       the definition cannot be sent to SageMaker; one line per mistake, each names
-the step ├── GraphError        names, references, cycles, branches, retries, limits
-(`pipelines.graph`) └── ArgumentsError    a step's Arguments are not the request that its Create
-call takes (`pipelines.shapes`)
+DefinitionError         it cannot be sent to SageMaker; one line per mistake, each names the step
+├── GraphError          names, references, cycles, branches, retries, limits (`pipelines.graph`)
+└── ArgumentsError      a step's Arguments are not a Create call's request (`pipelines.shapes`)
 """
 
 from __future__ import annotations

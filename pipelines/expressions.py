@@ -1,6 +1,4 @@
-"""Values that SageMaker computes while an execution runs: frozen dataclasses in, the JSON of the
-definition language out.
-"""
+"""Values that SageMaker computes while an execution runs, and their JSON."""
 
 from __future__ import annotations
 
@@ -18,11 +16,11 @@ class Expression:
     """
 
     def to_json(self) -> dict[str, Any]:
-        """The expression in the definition language."""
+        """Return the expression in the definition language."""
         raise NotImplementedError
 
     def parts(self) -> Iterator[Any]:
-        """The values inside it, which may be expressions."""
+        """Return the values inside it, which may be expressions."""
         return iter(())
 
 
@@ -100,22 +98,21 @@ class Parameter(Expression):
         return declared | ({"EnumValues": [self.default, *self.others]} if self.others else {})
 
     def as_text(self) -> Expression:
-        """The parameter where SageMaker wants a string, as in hyperparameters."""
+        """Return the parameter where SageMaker wants a string, as in hyperparameters."""
         return self if self.type == "String" else Join("", (self,))
 
 
 EXECUTION_ID = Execution("PipelineExecutionId")
 EXECUTION_ARN = Execution("PipelineExecutionArn")
 _PLAIN = (str, int, float, bool, type(None))
-"""Most of what is looked at.
+"""Most values are of these types, so they are tested first, and `dict` before Mapping.
 
-Asked first, as `dict` is before Mapping: whether something is of an abstract type takes ten times
-as long.
+A test for an abstract type takes ten times as long.
 """
 
 
 def render(value: Any) -> Any:
-    """`value` with every expression in it, at any depth, replaced by its JSON."""
+    """Return `value` with the JSON of every expression in it, at any depth."""
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, Expression):
@@ -128,7 +125,7 @@ def render(value: Any) -> Any:
 
 
 def expressions_in(value: Any) -> Iterator[Expression]:
-    """Every expression in `value`, at any depth, outer ones first."""
+    """Yield every expression in `value`, at any depth, outer ones first."""
     waiting = [value]
     while waiting:
         each = waiting.pop()

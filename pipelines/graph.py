@@ -1,7 +1,7 @@
-"""Steps and parameters in, a checked pipeline definition (a dict) out.
+"""The pipeline as a graph of steps, checked before it is sent.
 
-Checked here: what SageMaker refuses at CreatePipeline, or worse, at run time. `pipelines.shapes`
-checks each step's arguments.
+It checks what SageMaker refuses at CreatePipeline, or worse, at run time. `pipelines.shapes` checks
+each step's arguments.
 """
 
 from __future__ import annotations
@@ -28,15 +28,13 @@ Placed = tuple[Step, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A pipeline: what may change per execution, and its steps in the order in which they are
-    read.
-    """
+    """The parameters that may change per execution, and the steps in the order of the file."""
 
     parameters: tuple[Parameter, ...]
     steps: tuple[Step, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The definition. Raises GraphError with every mistake."""
+        """Return the definition. Raises GraphError with every mistake."""
         mistakes = list(mistakes_in(self))
         if mistakes:
             raise GraphError(mistakes)
@@ -49,7 +47,7 @@ class Pipeline:
 
 
 def walk(steps: Sequence[Step], path: tuple[str, ...] = ()) -> Iterator[Placed]:
-    """Every step, wherever it stands."""
+    """Yield every step with the branches around it."""
     for step in steps:
         yield step, path
         for index, branch in enumerate(step.branches()):
@@ -57,7 +55,7 @@ def walk(steps: Sequence[Step], path: tuple[str, ...] = ()) -> Iterator[Placed]:
 
 
 def mistakes_in(pipeline: Pipeline) -> Iterator[str]:
-    """Every mistake of `pipeline`, one line each."""
+    """Yield every mistake of `pipeline`, one line each."""
     placed = list(walk(pipeline.steps))
     yield from _parameter_mistakes(pipeline.parameters)
     yield from _name_mistakes([step for step, _ in placed])
@@ -106,8 +104,9 @@ def _name_mistakes(steps: Sequence[Step]) -> Iterator[str]:
 
 
 def _needed_steps(step: Step, read: Sequence[Expression]) -> set[str]:
-    """Names of the steps that must have ended before `step`: named ones and those whose results it
-    reads.
+    """Return the names of the steps that must have ended before `step`.
+
+    These are the named ones and those whose results it reads.
     """
     return {value.step for value in read if isinstance(value, Property | PropertyFile)} | {
         each.step for each in step.dependencies()
@@ -163,8 +162,9 @@ def _retry_mistakes(step: Step) -> Iterator[str]:
 
 
 def _cycle_mistakes(placed: Sequence[Placed], needed: Mapping[str, set[str]]) -> Iterator[str]:
-    """A step inside a branch waits for the condition, and so for everything the condition waits
-    for.
+    """Find steps that wait for each other.
+
+    A step inside a branch waits for the condition, and so for everything the condition waits for.
     """
     around = {step.name: {place.rsplit("/", 1)[0] for place in path} for step, path in placed}
     graph = {step.name: needed[step.name] | around[step.name] for step, _ in placed}

@@ -1,9 +1,8 @@
-"""A pipeline definition in; what its steps ask for out: instance types, run time, keys.
+"""What the steps of a definition ask for: instance types, run time, keys.
 
-The pipeline's role allows that, no more.
-
-A value that a parameter gives counts with the parameter's default, and with the values that its
-declaration lists. What is known only while the pipeline runs is no limit.
+The pipeline's role allows that and no more. A value that a parameter sets counts with the
+parameter's default, and with the values that its declaration lists. What is known only while the
+pipeline runs is no limit.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ RUN_TIME = ("StoppingCondition", "MaxRuntimeInSeconds")
 
 @dataclass(frozen=True)
 class Limits:
-    """What the steps of one type ask for at most."""
+    """The most that the steps of one type ask for."""
 
     instance_types: tuple[str, ...] = ()
     max_runtime_s: int | None = None
-    """None: at least one step does not say."""
+    """None if at least one step does not say."""
     encrypts_output: bool = False
     """Whether every step names a key for its output."""
     encrypts_volumes: bool = False
@@ -32,7 +31,7 @@ class Limits:
 
 
 def limits(definition: Mapping[str, Any], step_type: str) -> Limits | None:
-    """Of the steps of `step_type`, those in branches too; None when there are none."""
+    """Return the limits of the steps of `step_type`, in branches too; None when there are none."""
     values = parameter_values(definition)
     requests = [
         step["Arguments"] for step in every_step(definition["Steps"]) if step["Type"] == step_type
@@ -66,7 +65,7 @@ def limits(definition: Mapping[str, Any], step_type: str) -> Limits | None:
 
 
 def every_step(steps: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """The steps, and those in branches."""
+    """Yield the steps, and those in branches."""
     for step in steps:
         yield step
         for branch in BRANCHES if step["Type"] == "Condition" else ():
@@ -74,9 +73,7 @@ def every_step(steps: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 
 
 def parameter_values(definition: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Parameter -> the values it is known to take: those it lists, else its default, if it has
-    one.
-    """
+    """Return the known values of each parameter: those it lists, else its default, if any."""
     return {
         each["Name"]: list(
             each.get("EnumValues") or ([each["DefaultValue"]] if "DefaultValue" in each else [])
@@ -88,8 +85,9 @@ def parameter_values(definition: Mapping[str, Any]) -> dict[str, list[Any]]:
 def instance_types(
     arguments: Mapping[str, Any], values: Mapping[str, list[Any]]
 ) -> list[str | None]:
-    """Of every cluster and variant in a step's arguments; None for one that is not known before the
-    execution.
+    """Return the type of every cluster and variant in a step's arguments.
+
+    It is None where it is not known before the execution.
     """
     types = [keys["InstanceType"] for keys in _objects(arguments) if "InstanceType" in keys]
     return [
@@ -100,8 +98,9 @@ def instance_types(
 
 
 def run_time(arguments: Mapping[str, Any], values: Mapping[str, list[Any]]) -> int | None:
-    """Seconds after which the job is stopped at the latest; None when the step does not say or it
-    is not known before the execution.
+    """Return the seconds after which the job is stopped at the latest.
+
+    None when the step does not say, or when it is not known before the execution.
     """
     section, key = RUN_TIME
     seconds = _known(arguments.get(section, {}).get(key), values)
@@ -109,19 +108,19 @@ def run_time(arguments: Mapping[str, Any], values: Mapping[str, list[Any]]) -> i
 
 
 def output_key(step_type: str, arguments: Mapping[str, Any]) -> Any:
-    """The key that encrypts the job's output, as the step names it."""
+    """Return the key that encrypts the job's output, as the step names it."""
     return arguments.get(_OUTPUT.get(step_type, ""), {}).get("KmsKeyId")
 
 
 def _known(value: Any, values: Mapping[str, list[Any]]) -> list[Any]:
-    """Every value that an argument may have, as far as that is known before the execution."""
+    """Return the values of an argument, as far as they are known before the execution."""
     if isinstance(value, Mapping):
         return values.get(str(value.get("Get", "")).removeprefix("Parameters."), [])
     return [] if value is None else [value]
 
 
 def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
-    """Every object inside `value`, itself included."""
+    """Yield every object inside `value`, itself included."""
     if isinstance(value, Mapping):
         yield value
         for child in value.values():

@@ -1,5 +1,4 @@
-"""`training.other_instance_types`: an environment and its definition in, a problem for each type
-that could not run the same request out.
+"""The rule of `training.other_instance_types`: each must be able to run the same request.
 
 The launcher's hyperparameters, EFA's variables and the image are fixed when the definition is made,
 from `training.instance_type`.
@@ -21,7 +20,10 @@ def problems(
     definition: dict[str, Any],
     build: Callable[[Environment], dict[str, Any]],
 ) -> Iterator[Problem]:
-    """`build` returns the definition of an environment, or raises ConfigError if it cannot run."""
+    """Yield a problem for each type that needs another request, or cannot run at all.
+
+    `build` returns the definition of an environment, or raises ConfigError.
+    """
     for instance_type in environment.training.other_instance_types:
         training = environment.training.model_copy(
             update={"instance_type": instance_type, "other_instance_types": ()}
@@ -39,8 +41,6 @@ def problems(
 
 
 def _differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """The parts of the training requests that differ; the types themselves are a parameter of
-    both.
-    """
+    """Return the parts of the training requests that differ; the type is a parameter of both."""
     ours, theirs = (definition["Steps"][0]["Arguments"] for definition in (one, other))
     return sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))

@@ -1,9 +1,8 @@
-"""An environment in; the definition that its stack deploys out: Shoal's own, or that of the
-user's function which `pipeline` names.
+"""The definition that an environment's stack deploys: Shoal's, or that of the user's function.
 
-The function gets the Environment and the Infrastructure, and returns a definition (a dict) or a
-`Pipeline` of SageMaker's Python SDK v3. It is imported from the repository root. Whatever is wrong
-with it is one line of a ConfigError, never a traceback.
+`pipeline` names the function. It gets the Environment and the Infrastructure, and returns a
+definition (a dict) or a `Pipeline` of SageMaker's Python SDK v3. It is imported from the repository
+root. Whatever is wrong with it is one line of a ConfigError, never a traceback.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ Function = Callable[[Environment, Infrastructure], object]
 
 
 class _UnusableError(Exception):
-    """What is wrong with the user's function, and what to do about it."""
+    """The user's function cannot be used; the error says what to do about it."""
 
     def __init__(self, message: str, advice: str) -> None:
         super().__init__(message)
@@ -42,11 +41,10 @@ class _UnusableError(Exception):
 def definition_of(
     environment: Environment, infrastructure: Infrastructure, launch: Launch, root: Path | None
 ) -> dict[str, Any]:
-    """Return the checked definition. `root` is the repository, from which the user's module is
-    imported.
+    """Return the checked definition; the user's module is imported from `root`.
 
-    Raises ConfigError when the user's function or what it returned cannot be used, DefinitionError
-    when Shoal's own cannot.
+    Raises ConfigError when the user's function or its result cannot be used, and DefinitionError
+    when Shoal's own definition cannot.
     """
     if environment.pipeline is None:
         definition = build(environment, infrastructure, launch)
@@ -78,7 +76,7 @@ def _own(
 
 @contextmanager
 def _importing_from(root: Path | None) -> Iterator[None]:
-    """The function may import its own modules too, while it runs."""
+    """Let the function import its own modules too, while it runs."""
     before, bytecode = list(sys.path), sys.dont_write_bytecode
     if root is not None:
         sys.path.insert(0, str(root))
@@ -115,7 +113,7 @@ def _function(name: str) -> Function:
 
 
 def _not_found(module_name: str, error: ModuleNotFoundError) -> _UnusableError:
-    """The module itself, or something that it imports."""
+    """Return what is missing: the module itself, or something that it imports."""
     if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
         path = module_name.replace(".", "/")
         advice = (
@@ -139,7 +137,7 @@ def _functions_of(module: ModuleType) -> list[str]:
 
 
 def _called(what: str, call: Callable[[], Any]) -> Any:
-    """What a user's code returns; whatever it raises is the user's to read, in one line."""
+    """Return the result of the user's code; turn whatever it raises into one line for the user."""
     try:
         return call()
     except Exception as error:
@@ -147,7 +145,7 @@ def _called(what: str, call: Callable[[], Any]) -> Any:
 
 
 def _as_dict(returned: object) -> dict[str, Any]:
-    """The definition as JSON data: what a dict is already, and what an SDK's `Pipeline` writes."""
+    """Return the definition as JSON data, from a dict or from an SDK's `Pipeline`."""
     text = (
         _called("its Pipeline's definition() raised", returned.definition)
         if hasattr(returned, "definition")
@@ -179,7 +177,7 @@ def _encoded(returned: object) -> str:
 
 
 def _told(error: Exception) -> str:
-    """Type, message and place of an exception, on one line."""
+    """Return the type, message and place of an exception, on one line."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}{place}"

@@ -1,8 +1,7 @@
-"""A definition that a user wrote in; what is not a pipeline, or would not fit the roles and the
-teardown guard around it, out.
+"""The rules of a definition that a user wrote.
 
-`pipelines.shapes` checks the requests of the steps in between: `check_form` comes before it,
-`check_fit` after it.
+It must be a pipeline, and fit the roles and the teardown guard around it. Between `check_form` and
+`check_fit`, `pipelines.shapes` checks the requests of the steps.
 """
 
 from __future__ import annotations
@@ -38,9 +37,7 @@ _VPC_AT = {
 
 
 def check_form(definition: Mapping[str, Any]) -> None:
-    """Raises GraphError unless it is a pipeline whose steps can be told apart and refer to what
-    exists.
-    """
+    """Raise GraphError unless it is a pipeline with distinct steps that refer to what exists."""
     mistakes = list(_form_mistakes(definition)) or list(_reference_mistakes(definition))
     if mistakes:
         raise GraphError(mistakes)
@@ -49,9 +46,7 @@ def check_form(definition: Mapping[str, Any]) -> None:
 def check_fit(
     definition: Mapping[str, Any], environment: Environment, infrastructure: Infrastructure
 ) -> None:
-    """Raises GraphError for what the environment's roles would refuse, and for what its teardown
-    guard would not find.
-    """
+    """Raise GraphError for what the roles would refuse, or the teardown guard would not find."""
     defaults = {each["Name"]: each.get("DefaultValue") for each in definition.get("Parameters", [])}
     mistakes = list(_experiment_mistakes(definition))
     for step in every_step(definition["Steps"]):
@@ -136,9 +131,7 @@ def _references(value: Any) -> Iterator[str]:
 
 
 def _experiment_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
-    """The SDK's `Pipeline` asks for an experiment and a trial per execution unless it is told not
-    to.
-    """
+    """The SDK's `Pipeline` asks for an experiment and a trial per execution by default."""
     if definition.get("PipelineExperimentConfig"):
         yield (
             "PipelineExperimentConfig: the pipeline's role may make no experiments; leave it out"
@@ -149,8 +142,9 @@ def _experiment_mistakes(definition: Mapping[str, Any]) -> Iterator[str]:
 def _name_mistakes(
     step: Mapping[str, Any], names: Names, defaults: Mapping[str, Any]
 ) -> Iterator[str]:
-    """The guard finds what an execution left by ARNs, which are lower case, and touches only names
-    of this pipeline.
+    """The guard finds what an execution left by ARNs, which are lower case.
+
+    It touches only names of this pipeline.
     """
     key = _HOSTING_NAMES.get(step["Type"], "")
     if not key:
@@ -183,7 +177,7 @@ def _group_mistakes(step: Mapping[str, Any], names: Names) -> Iterator[str]:
 
 
 def _known_text(value: Any, defaults: Mapping[str, Any]) -> str:
-    """What is known of a name before the execution: text, with `*` for what SageMaker computes."""
+    """Return what is known of a name before the execution, with `*` for what SageMaker computes."""
     if isinstance(value, str):
         return value
     if "Std:Join" in value:
@@ -220,9 +214,7 @@ def _permission_mistakes(step: Mapping[str, Any], infrastructure: Infrastructure
 def _limit_mistakes(
     step: Mapping[str, Any], values: Mapping[str, list[Any]], infrastructure: Infrastructure
 ) -> Iterator[str]:
-    """The pipeline's role allows what the definition asks for, so that must be known before the
-    execution.
-    """
+    """The pipeline's role allows what the definition asks for, so that must be known by then."""
     arguments = step["Arguments"]
     if None in instance_types(arguments, values):
         yield (

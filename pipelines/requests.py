@@ -1,6 +1,4 @@
-"""The arguments of each step: what the environment, the infrastructure and the launch contract say
-goes in, Create requests come out.
-"""
+"""The request of each step, from the environment, the infrastructure and the launch."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ METRICS = {
     "fabric:efa": "efa=([01])",
     "fabric:allreduce_gigabytes_per_second": f"allreduce_gigabytes_per_second={_NUMBER}",
 }
-"""CloudWatch metric to the part of a log line (of rank 0) that carries its value."""
+"""CloudWatch metric to the part of a log line (of rank 0) that has its value."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +36,18 @@ class MountedFileSystem:
 
     file_system_id: str
     mount_name: str
-    """The first part of every path on it, as SageMaker wants it (`LustreMountName` of the file
-    system).
-    """
+    """The first part of every path on it (`LustreMountName` of the file system)."""
 
     def directory(self, dataset: str, channel: str) -> str:
-        """Where the file system shows what the data bucket has below
-        `datasets/<dataset>/<channel>/`.
-        """
+        """Return the directory that shows `datasets/<dataset>/<channel>/` of the data bucket."""
         return f"/{self.mount_name}{DATASETS_PATH}/{dataset}/{channel}"
 
 
 @dataclass(frozen=True)
 class Infrastructure:
-    """What the stacks created and the definition refers to; CDK tokens are fine, list tokens are
-    not (one string per item).
+    """What the stacks created and the definition refers to.
+
+    CDK tokens are fine; list tokens are not (one string per item).
     """
 
     code_uri: str
@@ -67,23 +62,21 @@ class Infrastructure:
     smoke_test_function_arn: str
     teardown_function_arn: str
     training_image_uri: str | None = None
-    """The image that was built for training, instead of the launch contract's; only with
-    `training.build_image`.
-    """
+    """The image that was built for training; only with `training.build_image`."""
     file_system: MountedFileSystem | None = None
     """Only where `data.input_mode` is FSx."""
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a person may change for one execution."""
+    """The values that a person may change for one execution."""
 
     train_data: Parameter
     """The training job's channel `train`: a URI in S3, or a directory of the file system."""
     test_data: Parameter
     """The training job's channel `test`, likewise."""
     test_data_uri: Parameter
-    """What the evaluation reads, always from S3; without a file system the same as `test_data`."""
+    """The evaluation's data, always in S3; without a file system the same as `test_data`."""
     code_uri: Parameter
     instance_type: Parameter
     instance_count: Parameter
@@ -108,7 +101,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Requests:
-    """Writes the request of every step of one environment."""
+    """The requests of all steps of one environment."""
 
     environment: Environment
     infrastructure: Infrastructure
@@ -121,8 +114,8 @@ class Requests:
 
     @property
     def endpoint_name(self) -> Join:
-        """`<pipeline>-<execution id>`: whoever knows the execution can find its endpoint and its
-        configuration.
+        """`<pipeline>-<execution id>`, by which an execution's endpoint and configuration can be
+        found.
         """
         return Join("-", (self.names.pipeline, EXECUTION_ID))
 
@@ -131,10 +124,10 @@ class Requests:
         return Property("Train", "ModelArtifacts.S3ModelArtifacts")
 
     def training(self) -> dict[str, Any]:
-        """CreateTrainingJob.
+        """Return CreateTrainingJob's request.
 
-        No VolumeKmsKeyId: instances with local storage, such as p4d, refuse it and encrypt in
-        hardware.
+        It has no VolumeKmsKeyId: instances with local storage, such as p4d, refuse it and encrypt
+        in hardware.
         """
         settings = self.environment.training
         request: dict[str, Any] = {
@@ -177,8 +170,10 @@ class Requests:
         return request
 
     def evaluation(self) -> dict[str, Any]:
-        """CreateProcessingJob: unpacks the same code archive that trained, and runs its evaluation
-        script on the model.
+        """Return CreateProcessingJob's request.
+
+        The job unpacks the code archive of the training and runs its evaluation script on the
+        model.
         """
         settings = self.environment.evaluation
         cluster = {"InstanceType": settings.instance_type, "InstanceCount": 1, "VolumeSizeInGB": 30}
@@ -220,9 +215,9 @@ class Requests:
         }
 
     def registration(self) -> dict[str, Any]:
-        """CreateModelPackage.
+        """Return CreateModelPackage's request.
 
-        No tags: a version in a group has those of the group, and the call refuses its own.
+        It has no tags: a version in a group has those of the group, and the call refuses its own.
         """
         content_types = ["application/json", "application/x-npy"]
         report = self._artifacts("evaluation", EVALUATION_FILE)
@@ -255,7 +250,7 @@ class Requests:
         }
 
     def model(self) -> dict[str, Any]:
-        """CreateModel; SageMaker makes up the name."""
+        """Return CreateModel's request; SageMaker chooses the name."""
         return {
             "ExecutionRoleArn": self.infrastructure.endpoint_role_arn,
             "PrimaryContainer": self._container(),
@@ -267,7 +262,7 @@ class Requests:
         }
 
     def endpoint_config(self) -> dict[str, Any]:
-        """CreateEndpointConfig.
+        """Return CreateEndpointConfig's request.
 
         SageMaker appends a suffix of its own to the name, which need not be the execution's id.
         """
@@ -292,7 +287,7 @@ class Requests:
         }
 
     def endpoint(self) -> dict[str, Any]:
-        """CreateEndpoint."""
+        """Return CreateEndpoint's request."""
         config_name = Property("CreateEndpointConfig", "EndpointConfigName")
         return {
             "EndpointName": self.endpoint_name,
@@ -301,8 +296,8 @@ class Requests:
         }
 
     def _hyperparameters(self) -> dict[str, Any]:
-        """The launch contract's, with what is a parameter of the pipeline left open, and the
-        script's own.
+        """Return the launch's hyperparameters and the script's, with the pipeline's parameters in
+        them.
         """
         contract: dict[str, Any] = dict(self.launch.hyperparameters)
         if "sagemaker_instance_type" in contract:
@@ -341,13 +336,13 @@ class Requests:
         }
 
     def _input_mode(self) -> str:
-        """As the API knows it: a file system is mounted in the mode File."""
+        """Return the mode as the API knows it: a file system is mounted in the mode File."""
         return str(
             InputMode.FILE if self.infrastructure.file_system else self.environment.data.input_mode
         )
 
     def _artifacts(self, prefix: str, *below: str) -> Join:
-        """A folder of this execution's own in the artifact bucket, or what is `below` it."""
+        """Return this execution's own folder in the artifact bucket, or what is `below` it."""
         return Join("/", (f"s3://{self.names.bucket('artifacts')}/{prefix}", EXECUTION_ID, *below))
 
     def _container(self) -> dict[str, Any]:
@@ -358,7 +353,7 @@ class Requests:
         }
 
     def _serving_environment(self) -> dict[str, str]:
-        """What SDK v2 sets for a model of the framework.
+        """Return what SDK v2 sets for a model of the framework.
 
         TensorFlow Serving's container finds code/inference.py by itself.
         """
@@ -377,7 +372,7 @@ class Requests:
         )
 
     def _tags(self) -> list[dict[str, Any]]:
-        """On everything an execution creates, so that a left-over can be found, attributed and
+        """Return the tags by which everything that an execution creates is found, attributed and
         aged.
         """
         tags: dict[str, str | Expression] = {

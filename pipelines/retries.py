@@ -1,7 +1,7 @@
-"""When SageMaker may try a step again: typed policies in, the JSON of `RetryPolicies` out.
+"""When SageMaker may try a step again, and the JSON of `RetryPolicies`.
 
-Only what the service itself got wrong is tried again, never a script that failed.
-Source: https://docs.aws.amazon.com/sagemaker/latest/dg/pipelines-retry-policy.html
+Only mistakes of the service itself are tried again, never a script that failed. Source:
+https://docs.aws.amazon.com/sagemaker/latest/dg/pipelines-retry-policy.html
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class RetryOn(StrEnum):
 
     @property
     def is_about_a_job(self) -> bool:
-        """Whether it can only befall a step that runs a job."""
+        """Whether only a step that runs a job can get it."""
         return self.value.startswith("SageMaker.")
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Try again up to `max_attempts` times, waiting `interval_s` at first and `backoff_rate` times
-    longer each time.
+    """Up to `max_attempts` further attempts, after `interval_s` and then `backoff_rate` times
+    longer.
     """
 
     on: tuple[RetryOn, ...]

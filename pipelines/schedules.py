@@ -1,6 +1,4 @@
-"""What starts executions by itself (`schedules`, `data.on_manifest`) and their definition in;
-problems and notices, one line each, out.
-"""
+"""Problems and notices of what starts executions by itself: `schedules` and `data.on_manifest`."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ _LIMITED: dict[str, tuple[type[Settings], str]] = {
     "InstanceCount": (Training, "instance_count"),
     "MinAccuracy": (Evaluation, "min_accuracy"),
 }
-"""Parameter of Shoal's pipeline -> the setting whose limits it has."""
+"""Parameter of Shoal's pipeline to the setting that has its limits."""
 _CONVERSIONS = {"Integer": int, "Float": float}
 
 
@@ -31,10 +29,10 @@ def problems(
     definition: Mapping[str, Any],
     options: Mapping[str, Option] | None = None,
 ) -> Iterator[Problem]:
-    """Parameters that an execution which starts by itself would refuse, every time.
+    """Yield the parameters that an execution which starts by itself would always refuse.
 
-    `options`: parameter -> the training script's option that gets it, as
-    `script_options.parameters_of` finds them.
+    `options` maps a parameter to the training script's option that gets it
+    (`script_options.parameters_of`).
     """
     declared = {parameter["Name"]: parameter for parameter in definition.get("Parameters", [])}
     if environment.data.on_manifest and MANIFEST_PARAMETER not in declared:
@@ -75,9 +73,9 @@ def _mistake(text: str, declared: Mapping[str, Any]) -> str:
 
 
 def _beyond(text: str, name: str, environment: Environment, options: Mapping[str, Option]) -> str:
-    """What Shoal's own pipeline, or its training script, cannot do although the type is right.
+    """Return what Shoal's own pipeline or its script cannot do although the type is right.
 
-    Parameters of a pipeline of one's own mean what they mean there.
+    The parameters of a user's pipeline mean what they mean there.
     """
     if environment.pipeline is not None:
         return ""
@@ -103,7 +101,7 @@ def _beyond(text: str, name: str, environment: Environment, options: Mapping[str
 
 
 def notices(environment: Environment) -> Iterator[str]:
-    """What a schedule does that nobody may expect."""
+    """Yield what a schedule does that people may not expect."""
     for schedule in environment.schedules:
         if schedule.paused:
             yield f"schedule {schedule.name} is paused"
@@ -122,9 +120,9 @@ def notices(environment: Environment) -> Iterator[str]:
 
 
 def outdated(environment: Environment, today: date) -> Iterator[str]:
-    """Schedules that will never start again.
+    """Yield the schedules that will never start again.
 
-    No mistake of the file, which was right once; and a template must not depend on the day.
+    That is no mistake of the file, which was right once; and a template must not depend on the day.
     """
     for index, schedule in enumerate(environment.schedules):
         last = last_year(schedule.expression)

@@ -1,9 +1,8 @@
-"""A training script's source in; the command line options that its argparse takes out, read without
-running it.
+"""The command line options of a training script, read from its source without running it.
 
 So a hyperparameter that the script would refuse is a mistake of the environment file, not of a job
-that costs money. Only for the scripts in `training_code/`, whose argparse is written to be read
-like this; what another script does with its options is its own.
+that costs money. Only the scripts in `training_code/` are read, whose argparse is written for this;
+other scripts may do with their options what they like.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ class Option:
 
     name: str
     kind: str = "str"
-    """The name of what argparse calls with the text: str, int, float, Path, or one of ours, as in
-    `_mistake_of`.
+    """The name of the function that converts the text: str, int, float, Path, or one of ours
+    (`_mistake_of`).
     """
     choices: tuple[str, ...] = ()
 
     def mistake_in(self, text: str) -> str | None:
-        """Why the script would refuse this value."""
+        """Return why the script would refuse this value."""
         if self.choices and text not in self.choices:
             return f"is not one of {', '.join(self.choices)}"
         return _mistake_of(self.kind, text)
@@ -59,9 +58,7 @@ def _mistake_of(kind: str, text: str) -> str | None:
 
 
 def options_of(source_dir: str, entry_point: str, root: Path | None) -> Mapping[str, Option]:
-    """The script's options by name, without dashes; none of a script that is not ours, or not
-    there.
-    """
+    """Return the script's options by name, without dashes; none for a script that is not ours."""
     source = Path(source_dir)
     if root is None or source.parts[:1] != (FOLDER,):
         return {}
@@ -73,9 +70,7 @@ def options_of(source_dir: str, entry_point: str, root: Path | None) -> Mapping[
 
 
 def parameters_of(training: Training, entry_point: str, root: Path | None) -> Mapping[str, Option]:
-    """Parameter of Shoal's pipeline -> the script's option that gets its value; only of
-    hyperparameters that the script has.
-    """
+    """Return the script's option for each parameter of Shoal's pipeline that sets one."""
     options = options_of(training.source_dir, entry_point, root)
     return {
         parameter_name(name): options[name] for name in training.hyperparameters if name in options
@@ -83,9 +78,7 @@ def parameters_of(training: Training, entry_point: str, root: Path | None) -> Ma
 
 
 def problems_of(training: Training, entry_point: str, root: Path | None) -> Iterator[Problem]:
-    """Hyperparameters that the script which is to run does not know, or whose values it would
-    refuse.
-    """
+    """Yield the hyperparameters that the script does not know, or whose values it would refuse."""
     options = options_of(training.source_dir, entry_point, root)
     names = ", ".join(name for name in options if name not in _OF_JOB)
     for name, value in training.hyperparameters.items() if options else ():
@@ -102,7 +95,7 @@ def problems_of(training: Training, entry_point: str, root: Path | None) -> Iter
 
 
 def _texts_of(folder: Path, entry_point: str) -> Iterator[str]:
-    """Of the script and the modules beside it that it imports by name."""
+    """Yield the text of the script, and of the modules in its folder that it imports by name."""
     script = folder / entry_point
     if not script.is_file():
         return
@@ -121,8 +114,10 @@ def _imported_by(text: str) -> tuple[str | None, ...]:
 
 @cache
 def _options_in(text: str) -> tuple[Option, ...]:
-    """By text, not by file: environments share scripts, each is asked twice, and parsing was a
-    third of `shoal check`.
+    """Return the options in a text.
+
+    The cache is by text, not by file: environments share scripts, each is read twice, and parsing
+    was a third of `shoal check`.
     """
     return tuple(_options(ast.parse(text)))
 

@@ -1,6 +1,4 @@
-"""What an owner should know of the section `serving` although it can be deployed: an environment
-in, one line each out.
-"""
+"""What an owner should know of the section `serving` although it can be deployed."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from config.settings import Environment
 
 
 def notices(environment: Environment) -> Iterator[str]:
-    """Nothing where nothing is served."""
+    """Yield one line each; none where nothing is served."""
     serving, release = environment.serving, environment.release
     if serving is None:
         if release is not None:

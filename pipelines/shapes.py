@@ -1,5 +1,4 @@
-"""A pipeline definition in; every way in which a step's Arguments differ from the Create request
-they stand for out.
+"""Check the Arguments of steps against the Create requests that they stand for.
 
 The rules are botocore's own request shapes, read from its data files without a client, a region or
 a request. Values that are only known later, expressions and CDK tokens, match anything; a parameter
@@ -29,7 +28,7 @@ CREATE_CALLS = {
     "EndpointConfig": ("CreateEndpointConfig", None),
     "Endpoint": ("CreateEndpoint", None),
 }
-"""Step type to its operation, and the name that the pipeline makes up itself."""
+"""Step type to its operation, and the name that the pipeline itself generates."""
 MAX_DEFINITION = 1_048_576  # botocore, sagemaker PipelineDefinition
 _EXPRESSIONS = frozenset({"Get", "Std:Join", "Std:JsonGet"})
 _TOKEN = re.compile(r"\$\{Token\[")
@@ -37,14 +36,14 @@ _ADVICE_LENGTH = 6
 
 
 def check(definition: Mapping[str, Any]) -> None:
-    """Raises ArgumentsError with every difference, each with its step and path."""
+    """Raise ArgumentsError with every difference, each with its step and path."""
     mistakes = list(mistakes_in(definition))
     if mistakes:
         raise ArgumentsError(mistakes)
 
 
 def mistakes_in(definition: Mapping[str, Any]) -> Iterator[str]:
-    """Every difference, as in `Train.ResourceConfig.InstanceTyp: unknown field`."""
+    """Yield every difference, as in `Train.ResourceConfig.InstanceTyp: unknown field`."""
     size = len(json.dumps(definition))
     if size > MAX_DEFINITION:
         yield f"the definition has {size} characters; SageMaker allows {MAX_DEFINITION}"
@@ -91,8 +90,8 @@ def _lambda_mistakes(name: str, arguments: Mapping[str, Any]) -> Iterator[str]:
 
 @cache
 def _service_model() -> ServiceModel:
-    """SageMaker's model from botocore's own data, whatever models the user's account settings
-    add.
+    """Return SageMaker's model from botocore's own data, without the models of the user's account
+    settings.
     """
     from botocore.loaders import Loader  # 0.2 s, so only where a definition is checked
     from botocore.model import ServiceModel
@@ -113,7 +112,7 @@ def _input_shape(operation: str) -> StructureShape:
 
 
 def instance_types(shape_name: str) -> tuple[str, ...]:
-    """The instance types that the API knows for TrainingInstanceType, ProcessingInstanceType or
+    """Return the instance types of TrainingInstanceType, ProcessingInstanceType or
     ProductionVariantInstanceType.
     """
     shape: Any = _service_model().shape_for(shape_name)
@@ -121,7 +120,7 @@ def instance_types(shape_name: str) -> tuple[str, ...]:
 
 
 def is_expression(value: Any) -> bool:
-    """Whether SageMaker computes this value while the execution runs."""
+    """Return whether SageMaker computes this value while the execution runs."""
     return isinstance(value, Mapping) and len(value) == 1 and next(iter(value)) in _EXPRESSIONS
 
 
@@ -131,7 +130,7 @@ def _is_token(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class _Checker:
-    """Walks a request and its shape together."""
+    """A walk through a request and its shape together."""
 
     defaults: Mapping[str, Any]
     generated_names: frozenset[str]
@@ -144,7 +143,7 @@ class _Checker:
         yield from check_kind(shape, value, path)
 
     def _default_of(self, value: Any) -> Any:
-        """The default of a parameter that stands alone."""
+        """Return the default of a parameter that stands alone."""
         name = value["Get"] if is_expression(value) and isinstance(value.get("Get"), str) else ""
         default = (
             self.defaults.get(name.removeprefix("Parameters."))
@@ -232,7 +231,7 @@ _KINDS = {kind: kind for kind in ("structure", "list", "map", "string", "integer
 
 
 def _outside(shape: Any, size: float, path: str, unit: str = "") -> Iterator[str]:
-    """`size` against the shape's own bounds."""
+    """Check `size` against the shape's own bounds."""
     low, high = shape.metadata.get("min"), shape.metadata.get("max")
     if (low is not None and size < low) or (high is not None and size > high):
         bounds = f"{'any' if low is None else low} to {'any' if high is None else high}"
@@ -241,7 +240,7 @@ def _outside(shape: Any, size: float, path: str, unit: str = "") -> Iterator[str
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str] | None:
-    """The pattern if Python can read it: some are written for Java."""
+    """Return the pattern if Python can read it: some are written for Java."""
     try:
         return re.compile(pattern) if pattern else None
     except re.error:
@@ -253,7 +252,7 @@ def _kind_of(value: Any) -> str:
 
 
 def _some(names: Sequence[str], name: str) -> str:
-    """The names nearest to `given` first, and how many there are."""
+    """Return the names nearest to `name` first, and how many there are."""
     import difflib
 
     near = difflib.get_close_matches(name, names, n=_ADVICE_LENGTH, cutoff=0.5) or list(

@@ -1,4 +1,4 @@
-"""The step types of a pipeline: frozen dataclasses in, their JSON out.
+"""The step types of a pipeline as frozen dataclasses, and their JSON.
 
 `arguments` is the request of the matching Create call.
 """
@@ -15,16 +15,14 @@ from pipelines.retries import RetryPolicy
 
 
 class Trigger(StrEnum):
-    """The end of the step before that lets a step start; only COMPLETED is documented in AWS's
-    guide.
-    """
+    """How the step before must end to let a step start; AWS's guide documents only COMPLETED."""
 
     COMPLETED = "Completed"
     ANY = "Any"
 
 
 class RetryScope(StrEnum):
-    """Which retry policies a step type may carry."""
+    """The retry policies that a step type may have."""
 
     NONE = "none"
     CREATE_CALL = "create call"
@@ -60,7 +58,7 @@ class ReportFile:
 
 @dataclass(frozen=True)
 class Step:
-    """What every step has."""
+    """The parts that every step has."""
 
     type: ClassVar[str]
     retry_scope: ClassVar[RetryScope] = RetryScope.NONE
@@ -71,15 +69,15 @@ class Step:
     retries: tuple[RetryPolicy, ...] = field(default=(), kw_only=True)
 
     def dependencies(self) -> Iterator[After]:
-        """The steps named in `depends_on`; references in the arguments come on top."""
+        """Return the steps in `depends_on`, without those that the arguments refer to."""
         return (item if isinstance(item, After) else After(step=item) for item in self.depends_on)
 
     def branches(self) -> Iterator[tuple[Step, ...]]:
-        """The steps inside this one, one tuple per branch."""
+        """Return the steps inside this one, one tuple per branch."""
         return iter(())
 
     def values(self) -> tuple[Any, ...]:
-        """Everything of this step (not of steps inside it) that may hold expressions."""
+        """Return everything of this step (not of steps inside it) that may hold expressions."""
         return (self.arguments,)
 
     def to_json(self) -> dict[str, Any]:
@@ -133,7 +131,7 @@ class RegisterModel(Step):
 
 @dataclass(frozen=True)
 class Model(Step):
-    """Creates a model; SageMaker makes up its name."""
+    """Creates a model; SageMaker chooses its name."""
 
     type = "Model"
     retry_scope = RetryScope.CREATE_CALL

@@ -1,3 +1,1 @@
-"""What an environment costs before it is deployed: an environment in, a plan with prices out; pure,
-like the rest of `pipelines`.
-"""
+"""What an environment costs, before it is deployed; pure, like the rest of `pipelines`."""

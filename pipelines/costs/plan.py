@@ -1,6 +1,4 @@
-"""An environment in; the stacks it would have and what they cost, at rest and while an execution
-runs, out.
-"""
+"""The stacks of an environment and what they cost, at rest and while an execution runs."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ NOT_COUNTED = (
     "storage in S3 and ECR, volumes of jobs, requests, logs and metrics, alarms and dashboards,"
     " data through endpoints and NAT, transfer, builds of images, discounts and taxes"
 )
-"""What costs money too, by how much there is of it, and is in no sum."""
+"""What costs money too, depending on use, and is in no sum."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ class Plan:
 
 
 def plan(environment: Environment, notices: Sequence[str] = ()) -> Plan:
-    """The plan of an environment that was found right, with `notices`."""
+    """Return the plan of an environment that `check` has accepted with `notices`."""
     training, evaluation, endpoint, region = (
         environment.training,
         environment.evaluation,
@@ -137,7 +135,10 @@ def plan(environment: Environment, notices: Sequence[str] = ()) -> Plan:
 
 
 def _stacks(environment: Environment) -> Iterator[Stack]:
-    """Each after those it needs: the network's flow logs are encrypted with the key in data."""
+    """Yield each stack after those it needs.
+
+    The network comes after data, whose key encrypts the flow logs.
+    """
     names, network = Names(environment), environment.network
     extras = [
         name
@@ -192,8 +193,9 @@ def _at_rest(environment: Environment) -> Iterator[Line]:
 
 
 def _served(environment: Environment) -> Iterator[Line]:
-    """The instances behind the serving endpoint, at least; serverless inference costs nothing while
-    nobody asks.
+    """Yield the smallest number of instances that serve.
+
+    Serverless inference costs nothing without requests.
     """
     serving = environment.serving
     if serving and environment.release and serving.serverless is None:

@@ -1,5 +1,5 @@
-"""A thing and a region in, its list price with source and date out, or None where the table beside
-this file has none.
+"""List prices by thing and region, each with source and date (prices.yaml); None where there is
+none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Price:
     source: str
     date: datetime.date
     is_estimate: bool
-    """Whether the number is from elsewhere than the price list of this region."""
+    """Whether the number is not from the price list of this region."""
 
     def times(self, quantity: float) -> Price:
         return Price(self.usd_per_hour * quantity, self.source, self.date, self.is_estimate)
@@ -49,12 +49,12 @@ def _by_month(section: str, name: str, region: str) -> Price | None:
 
 
 def instance(instance_type: str, region: str) -> Price | None:
-    """Of one SageMaker instance, whatever it is used for."""
+    """Return the price of one SageMaker instance, for any use."""
     return _find("instances", instance_type, region)
 
 
 def file_system(settings: FileSystem, region: str) -> Price | None:
-    """Of an FSx for Lustre file system of this kind and size."""
+    """Return the price of an FSx for Lustre file system of this kind and size."""
     throughput = settings.throughput_mbps_per_tib
     price = _by_month(
         "file_systems",
@@ -67,28 +67,29 @@ def file_system(settings: FileSystem, region: str) -> Price | None:
 
 
 def interface_endpoint(region: str) -> Price | None:
-    """Of one endpoint in one availability zone, without the data that goes through it."""
+    """Return the price of one endpoint in one availability zone, without its data."""
     return _find("hourly", "interface_endpoint", region)
 
 
 def nat_gateway(region: str) -> Price | None:
-    """Of a NAT gateway, without the data that goes through it."""
+    """Return the price of a NAT gateway, without its data."""
     return _find("hourly", "nat_gateway", region)
 
 
 def usd_per_gb(name: str, region: str) -> float | None:
-    """What each GB through an `interface_endpoint` or a `nat_gateway` costs besides; for all
-    regions in the table an estimate.
+    """Return the price of each GB through an `interface_endpoint` or a `nat_gateway`.
+
+    For all regions in the table it is an estimate.
     """
     price = _find("per_gb", name, region)
     return price.usd_per_hour if price else None
 
 
 def public_address(region: str) -> Price | None:
-    """Of the public IPv4 address that a NAT gateway has."""
+    """Return the price of the NAT gateway's public IPv4 address."""
     return _find("hourly", "public_ipv4_address", region)
 
 
 def kms_key(region: str) -> Price | None:
-    """Of a customer-managed key."""
+    """Return the price of a customer-managed key."""
     return _by_month("monthly", "kms_key", region)

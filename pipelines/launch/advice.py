@@ -1,6 +1,6 @@
-"""The case that runs, or every reason why none does and what could run instead.
+"""The case that runs, or every reason why none does and what would run instead.
 
-Whatever is offered instead has passed all rules itself.
+What is offered instead has passed all rules itself.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _later_version(case: Case, others: list[Problem]) -> list[str]:
 def _runs(
     case: Case, others: list[Problem], expected: Strategy, changes: Mapping[str, str]
 ) -> bool:
-    """Whether `expected` would run if the file had these keys, but for the problems that stay."""
+    """Return whether `expected` would run with these keys, but for the problems that stay."""
     keys = case.training.model_dump(exclude_unset=True) | dict(changes)
     changed, _ = choose(Training.model_validate(keys), case.region, case.code)
     if changed.strategy is not expected or rules.problems(changed, mended_by_fallback=True):

@@ -1,9 +1,8 @@
-"""How a distributed training starts, one value per strategy: settings in, the toolkit's
-hyperparameters out.
+"""How each strategy starts a distributed training: the toolkit's hyperparameters.
 
 SageMaker's API has no field for it. The training toolkit inside the image reads hyperparameters
-that start with `sagemaker_`; these are the ones that SDK v2's `PyTorch(distribution=...)` and
-`TensorFlow(distribution=...)` emit; `tests/goldens/make_sdk_v2.py` asks it.
+that start with `sagemaker_`. These are the ones that SDK v2's `PyTorch(distribution=...)` and
+`TensorFlow(distribution=...)` write; `tests/goldens/make_sdk_v2.py` asks it.
 """
 
 from __future__ import annotations
@@ -19,27 +18,24 @@ OPTIMIZE_SDP = "SMDATAPARALLEL_OPTIMIZE_SDP"
 
 
 class Contract(Protocol):
-    """What every strategy knows of itself."""
+    """The hyperparameters of a strategy, and how messages name it."""
 
     label: ClassVar[str]
     """What it is called in messages."""
     launcher: ClassVar[str]
     """The program that starts the ranks."""
     names_instance_type: ClassVar[bool]
-    """Whether `sagemaker_instance_type` goes with it, by which the toolkit chooses settings for the
-    network.
-    """
+    """Whether it sends `sagemaker_instance_type`, by which the toolkit chooses network settings."""
 
     def hyperparameters(self) -> dict[str, str]:
-        """The toolkit's hyperparameters except `sagemaker_instance_type`, values encoded as
-        JSON.
-        """
+        """Return the toolkit's hyperparameters as JSON, without `sagemaker_instance_type`."""
         ...
 
 
 def _ranks(processes_per_host: int | None) -> dict[str, str]:
-    """The toolkit reads this key for every launcher that starts several ranks (runner.py); SDK v2
-    writes it for `mpi` only.
+    """Return the key that the toolkit reads for every launcher of several ranks (runner.py).
+
+    SDK v2 writes it for `mpi` only.
     """
     return (
         {"sagemaker_mpi_num_of_processes_per_host": str(processes_per_host)}
@@ -73,9 +69,9 @@ class SmddpAllReduce:
 
 @dataclass(frozen=True)
 class PytorchDdp(SmddpAllReduce):
-    """The same under another name.
+    """SDK v2's other name for smddp with AllReduce, `pytorchddp`.
 
-    SDK v2: `pytorchddp`, which it rewrites to `smdistributed.dataparallel`.
+    SDK v2 rewrites it to `smdistributed.dataparallel`.
     """
 
     label: ClassVar[str] = "pytorchddp"

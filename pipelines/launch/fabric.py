@@ -1,6 +1,4 @@
-"""What EFA needs: an instance type in, its addresses in the training subnet and the container's
-environment variables out (fabric.yaml).
-"""
+"""What EFA needs: addresses in the training subnet, and environment variables (fabric.yaml)."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from pipelines.launch.mpi_options import variables_in
 
 PROVIDER = "FI_PROVIDER"
 REQUIRE = "SHOAL_REQUIRE_EFA"
-"""What training_code/pytorch/fabric.py reads."""
+"""The variable that training_code/pytorch/fabric.py reads."""
 LOG = "NCCL_DEBUG_FILE"
 _NETWORK = "NCCL_NET"
 _NETWORKS = ("AWS Libfabric", "Libfabric", "OFI")
@@ -39,14 +37,15 @@ def has_efa(instance_type: str) -> bool:
 
 
 def addresses_per_node(instance_type: str) -> int:
-    """How many private addresses to keep free for each training node of this type."""
+    """Return how many private addresses to keep free for each training node of this type."""
     row = _table()["instance_types"].get(instance_type, _table()["without_efa"])
     return int(row["addresses"])
 
 
 def variables(instance_type: str) -> dict[str, str]:
-    """The environment variables that EFA needs in the training container; none where there is no
-    EFA.
+    """Return the environment variables that EFA needs in the training container.
+
+    None without EFA.
     """
     if not has_efa(instance_type):
         return {}
@@ -59,15 +58,16 @@ def variables(instance_type: str) -> dict[str, str]:
 
 
 def environment(training: Training) -> dict[str, str]:
-    """The training container's environment: what EFA needs, over it what the environment file says,
-    and last what is required.
+    """Return the training container's environment.
+
+    What EFA needs comes first, the environment file over it, and last what is required.
     """
     required = {REQUIRE: "1"} if training.require_efa else {}
     return variables(training.instance_type) | training.environment | required
 
 
 def problems(training: Training) -> Iterator[Problem]:
-    """Why a job that requires EFA would always fail, or would not look."""
+    """Yield why a job that requires EFA would always fail, or would not look."""
     if not training.require_efa:
         return
     if not has_efa(training.instance_type):
@@ -125,7 +125,7 @@ def _opposing(environment: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
 
 
 def notices(training: Training) -> Iterator[str]:
-    """Where the environment file says otherwise than EFA needs."""
+    """Yield where the environment file contradicts what EFA needs."""
     for name, needed in variables(training.instance_type).items():
         value = training.environment.get(name, needed)
         if value != needed:

@@ -1,4 +1,4 @@
-"""The URI of a training image, and what it says of the image.
+"""What the URI of a training image says of the image.
 
 Only AWS's own images say in their tag what is in them. The name of any other image says nothing.
 """
@@ -32,7 +32,7 @@ class AwsImage:
 
     @property
     def full_version(self) -> str:
-        """As `framework_version` is written; of a tag with two numbers the first patch version."""
+        """The version as `framework_version` is written; `.0` follows a tag with two numbers."""
         return self.version if self.version.count(".") > 1 else f"{self.version}.0"
 
     def has_version(self, version: str) -> bool:
@@ -66,13 +66,13 @@ def region(uri: str) -> str | None:
 
 
 def is_from_aws(uri: str) -> bool:
-    """Whether the image lies in AWS's own registry of the region."""
+    """Return whether the image lies in AWS's own registry of the region."""
     match = _ECR.match(uri)
     return match is not None and tables.registry(match["region"]) == match["account"]
 
 
 def is_pinned(uri: str) -> bool:
-    """Whether the URI is complete, with a digest or a tag other than `latest`."""
+    """Return whether the URI is complete, with a digest or a tag other than `latest`."""
     name = uri.rpartition("/")[2]
     tag = name.partition("@sha256:")[2] or name.partition(":")[2]
     has_space = any(character.isspace() for character in uri)

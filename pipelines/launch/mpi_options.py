@@ -1,10 +1,10 @@
-"""The traps of `custom_mpi_options`, found before a job pays for them: the string in, what would
-not do what it looks like out.
+"""The traps of `custom_mpi_options`, found before a job pays for them.
 
-The training toolkit splits the string at white space (no quoting), then lets Python's argparse take
-`--NCCL_DEBUG VALUE` out (`parse_known_args`), which also takes every prefix of it and everything
-that looks like a call for help. The rest stands in the middle of the toolkit's own mpirun line,
-before the program; so a word that no option takes becomes the program. Sources: mpirun.yaml.
+The training toolkit splits the string at white space (no quoting). Then Python's argparse takes
+`--NCCL_DEBUG VALUE` out (`parse_known_args`), and with it every prefix of that option and
+everything that looks like a call for help. The rest stands in the middle of the toolkit's own
+mpirun line, before the program; so a word that no option takes becomes the program. Sources:
+mpirun.yaml.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _UNKNOWN = 1  # of an option that is not in the table, one word may be its value
 
 
 def mistakes_in(options: str, passed: Collection[str]) -> Iterator[Mistake]:
-    """What would not do what it looks like, each with what to write instead; `passed` are patterns
-    of variables that are there already.
+    """Yield what would not do what it looks like, each with what to write instead.
+
+    `passed` are patterns of variables that the toolkit passes already.
     """
     if any(character in options for character in "\"'\\`"):
         yield (
@@ -60,7 +61,7 @@ def mistakes_in(options: str, passed: Collection[str]) -> Iterator[Mistake]:
 
 
 def variables_in(options: str) -> dict[str, str]:
-    """The variables that `-x NAME=value` sets."""
+    """Return the variables that `-x NAME=value` sets."""
     pairs = (
         " ".join(values).partition("=")
         for option, values, _ in _split(options)
@@ -70,7 +71,7 @@ def variables_in(options: str) -> dict[str, str]:
 
 
 def _split(options: str) -> Iterator[tuple[str, list[str], int]]:
-    """Each option with the words after it that belong to it, and how many it wants."""
+    """Yield each option, the words after it that belong to it, and how many it needs."""
     words = options.split()
     while words:
         option = words.pop(0)
@@ -82,7 +83,7 @@ def _split(options: str) -> Iterator[tuple[str, list[str], int]]:
 
 
 def _words_of(option: str) -> int:
-    """How many words after `option` belong to it."""
+    """Return how many words after `option` belong to it."""
     name, equals, _ = option.partition("=")
     if name == _TOOLKIT_OPTION:
         return 0 if equals else 1

@@ -22,6 +22,7 @@ BY_PYTORCH = ("NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME", "MASTER_ADD
 
 
 def notices_of(case: Case) -> Iterator[str]:
+    """Yield the notices of a case that runs."""
     training, contract = case.training, case.contract
     yield from _image_uri(case)
     yield from _unread(case)
@@ -153,9 +154,10 @@ def _share_gpus(training: Training) -> bool:
 
 def patch_warnings(case: Case, today: datetime.date) -> Iterator[str]:
     """Yield one line if AWS no longer patches the images of the framework version, or if that is
-    not known; none for the user's own image.
+    not known.
 
-    The date is a parameter because nothing that makes a template reads the clock.
+    There is none for the user's own image. The date is a parameter, because nothing that makes a
+    template reads the clock.
     """
     if case.has_unknown_image:
         return

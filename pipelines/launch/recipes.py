@@ -1,8 +1,7 @@
-"""What the images in `images/` are built from: a recipe's name and a region in; its build arguments
-and the tag of its content out.
+"""The build arguments of the images in `images/`, and the tag of a recipe's content.
 
-The tag is a hash of everything that goes into a build (the recipe's files, its build arguments), so
-that a checkout means one image.
+The tag is a hash of everything that goes into a build: the recipe's files and its build arguments.
+So a checkout means one image.
 """
 
 from __future__ import annotations
@@ -32,9 +31,7 @@ class Recipe:
     name: str
     framework: str
     version: str | None = None
-    """Version of the framework in AWS's image that the recipe extends; None for an image of one's
-    own.
-    """
+    """Version of the framework in AWS's image that the recipe extends; None if it extends none."""
     arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -55,19 +52,19 @@ def _table() -> dict[str, dict[str, Any]]:
 
 
 def names() -> list[str]:
-    """Names of the recipes, sorted; each is a folder in `images/`."""
+    """Return the names of the recipes, sorted; each is a folder in `images/`."""
     return sorted(_table())
 
 
 def recipe(name: str) -> Recipe:
-    """Raises UnknownRecipeError."""
+    """Return the recipe `name`. Raises UnknownRecipeError."""
     if name not in _table():
         raise UnknownRecipeError(f"there is no recipe {name!r}; there are: {', '.join(names())}")
     return Recipe(name, **_table()[name])
 
 
 def build_arguments(name: str, region: str) -> dict[str, str]:
-    """Raises UnknownRecipeError."""
+    """Return the arguments of the recipe's build in `region`. Raises UnknownRecipeError."""
     row = recipe(name)
     arguments = {key: str(each["value"]) for key, each in row.arguments.items()}
     if row.version is None:
@@ -85,7 +82,7 @@ def build_arguments(name: str, region: str) -> dict[str, str]:
 
 
 def content_tag(name: str, region: str, root: Path) -> str:
-    """Tag of the image that the recipe of the repository at `root` gives in `region`.
+    """Return the tag of the image that the recipe of the repository at `root` gives in `region`.
 
     Raises UnknownRecipeError.
     """

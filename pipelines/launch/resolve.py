@@ -1,6 +1,4 @@
-"""Turn a training section into a `Launch`: images, hyperparameters and notices, or every reason why
-it cannot run.
-"""
+"""Turn a training section into a `Launch`, or say every reason why it cannot run."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ class Launch:
     inference_image_uri: str
     """Image of the endpoint, without GPU libraries."""
     hyperparameters: Mapping[str, str]
-    """The toolkit's hyperparameters, JSON in strings, without those of one job: see `for_job`."""
+    """The toolkit's hyperparameters, JSON in strings, without those of one job (see `for_job`)."""
     notices: tuple[str, ...] = ()
     """What the user should know although it runs, one line each."""
     backend: str | None = None
@@ -45,7 +43,7 @@ class Launch:
     def script_arguments(
         self, own: Mapping[str, HyperparameterValue]
     ) -> dict[str, HyperparameterValue]:
-        """The script's hyperparameters as they fit the strategy that runs."""
+        """Return the script's hyperparameters as they fit the strategy that runs."""
         return {
             name: self.backend if self.backend and (name, value) == ("backend", "smddp") else value
             for name, value in own.items()
@@ -67,9 +65,7 @@ class Launch:
 
     @property
     def needs_model_dir(self) -> bool:
-        """Whether the job's `model_dir` (TensorFlow) is a folder in S3 that belongs to the job; see
-        `for_job`.
-        """
+        """Whether the job's `model_dir` (TensorFlow) is its own folder in S3; see `for_job`."""
         is_tensorflow = self.case.framework is Framework.TENSORFLOW
         return is_tensorflow and "model_dir" not in self.hyperparameters
 
@@ -80,12 +76,12 @@ class Launch:
         own: Mapping[str, HyperparameterValue],
         output_path: str = "",
     ) -> dict[str, str]:
-        """All of one job outside a pipeline (a notebook, boto3), the script's `own` included, as
-        SDK v2 sends them.
+        """Return the hyperparameters of one job outside a pipeline (a notebook, boto3), as SDK v2
+        sends them.
 
-        `output_path` is the job's S3OutputPath; TensorFlow's `model_dir` lies below it. Raises
-        ValueError if it is missing there, and if there are more hyperparameters than SageMaker
-        takes.
+        `own` are the script's. `output_path` is the job's S3OutputPath; TensorFlow's `model_dir`
+        lies below it. Raises ValueError if it is missing there, or if there are more
+        hyperparameters than SageMaker takes.
         """
         values = {
             **self.script_arguments(own),
@@ -167,7 +163,7 @@ def _backend(case: Case) -> str | None:
 
 
 def _hyperparameters(case: Case) -> dict[str, str]:
-    """As SDK v2 writes them: every value is JSON, so a text has quotes in it."""
+    """Return them as SDK v2 writes them: every value is JSON, so a text has quotes in it."""
     texts = {"sagemaker_program": case.script, "sagemaker_region": case.region}
     if case.contract.names_instance_type:
         texts["sagemaker_instance_type"] = case.training.instance_type

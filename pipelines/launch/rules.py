@@ -115,7 +115,7 @@ def _smddp_allgather(case: Case) -> Iterator[Problem]:
 
 
 def _horovod_recipe(case: Case) -> Iterator[Problem]:
-    """What a recipe installs can be read; AWS's image for GPUs is what it extends, if it does."""
+    """What a recipe installs can be read. AWS's image for GPUs is the one that it may extend."""
     name, text = case.training.build_image, case.code.recipe
     if not name or text is None or "horovod" in text.lower() or case.code.installs("horovod"):
         return

@@ -1,6 +1,4 @@
-"""A training section and the repository in; what its source folder and its recipe say beyond their
-scripts out, and which script runs.
-"""
+"""What the source folder and the recipe of a training section contain, and which script runs."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ _NAME = re.compile(r"^(?:.*[#&]egg=)?([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 @dataclass(frozen=True)
 class SourceCode:
-    """What stands in `source_dir`; empty where the repository is not at hand."""
+    """The contents of `source_dir`; empty without the repository."""
 
     requirements: frozenset[str] = frozenset()
     """Names in requirements.txt, in small letters with hyphens."""
@@ -27,19 +25,15 @@ class SourceCode:
     """Whether setup.py is in it: the toolkit then installs it and starts a module."""
 
     recipe: str | None = None
-    """Every line of the recipe of `training.build_image` that is no comment; None where there is
-    none at hand.
-    """
+    """The recipe of `training.build_image` without its comments; None if it is not there."""
 
     def installs(self, requirement: str) -> bool:
-        """Whether the package that `requirement` (`tf_keras~=2.21.0`) names is in
-        requirements.txt.
-        """
+        """Return whether requirements.txt has the package of `requirement` (`tf_keras~=2.21.0`)."""
         return bool(_names(requirement) & self.requirements)
 
 
 def read(root: Path | None, training: Training) -> SourceCode:
-    """What `training` names of the repository at `root`; empty if there is none."""
+    """Return what `training` names in the repository at `root`; empty if there is none."""
     if root is None:
         return SourceCode()
     folder = root / training.source_dir
@@ -51,8 +45,9 @@ def read(root: Path | None, training: Training) -> SourceCode:
 
 
 def script_of(training: Training, strategy: Strategy) -> str:
-    """The script of the strategy that runs, unless the environment names another than ours for the
-    strategy that was chosen.
+    """Return the script of the strategy that runs.
+
+    It is the one that the environment names, unless that is our own script for the chosen strategy.
     """
     own = defaults(training.framework, training.strategy).entry_point
     named = "entry_point" in training.model_fields_set and not (
@@ -66,16 +61,14 @@ def script_of(training: Training, strategy: Strategy) -> str:
 
 
 def is_ours(training: Training) -> bool:
-    """Whether `source_dir` is this project's own, whose needs are known."""
+    """Return whether `source_dir` is this project's own, whose needs are known."""
     return PurePosixPath(training.source_dir) == PurePosixPath(
         defaults(training.framework, training.strategy).source_dir
     )
 
 
 def _recipe(root: Path, training: Training) -> str | None:
-    """A recipe that is in the table is a folder of the repository; any other is refused
-    elsewhere.
-    """
+    """Return the text of a recipe that is in the table; the rules refuse any other."""
     folder = root / recipes.FOLDER / (training.build_image or "")
     if training.build_image not in recipes.names() or not folder.is_dir():
         return None
@@ -90,8 +83,8 @@ def _recipe(root: Path, training: Training) -> str | None:
 
 
 def _names(text: str) -> frozenset[str]:
-    """The packages that the lines of a requirements file name; options, such as `-r other.txt`,
-    name none.
+    """Return the packages that a requirements file names; options, such as `-r other.txt`, name
+    none.
     """
     matches = (_NAME.match(line.strip()) for line in text.splitlines())
     return frozenset(re.sub(r"[-_.]+", "-", match[1]).lower() for match in matches if match)

@@ -1,4 +1,4 @@
-"""What AWS says runs where: the YAML tables beside this file in, typed look-ups out."""
+"""Typed look-ups in the YAML tables of this folder: what AWS says runs where."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ImageTags:
 
 @dataclass(frozen=True)
 class Hosts:
-    """How many training instances a strategy makes sense on."""
+    """The number of training instances that a strategy makes sense on."""
 
     min: int = 1
     max: int | None = None
@@ -51,7 +51,7 @@ class Hosts:
 
 @dataclass(frozen=True)
 class StrategyRow:
-    """What a strategy starts, and where it can."""
+    """How a strategy starts, and where it can."""
 
     launcher: str
     starts: str
@@ -72,12 +72,12 @@ class Gpus:
 
 @dataclass(frozen=True)
 class Mpirun:
-    """What mpirun takes, and what the toolkit passes to it. Options are without their dashes."""
+    """The options that mpirun takes, without dashes, and what the toolkit passes to it."""
 
     words: Mapping[str, int]
-    """Option to how many words after it belong to it."""
+    """Option to the number of words after it that belong to it."""
     refused: Mapping[str, tuple[str, str]]
-    """Option that cannot be given to what it would do, and what to do instead."""
+    """Option that must not be used to what it would do, and what to do instead."""
     variables: Mapping[str, str | None]
     """Environment variables that the toolkit passes, with their values; None where only the job
     knows.
@@ -98,44 +98,46 @@ def _table(name: str) -> dict[str, Any]:
 
 @cache
 def smddp_releases(framework: str) -> dict[str, SmddpRelease]:
-    """Framework version to the smddp release in its image; versions without smddp have no entry."""
+    """Return the smddp release in the image of each framework version that has one."""
     return {version: SmddpRelease(**row) for version, row in _table("smddp")[framework].items()}
 
 
 def former_smddp_releases(framework: str) -> dict[str, str]:
-    """Framework version, older than those of `smddp_releases`, to which page of AWS's last named
-    which smddp for it.
+    """Return, for framework versions older than those of `smddp_releases`, what AWS's pages once
+    said.
+
+    The text names the last page and the version of smddp.
     """
     rows = _table("smddp")["former_releases"][framework].items()
     return {version: f"{row['until']}: version {row['smddp_version']}" for version, row in rows}
 
 
 def smddp_allgather_since() -> str:
-    """The first smddp version that accelerates AllGather for FSDP and the like."""
+    """Return the first smddp version that accelerates AllGather for FSDP and the like."""
     return str(_table("smddp")["allgather_since"])
 
 
 @cache
 def smddp_instance_types() -> dict[str, tuple[str, ...]]:
-    """Instance type to the collectives that smddp accelerates there."""
+    """Return the collectives that smddp accelerates, by instance type."""
     return {
         name: tuple(row["collectives"]) for name, row in _table("smddp")["instance_types"].items()
     }
 
 
 def former_smddp_instance_type(name: str) -> str | None:
-    """Which page of AWS's was the last to name this instance type for smddp, if one did."""
+    """Return the last page of AWS's that named this instance type for smddp, if one did."""
     row = _table("smddp")["former_instance_types"].get(name)
     return str(row["until"]) if row else None
 
 
 def min_python(framework: str) -> str:
-    """The oldest Python that the training code of this framework is written for."""
+    """Return the oldest Python that the training code of this framework is written for."""
     return str(_table("images")["min_python"][framework])
 
 
 def python_of(framework: str, version: str) -> str | None:
-    """The Python of AWS's images of this version, if a table says it."""
+    """Return the Python of AWS's images of this version, if a table says it."""
     if row := image_tags(framework).get(version):
         return row.python
     python: str | None = _table("images")["python_without_row"][framework].get(version)
@@ -143,39 +145,38 @@ def python_of(framework: str, version: str) -> str | None:
 
 
 def first_with_min_python(framework: str) -> str:
-    """The first version of the framework that exists for the Python that the training code needs,
-    in whatever image.
-    """
+    """Return the first version of the framework that exists for the Python of our training code."""
     return str(_table("images")["first_with_min_python"][framework])
 
 
 @cache
 def python_in(tag: str) -> str | None:
-    """`py310` in a tag of AWS's as `3.10`."""
+    """Return `3.10` for `py310` in a tag of AWS's."""
     match = re.search(r"-py(\d)(\d+)(-|$)", tag)
     return f"{match[1]}.{match[2]}" if match else None
 
 
 def cuda_in(tag: str) -> str | None:
-    """`cu121` in a tag of AWS's as `12.1`."""
+    """Return `12.1` for `cu121` in a tag of AWS's."""
     match = re.search(r"-cu(\d+)(\d)(-|$)", tag)
     return f"{match[1]}.{match[2]}" if match else None
 
 
 def starts_toolkit(repository: str) -> bool:
-    """Whether images of this repository of AWS start SageMaker's training toolkit."""
+    """Return whether images of this repository of AWS start SageMaker's training toolkit."""
     return repository in _table("images")["with_toolkit"]
 
 
 @cache
 def image_tags(framework: str) -> dict[str, ImageTags]:
-    """Framework version to the tags of its images."""
+    """Return the tags of AWS's images, by framework version."""
     return {version: ImageTags(**row) for version, row in _table("images")[framework].items()}
 
 
 def nearest_images(framework: str, version: str, min_python: str) -> tuple[str, ImageTags]:
-    """The version, with its images, nearest to `version` of those whose Python is new enough: its
-    minor version, or the last before it.
+    """Return the version nearest to `version` that has a Python new enough, with its images.
+
+    That is one of the same minor version, or the last before it.
     """
     rows = {
         name: tags
@@ -220,8 +221,9 @@ def mpirun() -> Mpirun:
 
 
 def passed_by_toolkit(runner: str, instance_type: str) -> tuple[str, ...]:
-    """Environment variables, as shell patterns, that the toolkit's `runner` (smddp, horovod) gives
-    mpirun on this instance type.
+    """Return the environment variables that the toolkit's `runner` (smddp, horovod) gives mpirun.
+
+    They are shell patterns.
     """
     table = mpirun()
     return (
@@ -233,32 +235,28 @@ def passed_by_toolkit(runner: str, instance_type: str) -> tuple[str, ...]:
 
 @cache
 def ordered(version: str) -> tuple[int, ...]:
-    """`2.10.1` as numbers, so that versions compare."""
+    """Return `2.10.1` as numbers, so that versions compare."""
     return tuple(int(part) for part in version.split("."))
 
 
 def is_older(version: str, other: str) -> bool:
-    """Whether `version` comes before `other`."""
+    """Return whether `version` comes before `other`."""
     return ordered(version) < ordered(other)
 
 
 def registry(region: str) -> str | None:
-    """The account that holds AWS's Deep Learning Containers in `region`, or None where there is
-    none.
-    """
+    """Return the account that holds AWS's Deep Learning Containers in `region`, if there is one."""
     account: str | None = _table("registries")["registries"].get(region)
     return account
 
 
 def repository(framework: str, purpose: str) -> str:
-    """Name of AWS's repository of images for `purpose` (training, inference)."""
+    """Return the name of AWS's repository of images for `purpose` (training, inference)."""
     return str(_table("images")["repositories"][framework][purpose])
 
 
 def image_uri(region: str, framework: str, purpose: str, tag: str) -> str:
-    """URI of AWS's image for `purpose` (training, inference) in `region`, which must have a
-    registry.
-    """
+    """Return the URI of AWS's image for `purpose` in `region`, which must have a registry."""
     return (
         f"{registry(region)}.dkr.ecr.{region}.amazonaws.com/{repository(framework, purpose)}:{tag}"
     )
@@ -274,14 +272,14 @@ def has_gpus(instance_type: str) -> bool:
 
 
 def gpus(instance_type: str) -> Gpus | None:
-    """What is known of the instance type's GPUs; None if it has none or nothing is."""
+    """Return what is known of the instance type's GPUs; None if that is nothing."""
     row = _table("instances")["cuda"].get(instance_type.split(".")[1])
     return Gpus(**row) if row else None
 
 
 @cache
 def gpu_count(instance_type: str) -> int | None:
-    """How many GPUs a node of this type has; None where it has none or nobody says."""
+    """Return how many GPUs a node of this type has; None where it has none or no source says."""
     return next(
         (
             count
@@ -293,7 +291,7 @@ def gpu_count(instance_type: str) -> int | None:
 
 
 def has_other_accelerators(instance_type: str) -> bool:
-    """Trainium, Inferentia or Gaudi: PyTorch for them is another build."""
+    """Return whether it has Trainium, Inferentia or Gaudi: PyTorch for them is another build."""
     return _is_in("other_accelerator_families", instance_type)
 
 
@@ -302,5 +300,5 @@ def is_arm(instance_type: str) -> bool:
 
 
 def takes_volume_key(instance_type: str) -> bool:
-    """Whether a request may name a key for the volume: not where the storage is local."""
+    """Return whether a request may name a key for the volume: not where the storage is local."""
     return _is_in("network_volume_families", instance_type)
