@@ -19,7 +19,8 @@ from config.settings import Environment
 from pipelines.check import check
 from stacks.constructs.acknowledge import RAW_FINDINGS
 from stacks.stage import EnvironmentStage
-from stacks.validation.plugin import OwnRules
+from stacks.validation.plugin import CloudFormationRules, OwnRules
+from stacks.validation.validator import Validator
 
 
 def feature_flags(root: Path) -> dict[str, Any]:
@@ -35,6 +36,9 @@ class ShoalApp(cdk.App):
     """The app with its gates.
 
     `checked=False` leaves them out: for unit tests, which look at templates only.
+
+    The CDK's own validator runs in the process `validator`, if one was started, instead of the
+    CDK's.
     """
 
     def __init__(
@@ -43,19 +47,24 @@ class ShoalApp(cdk.App):
         outdir: str | None = None,
         context: Mapping[str, Any] | None = None,
         checked: bool = True,
+        validator: Validator | None = None,
     ) -> None:
+        builtin = checked and validator is None
         # Without analytics there is no CDK::Metadata resource, which would carry the Python version
         # into every template.
         super().__init__(
             outdir=outdir,
             context=context,
             analytics_reporting=False,
-            builtin_cloud_formation_validation=checked,
+            builtin_cloud_formation_validation=builtin,
         )
         if checked:
             from cdk_nag import AwsSolutionsChecks  # Node.js loads all of its rules
 
-            cdk.Validations.of(self).add_plugins(OwnRules(), AwsSolutionsChecks(self))
+            beside = CloudFormationRules(validator) if validator else None
+            cdk.Validations.of(self).add_plugins(
+                OwnRules(beside), AwsSolutionsChecks(self), *([beside] if beside else [])
+            )
         if self.node.try_get_context(RAW_FINDINGS):
             from cdk_nag import NIST80053R5Checks, ServerlessChecks
 

@@ -6,6 +6,7 @@ That our own stacks pass is in test_app.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from aws_cdk import aws_s3 as s3
 
 from stacks.app import ShoalApp
 from stacks.constructs.acknowledge import acknowledge
+from stacks.validation.validator import Validator, started
+from tests.counting import calls_of
 
 WILDCARD = "arn:aws:s3:::one-bucket/*"
 OURS = {"StringEquals": {"aws:SourceAccount": "111122223333"}}
@@ -38,15 +41,28 @@ def _violations(stack: cdk.Stack) -> set[str]:
 
 
 @pytest.fixture
-def stack(tmp_path: Path, cdk_context: dict[str, Any]) -> cdk.Stack:
+def validator() -> Iterator[Validator]:
+    with started() as found:
+        assert found is not None, (
+            "the CDK's library is not unpacked: python3 dev/tools/install.py tests"
+        )
+        yield found
+
+
+def _stack(outdir: Path, context: dict[str, Any], validator: Validator | None = None) -> cdk.Stack:
     """A stack with a role that may read every object of a bucket, in an app with the gates on."""
-    app = ShoalApp(outdir=str(tmp_path / "cdk.out"), context=cdk_context)
+    app = ShoalApp(outdir=str(outdir), context=context, validator=validator)
     stack = cdk.Stack(app, "Stack", env=cdk.Environment(account="111122223333", region="us-east-1"))
     role = iam.Role(
         stack, "Role", assumed_by=iam.ServicePrincipal("sagemaker.amazonaws.com", conditions=OURS)
     )
     role.add_to_policy(iam.PolicyStatement(actions=["s3:GetObject"], resources=[WILDCARD]))
     return stack
+
+
+@pytest.fixture
+def stack(tmp_path: Path, cdk_context: dict[str, Any]) -> cdk.Stack:
+    return _stack(tmp_path / "cdk.out", cdk_context)
 
 
 def test_a_wildcard_without_reason_fails_synth(stack: cdk.Stack) -> None:
@@ -78,7 +94,8 @@ def test_a_template_that_breaks_a_rule_of_our_own_fails_synth(stack: cdk.Stack) 
     assert _violations(stack) == {"SHOAL-PipelineName"}
 
 
-def test_a_property_that_cloudformation_does_not_know_fails_synth(stack: cdk.Stack) -> None:
+def _spoil(stack: cdk.Stack) -> cdk.Stack:
+    """With a property that CloudFormation does not know, and nothing else that is wrong."""
     acknowledge(
         stack, {f"AwsSolutions-IAM5[Resource::{WILDCARD}]": "Every object of this one bucket."}
     )
@@ -91,4 +108,50 @@ def test_a_property_that_cloudformation_does_not_know_fails_synth(stack: cdk.Sta
         },
     )
     bucket.add_property_override("NoSuchProperty", "value")
-    assert _violations(stack) == {"F3002"}
+    return stack
+
+
+def test_a_property_that_cloudformation_does_not_know_fails_synth(stack: cdk.Stack) -> None:
+    assert _violations(_spoil(stack)) == {"F3002"}
+
+
+def test_the_validator_beside_the_synth_reports_what_the_cdks_own_does(
+    tmp_path: Path, cdk_context: dict[str, Any], validator: Validator
+) -> None:
+    assert _violations(_spoil(_stack(tmp_path / "inside", cdk_context))) == {"F3002"}
+    assert _violations(_spoil(_stack(tmp_path / "beside", cdk_context, validator))) == {"F3002"}
+    inside, beside = (
+        (tmp_path / name / "validation-report.json").read_bytes() for name in ("inside", "beside")
+    )
+    assert inside == beside
+
+
+def test_the_validator_beside_the_synth_spares_node_the_rules_of_cloudformation(
+    tmp_path: Path, cdk_context: dict[str, Any], validator: Validator
+) -> None:
+    beside = _spoil(_stack(tmp_path, cdk_context, validator))
+    assert calls_of(lambda: _violations(beside))["plugin.py:_reported"] == 1
+
+
+def test_where_the_validator_beside_the_synth_dies_the_cdk_validates(
+    tmp_path: Path, cdk_context: dict[str, Any], validator: Validator
+) -> None:
+    process = validator._process
+    process.kill()
+    process.wait()
+    assert _violations(_spoil(_stack(tmp_path, cdk_context, validator))) == {"F3002"}
+
+
+def test_no_validator_is_left() -> None:
+    with started() as validator:
+        assert validator is not None
+        process = validator._process
+    assert process.poll() is not None
+
+
+def test_none_is_started_where_the_cli_is_told_not_to_validate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CDK_VALIDATION", "false")
+    with started() as validator:
+        assert validator is None
