@@ -15,10 +15,10 @@ import pytest
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
+from local.tests.counting import calls_of
 from stacks.app import ShoalApp
 from stacks.constructs.acknowledge import acknowledge
 from stacks.validation.validator import Validator, started
-from tests.counting import calls_of
 
 WILDCARD = "arn:aws:s3:::one-bucket/*"
 OURS = {"StringEquals": {"aws:SourceAccount": "111122223333"}}
