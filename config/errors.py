@@ -52,7 +52,7 @@ class ConfigError(Exception):
         self.file = file
         self.problems = tuple(problems)
         self.lines = tuple(
-            problem.line(standing(problem.key, places or {}, file)) for problem in problems
+            problem.line(place_of(problem.key, places or {}, file)) for problem in problems
         )
         super().__init__("\n".join(self.lines))
 
@@ -61,7 +61,7 @@ class LaunchError(ConfigError):
     """The strategy, instance, image and launcher of the training section do not go together."""
 
 
-def standing(key: str, places: Mapping[str, Value], default: Value) -> Value:
+def place_of(key: str, places: Mapping[str, Value], default: Value) -> Value:
     """Return what `places` says of `key`; an item of a list stands where the list begins."""
     return places.get(key, places.get(key.partition("[")[0], default))
 

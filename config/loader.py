@@ -15,8 +15,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from config import yaml_lines
-from config.errors import ConfigError, Problem, shorten, standing
-from config.pydantic_errors import problems_of, without
+from config.errors import ConfigError, Problem, place_of, shorten
+from config.pydantic_errors import problems_of, without_keys
 from config.rules import problems_between
 from config.settings import Environment
 
@@ -98,7 +98,7 @@ class _ParsedFile:
     document: yaml_lines.Document
 
     def place(self, key: str) -> str:
-        number = standing(key, self.document.lines, 0)
+        number = place_of(key, self.document.lines, 0)
         return f"{self.file}:{number}" if number else self.file
 
 
@@ -172,7 +172,7 @@ def _in_file_order(problems: list[Problem], parsed: list[_ParsedFile]) -> list[P
         for index, part in enumerate(parsed)
         for key, line in part.document.lines.items()
     }
-    return sorted(problems, key=lambda problem: standing(problem.key, order, (0, 0)))
+    return sorted(problems, key=lambda problem: place_of(problem.key, order, (0, 0)))
 
 
 def _read(path: Path, file: str) -> str:
@@ -195,11 +195,9 @@ def _validate(data: dict[str, Any], stem: str) -> tuple[Environment | None, list
     """
     environment, problems, wrong = _typed(data)
     if environment is None:
-        substitutes = {
-            "name": stem,
-            "account": "111122223333",
-        }  # so that a missing name does not hide the other rules' findings
-        rest, _, _ = _typed(substitutes | without(data, wrong))
+        # so that a missing name does not hide what the other rules find
+        substitutes = {"name": stem, "account": "111122223333"}
+        rest, _, _ = _typed(substitutes | without_keys(data, wrong))
         rule_problems = problems_between(rest, stem) if rest else []
         return None, problems + [
             problem for problem in rule_problems if not _is_about(problem, wrong)

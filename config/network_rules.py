@@ -10,9 +10,8 @@ from config.errors import Problem
 from config.regions import az_id_prefixes, region_of_az_id
 from config.settings import Environment
 
-_PRIVATE = tuple(
-    map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
-)  # RFC 1918
+# RFC 1918
+_PRIVATE = tuple(map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))
 _SUBNETS = "network.existing.hosting_subnet_ids"
 
 

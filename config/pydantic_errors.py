@@ -36,9 +36,8 @@ def problems_of(error: ValidationError, data: dict[str, Any]) -> list[Problem]:
     """
     grouped: dict[str, list[tuple[tuple[int | str, ...], Details]]] = {}
     for details in error.errors():
-        if (
-            details["type"] == "default_factory_not_called"
-        ):  # a default that rests on another key, which is wrong itself
+        # a default that rests on another key, which is wrong itself
+        if details["type"] == "default_factory_not_called":
             continue
         place = _place(details, data)
         grouped.setdefault(_path(place), []).append((place, details))
@@ -47,7 +46,7 @@ def problems_of(error: ValidationError, data: dict[str, Any]) -> list[Problem]:
     return [_problem(key, errors) for key, errors in grouped.items() if key not in inner]
 
 
-def without(data: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+def without_keys(data: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     """Return a copy of `data` without `keys`; an item of a list takes the whole list with it."""
     return _prune(data, "", {key.split("[")[0] for key in keys})
 

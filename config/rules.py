@@ -31,18 +31,16 @@ MAX_ENDPOINT_NAME = 63  # botocore, sagemaker EndpointName
 MAX_ROLE_NAME = 64  # botocore, iam RoleName
 MAX_FUNCTION_NAME = 64  # https://docs.aws.amazon.com/lambda/latest/api/API_CreateFunction.html
 LONGEST_ACTOR = "empty-on-delete"  # of the roles and functions that the stacks make
-EXECUTION_ID_SUFFIX = (
-    13  # "-" and the twelve characters of a pipeline execution id, appended to endpoint names
-)
+# "-" and the twelve characters of a pipeline execution's id, appended to endpoint names
+EXECUTION_ID_SUFFIX = 13
 # words of a name before it are `shoal`, and at least one each of another's project and environment
 FIRST_THAT_MAY_FOLLOW = 3
 
 MAX_HYPERPARAMETERS = 100  # botocore, sagemaker HyperParameters
 MAX_TOOLKIT_HYPERPARAMETERS = 10  # at most that many of them are written by the launch contract
 MAX_HYPERPARAMETER_NAME = 256
-MAX_HYPERPARAMETER_VALUE = (
-    1024  # of the 2500 that HyperParameters allows: the value of a pipeline parameter ends there
-)
+# of the 2500 that HyperParameters allows: the value of a pipeline parameter ends there
+MAX_HYPERPARAMETER_VALUE = 1024
 MAX_ENVIRONMENT = 100  # botocore, sagemaker TrainingEnvironmentMap
 MAX_ENVIRONMENT_VALUE = 512
 

@@ -14,9 +14,8 @@ from config.errors import NOTHING, Problem
 from config.serving import MAX_TIMEOUT_S, PROVISIONING_S, Autoscaling, Serving, TrafficType, waits_s
 from config.settings import Environment
 
-MIN_LINEAR_PERCENT = (
-    10  # API reference, TrafficRoutingConfig.LinearStepSize: 10 to 50 % of the variant's capacity
-)
+# API reference, TrafficRoutingConfig.LinearStepSize: 10 to 50 % of the variant's capacity
+MIN_LINEAR_PERCENT = 10
 _ZONES = 2
 # API reference, TrafficRoutingConfig: a canary or a step is at most 50 % of the variant's instances
 _DIVISIBLE = 2

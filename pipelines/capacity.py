@@ -38,7 +38,7 @@ class Addresses:
         return 2 * self.job + self.others
 
 
-def needed(environment: Environment) -> Addresses:
+def addresses(environment: Environment) -> Addresses:
     """Return the addresses that `environment` takes in its training subnet."""
     training, file_system = environment.training, environment.file_system
     servers = 1 + -(-file_system.storage_capacity_gib // _GIB_PER_FILE_SERVER) if file_system else 0
@@ -55,7 +55,7 @@ def subnets(environment: Environment) -> Subnets:
     return divide(
         network.cidr,
         hosting=len(network.hosting_az_ids),
-        training_addresses=needed(environment).comfortable,
+        training_addresses=addresses(environment).comfortable,
     )
 
 
@@ -67,21 +67,18 @@ def problems(environment: Environment) -> Iterator[Problem]:
     if environment.network.existing:
         return
     count, instance_type = environment.training.instance_count, environment.training.instance_type
-    each, addresses, cidr = (
-        _addresses_per_node(environment.training),
-        needed(environment),
-        environment.network.cidr,
-    )
+    each, cidr = _addresses_per_node(environment.training), environment.network.cidr
+    needed = addresses(environment)
     available = usable(training_ranges(cidr)[-1])
-    if addresses.min <= available:
+    if needed.min <= available:
         return
     message = (
-        f"{count} nodes of {instance_type} take {addresses.job} addresses ({each} each), and of the"
-        f" {available} that a training subnet in {cidr} can have, {available - addresses.others}"
+        f"{count} nodes of {instance_type} take {needed.job} addresses ({each} each), and of the"
+        f" {available} that a training subnet in {cidr} can have, {available - needed.others}"
         " are left for them"
     )
-    advice = f"use at most {max(0, available - addresses.others) // each} nodes"
-    prefix = _prefix_for(addresses.min)
+    advice = f"use at most {max(0, available - needed.others) // each} nodes"
+    prefix = _prefix_for(needed.min)
     if LARGEST_VPC_PREFIX <= prefix < IPv4Network(cidr).prefixlen:
         advice += f", or a network.cidr that ends in /{prefix}"
     yield Problem("training.instance_count", message, advice, count)

@@ -36,7 +36,7 @@ _INSTANCE_TYPE_SHAPES = {
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """What is known of an environment in which everything can run."""
 
     launch: Launch
@@ -48,7 +48,7 @@ class Checked:
 
 def check(
     environment: Environment, root: Path | None = None, strategy: str | None = None
-) -> Checked:
+) -> CheckResult:
     """Check that everything in `environment` can run. Raises ConfigError.
 
     With `root`, the repository's folder, the scripts that the environment names must exist, and the
@@ -89,7 +89,7 @@ def check(
         others := list(other_types.problems(environment, definition, _definition))
     ):
         raise ConfigError(file, others, where)
-    return Checked(launch, definition, (*_own_notices(environment), *launch.notices))
+    return CheckResult(launch, definition, (*_own_notices(environment), *launch.notices))
 
 
 def _definition(environment: Environment) -> dict[str, Any]:

@@ -22,7 +22,7 @@ STEP_NAME = re.compile(r"^[A-Za-z0-9\-_]{1,64}$")  # botocore, sagemaker StepNam
 _PARAMETER_NAME = re.compile(r"^[A-Za-z0-9\-_]{1,256}$")
 MAX_PARAMETERS = 200  # botocore, sagemaker ParameterList
 MAX_DEFAULT = 4096
-Placed = tuple[Step, tuple[str, ...]]
+PlacedStep = tuple[Step, tuple[str, ...]]
 """A step and the branches around it, outermost first, as in `("AccuracyGate/0",)`."""
 
 
@@ -46,7 +46,7 @@ class Pipeline:
         }
 
 
-def walk(steps: Sequence[Step], path: tuple[str, ...] = ()) -> Iterator[Placed]:
+def walk(steps: Sequence[Step], path: tuple[str, ...] = ()) -> Iterator[PlacedStep]:
     """Yield every step with the branches around it."""
     for step in steps:
         yield step, path
@@ -113,7 +113,9 @@ def _needed_steps(step: Step, read: Sequence[Expression]) -> set[str]:
     }
 
 
-def _order_mistakes(step: Step, by_name: Mapping[str, Placed], needed: set[str]) -> Iterator[str]:
+def _order_mistakes(
+    step: Step, by_name: Mapping[str, PlacedStep], needed: set[str]
+) -> Iterator[str]:
     own_path = by_name[step.name][1]
     for name in sorted(needed):
         if name not in by_name:
@@ -128,7 +130,7 @@ def _order_mistakes(step: Step, by_name: Mapping[str, Placed], needed: set[str])
 
 
 def _value_mistakes(
-    step: Step, by_name: Mapping[str, Placed], read: Sequence[Expression], parameters: set[str]
+    step: Step, by_name: Mapping[str, PlacedStep], read: Sequence[Expression], parameters: set[str]
 ) -> Iterator[str]:
     for value in read:
         if isinstance(value, Parameter) and value.name not in parameters:
@@ -161,7 +163,7 @@ def _retry_mistakes(step: Step) -> Iterator[str]:
     )
 
 
-def _cycle_mistakes(placed: Sequence[Placed], needed: Mapping[str, set[str]]) -> Iterator[str]:
+def _cycle_mistakes(placed: Sequence[PlacedStep], needed: Mapping[str, set[str]]) -> Iterator[str]:
     """Find steps that wait for each other.
 
     A step inside a branch waits for the condition, and so for everything the condition waits for.

@@ -93,7 +93,7 @@ def instance_types(
     return [
         value if isinstance(value, str) else None
         for each in types
-        for value in _known(each, values) or [None]
+        for value in _values_of(each, values) or [None]
     ]
 
 
@@ -103,7 +103,7 @@ def run_time(arguments: Mapping[str, Any], values: Mapping[str, list[Any]]) -> i
     None when the step does not say, or when it is not known before the execution.
     """
     section, key = RUN_TIME
-    seconds = _known(arguments.get(section, {}).get(key), values)
+    seconds = _values_of(arguments.get(section, {}).get(key), values)
     return max((int(value) for value in seconds), default=None)
 
 
@@ -112,7 +112,7 @@ def output_key(step_type: str, arguments: Mapping[str, Any]) -> Any:
     return arguments.get(_OUTPUT.get(step_type, ""), {}).get("KmsKeyId")
 
 
-def _known(value: Any, values: Mapping[str, list[Any]]) -> list[Any]:
+def _values_of(value: Any, values: Mapping[str, list[Any]]) -> list[Any]:
     """Return the values of an argument, as far as they are known before the execution."""
     if isinstance(value, Mapping):
         return values.get(str(value.get("Get", "")).removeprefix("Parameters."), [])

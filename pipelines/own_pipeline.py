@@ -67,7 +67,7 @@ def _own(
 ) -> dict[str, Any]:
     with _importing_from(root):
         function = _function(name)
-        definition = _as_dict(_called("it raised", lambda: function(environment, infrastructure)))
+        definition = _as_dict(_call("it raised", lambda: function(environment, infrastructure)))
     own_pipeline_rules.check_form(definition)
     shapes.check(definition)
     own_pipeline_rules.check_fit(definition, environment, infrastructure)
@@ -96,7 +96,7 @@ def _function(name: str) -> Function:
         raise _not_found(module_name, error) from error
     except Exception as error:
         raise _UnusableError(
-            f"importing {module_name} failed: {_told(error)}", "correct the module"
+            f"importing {module_name} failed: {_one_line(error)}", "correct the module"
         ) from error
     function = getattr(module, attribute, None)
     if function is None:
@@ -136,22 +136,22 @@ def _functions_of(module: ModuleType) -> list[str]:
     )
 
 
-def _called(what: str, call: Callable[[], Any]) -> Any:
+def _call(what: str, call: Callable[[], Any]) -> Any:
     """Return the result of the user's code; turn whatever it raises into one line for the user."""
     try:
         return call()
     except Exception as error:
-        raise _UnusableError(f"{what} {_told(error)}", "correct the function") from error
+        raise _UnusableError(f"{what} {_one_line(error)}", "correct the function") from error
 
 
 def _as_dict(returned: object) -> dict[str, Any]:
     """Return the definition as JSON data, from a dict or from an SDK's `Pipeline`."""
     text = (
-        _called("its Pipeline's definition() raised", returned.definition)
+        _call("its Pipeline's definition() raised", returned.definition)
         if hasattr(returned, "definition")
         else _encoded(returned)
     )
-    definition = _called("its definition is not JSON:", lambda: json.loads(text))
+    definition = _call("its definition is not JSON:", lambda: json.loads(text))
     if not isinstance(definition, dict):
         raise _UnusableError(
             f"its Pipeline's definition() is {_kind(definition)}, not an object",
@@ -176,7 +176,7 @@ def _encoded(returned: object) -> str:
         ) from error
 
 
-def _told(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     """Return the type, message and place of an exception, on one line."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""

@@ -149,7 +149,7 @@ def _name_mistakes(
     key = _HOSTING_NAMES.get(step["Type"], "")
     if not key:
         return
-    name = _known_text(step["Arguments"][key], defaults)
+    name = _text_of(step["Arguments"][key], defaults)
     prefix = names.pipeline if step["Type"] == "EndpointConfig" else f"{names.pipeline}-"
     place = f"{step['Name']}.{key}"
     if name != name.lower():
@@ -176,13 +176,13 @@ def _group_mistakes(step: Mapping[str, Any], names: Names) -> Iterator[str]:
         )
 
 
-def _known_text(value: Any, defaults: Mapping[str, Any]) -> str:
+def _text_of(value: Any, defaults: Mapping[str, Any]) -> str:
     """Return what is known of a name before the execution, with `*` for what SageMaker computes."""
     if isinstance(value, str):
         return value
     if "Std:Join" in value:
         return str(value["Std:Join"]["On"]).join(
-            _known_text(part, defaults) for part in value["Std:Join"]["Values"]
+            _text_of(part, defaults) for part in value["Std:Join"]["Values"]
         )
     name = str(value.get("Get", "")).removeprefix("Parameters.")
     return str(defaults.get(name) or "*")

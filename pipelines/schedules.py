@@ -52,13 +52,13 @@ def problems(
                     "name one of them",
                     value,
                 )
-            elif mistake := _mistake(as_text(value), declared[name]) or _beyond(
+            elif mistake := _type_mistake(as_text(value), declared[name]) or _limit_mistake(
                 as_text(value), name, environment, options or {}
             ):
                 yield Problem(key, mistake, "give such a value", value)
 
 
-def _mistake(text: str, declared: Mapping[str, Any]) -> str:
+def _type_mistake(text: str, declared: Mapping[str, Any]) -> str:
     allowed = [str(each) for each in declared.get("EnumValues", ())]
     if allowed and text not in allowed:
         return f"is not allowed; the pipeline takes {', '.join(allowed)}"
@@ -72,7 +72,9 @@ def _mistake(text: str, declared: Mapping[str, Any]) -> str:
     return ""
 
 
-def _beyond(text: str, name: str, environment: Environment, options: Mapping[str, Option]) -> str:
+def _limit_mistake(
+    text: str, name: str, environment: Environment, options: Mapping[str, Option]
+) -> str:
     """Return what Shoal's own pipeline or its script cannot do although the type is right.
 
     The parameters of a user's pipeline mean what they mean there.

@@ -129,7 +129,7 @@ def plan(environment: Environment, notices: Sequence[str] = ()) -> Plan:
         training_subnet=(
             None if environment.network.existing else capacity.subnets(environment).training
         ),
-        addresses=capacity.needed(environment),
+        addresses=capacity.addresses(environment),
         notes=(*notices, *_notes(environment)),
     )
 
@@ -189,10 +189,10 @@ def _at_rest(environment: Environment) -> Iterator[Line]:
     if network.nat:
         yield Line("NAT gateway", 1, prices.nat_gateway(region))
         yield Line("public address of the NAT gateway", 1, prices.public_address(region))
-    yield from _served(environment)
+    yield from _serving_instances(environment)
 
 
-def _served(environment: Environment) -> Iterator[Line]:
+def _serving_instances(environment: Environment) -> Iterator[Line]:
     """Yield the smallest number of instances that serve.
 
     Serverless inference costs nothing without requests.

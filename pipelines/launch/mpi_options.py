@@ -38,13 +38,11 @@ def mistakes_in(options: str, passed: Collection[str]) -> Iterator[Mistake]:
     `passed` are patterns of variables that the toolkit passes already.
     """
     if any(character in options for character in "\"'\\`"):
-        yield (
-            (
-                "quotes and backslashes are passed on as they are: the toolkit only splits at white"
-                " space"
-            ),
-            "write values without white space",
+        what = (
+            "quotes and backslashes are passed on as they are: the toolkit only splits at white"
+            " space"
         )
+        yield what, "write values without white space"
         return  # where the words end is then not what was meant
     if any(character in options for character in "\n\r\t"):
         yield "contains a line break or a tab", "write it on one line, with spaces"
@@ -104,21 +102,17 @@ def _mistakes_of(
     elif name == _TOOLKIT_OPTION:
         yield from _level_mistakes(value or " ".join(values))
     elif _is_prefix(name, _TOOLKIT_OPTION):
-        yield (
-            (
-                f"`{name}` is taken for {_TOOLKIT_OPTION}, of which it is a prefix, and never"
-                " reaches mpirun"
-            ),
-            "spell the option out",
+        what = (
+            f"`{name}` is taken for {_TOOLKIT_OPTION}, of which it is a prefix, and never"
+            " reaches mpirun"
         )
+        yield what, "spell the option out"
     elif _is_prefix(name, _HELP) or name == _HELP or option.startswith("-h"):
-        yield (
-            (
-                f"`{name}` is taken for a call for the toolkit's own help, and the job ends without"
-                " training"
-            ),
-            "leave it out",
+        what = (
+            f"`{name}` is taken for a call for the toolkit's own help, and the job ends without"
+            " training"
         )
+        yield what, "leave it out"
     elif _is_no_option(name):
         instead = (
             f"write {_TOOLKIT_OPTION} LEVEL, with two dashes"
@@ -161,13 +155,11 @@ def _variable_mistakes(
         )
         yield what, f"write `--NCCL_DEBUG {value or 'LEVEL'}`, which the toolkit reads itself"
     elif name == OPTIMIZE_SDP and name in passed:
-        yield (
-            (
-                f"`{option} {name}` is the second one: collective: allgather with launcher: mpirun"
-                " passes it already"
-            ),
-            "remove it",
+        what = (
+            f"`{option} {name}` is the second one: collective: allgather with launcher: mpirun"
+            " passes it already"
         )
+        yield what, "remove it"
     elif name == OPTIMIZE_SDP:
         yield (
             f"{OPTIMIZE_SDP} makes it smddp with AllGather, which is checked differently",
@@ -183,22 +175,18 @@ def _variable_mistakes(
 def _parameter_mistakes(name: str, value: str) -> Iterator[Mistake]:
     own = tables.mpirun().parameters
     if name in _ENV_LIST:
-        yield (
-            (
-                f"{name} sets variables a second way, beside the toolkit's `-x`, which no check"
-                " here sees"
-            ),
-            "write `-x NAME=value`",
+        what = (
+            f"{name} sets variables a second way, beside the toolkit's `-x`, which no check"
+            " here sees"
         )
+        yield what, "write `-x NAME=value`"
     elif name in own and own[name] != value:
         whose = f"{name} {own[name]}" if own[name] else name
-        yield (
-            (
-                f"the toolkit passes `-mca {whose}` itself, and mpirun does not take two values of"
-                " one parameter"
-            ),
-            "leave it out",
+        what = (
+            f"the toolkit passes `-mca {whose}` itself, and mpirun does not take two values of"
+            " one parameter"
         )
+        yield what, "leave it out"
 
 
 def _is_program(option: str) -> bool:

@@ -62,7 +62,8 @@ def needs_of(environment: Environment, launch: Launch) -> Needs:
     if environment.training.build_image is None:
         images = {"training": launch.image_uri, **images}
     addresses = Demand(
-        training=capacity.needed(environment).min, hosting=2 * environment.endpoint.instance_count
+        training=capacity.addresses(environment).min,
+        hosting=2 * environment.endpoint.instance_count,
     )
     return Needs({} if environment.pipeline else images, addresses)
 

@@ -50,26 +50,26 @@ def test_the_vpc_that_it_names_is_large_enough() -> None:
 def test_the_largest_job_that_can_be_asked_for_fits_into_the_default_vpc_twice() -> None:
     large = _environment(128, cidr="10.20.0.0/16")
     assert capacity.subnets(large).training == "10.20.0.0/18"
-    assert capacity.needed(large).comfortable < 16_379
+    assert capacity.addresses(large).comfortable < 16_379
 
 
 def test_nodes_without_efa_take_two_addresses() -> None:
-    assert capacity.needed(_environment(10, instance_type="ml.m5.xlarge")).job == 20
+    assert capacity.addresses(_environment(10, instance_type="ml.m5.xlarge")).job == 20
 
 
 def test_the_type_that_takes_the_most_counts() -> None:
     environment = _environment(10, instance_type="ml.p4d.24xlarge")
     training = environment.training.model_copy(update={"other_instance_types": ("ml.p5.48xlarge",)})
-    assert capacity.needed(environment.model_copy(update={"training": training})).job == 320
+    assert capacity.addresses(environment.model_copy(update={"training": training})).job == 320
 
 
 def test_what_else_is_in_the_subnet_counts() -> None:
     environment = _environment(
         1, interface_endpoints=(InterfaceEndpoint.STS, InterfaceEndpoint.KMS)
     )
-    assert capacity.needed(environment).others == 2 + 2
+    assert capacity.addresses(environment).others == 2 + 2
     assert (
-        capacity.needed(
+        capacity.addresses(
             environment.model_copy(update={"file_system": FileSystem(storage_capacity_gib=2400)})
         ).others
         == 2 + 2 + 3
