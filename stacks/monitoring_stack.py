@@ -14,7 +14,7 @@ from stacks.constructs.alarms import Alarms
 from stacks.constructs.budget import MonthlyBudget
 from stacks.constructs.dashboard import Dashboard
 from stacks.constructs.schedule_alarms import ScheduleAlarms
-from stacks.constructs.sweeper import PURPOSE, Sweeper
+from stacks.constructs.sweeper import Sweeper
 from stacks.data_stack import DataStack
 from stacks.pipeline_stack import PipelineStack
 
@@ -44,9 +44,7 @@ class MonitoringStack(cdk.Stack):
         self.sweeper = Sweeper(self, "Sweeper", names=names, functions=functions)
         self.alarms = Alarms(self, "Alarms", names=names, key=data.key)
         self.alarms.watch_dead_letters(pipeline.dead_letters)
-        self.alarms.watch_functions(
-            {**pipeline.functions, PURPOSE: self.sweeper.scheduled.function}
-        )
+        self.alarms.watch_functions([*pipeline.functions, self.sweeper.scheduled])
         if pipeline.schedules:
             ScheduleAlarms(
                 self,

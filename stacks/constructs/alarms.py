@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
@@ -17,6 +16,7 @@ from constructs import Construct
 
 from config.names import Names
 from stacks.constructs.alarm import Alarm
+from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.sweeper import EVERY, NAMESPACE
 
 PIPELINES = "AWS/Sagemaker/ModelBuildingPipeline"
@@ -57,15 +57,15 @@ class Alarms(Construct):
             metric,
         )
 
-    def watch_functions(self, functions: Mapping[str, lambda_.IFunction]) -> None:
-        """Ring when one of the functions (purpose -> function) has raised an error."""
-        for purpose, function in functions.items():
-            metric = function.metric_errors(
+    def watch_functions(self, functions: Iterable[PythonFunction]) -> None:
+        """Ring when one of the functions has raised an error."""
+        for each in functions:
+            metric = each.function.metric_errors(
                 period=cdk.Duration.minutes(15), statistic=cloudwatch.Stats.SUM
             )
             self._add(
-                f"{purpose}-errors",
-                f"The function {self._names.function(purpose)} has failed; its log says why.",
+                f"{each.purpose}-errors",
+                f"The function {self._names.function(each.purpose)} has failed; its log says why.",
                 metric,
             )
 

@@ -30,15 +30,21 @@ class Place:
     subnets: Sequence[ec2.ISubnet]
     security_groups: Sequence[ec2.ISecurityGroup]
 
+    @property
+    def subnet_ids(self) -> tuple[str, ...]:
+        return tuple(subnet.subnet_id for subnet in self.subnets)
+
+    @property
+    def security_group_ids(self) -> tuple[str, ...]:
+        return tuple(group.security_group_id for group in self.security_groups)
+
 
 def inside(place: Place) -> Conditions:
     """Only in these subnets with these security groups."""
     return only(
         {
-            "sagemaker:VpcSubnets": [subnet.subnet_id for subnet in place.subnets],
-            "sagemaker:VpcSecurityGroupIds": [
-                group.security_group_id for group in place.security_groups
-            ],
+            "sagemaker:VpcSubnets": [*place.subnet_ids],
+            "sagemaker:VpcSecurityGroupIds": [*place.security_group_ids],
         }
     )
 

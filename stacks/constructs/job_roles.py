@@ -1,16 +1,19 @@
-"""Names, the key and places in the VPC go in; the roles under which SageMaker runs training,
-evaluation and the endpoint come out.
-"""
+"""The roles under which SageMaker runs training, evaluation and the temporary endpoint."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from config.names import Names
 from config.settings import Framework, InputMode
+from pipelines.limits import limits
 from stacks.constructs.guard_rails import Place
 from stacks.constructs.sagemaker_role import ATTACH, USE_INTERFACE, SageMakerRole
+from stacks.constructs.training_pipeline import images
 
 
 class JobRoles(Construct):
@@ -51,6 +54,28 @@ class JobRoles(Construct):
         self._allow_training(training)
         self._allow_evaluation()
         self._allow_endpoint(hosting)
+
+    def allow_definition(self, definition: Mapping[str, Any], built_image: str | None) -> None:
+        """Let each role pull the images, and attach the volumes, that the steps name.
+
+        `built_image` is what a recipe gave: its digest is known at deployment only, so its
+        repository is allowed.
+        """
+        for role, type_with_image, type_with_volumes in (
+            (self.training, "Training", "Training"),
+            (self.evaluation, "Processing", "Processing"),
+            (self.endpoint, "Model", "EndpointConfig"),
+        ):
+            recipe = self._names.environment.training.build_image
+            role.allow_pull(
+                f"{self._names.repository_uri(recipe)}:built"
+                if recipe and image == built_image
+                else image
+                for image in images(definition, type_with_image)
+            )
+            request_limits = limits(definition, type_with_volumes)
+            if request_limits and request_limits.encrypts_volumes:
+                role.allow_volumes(self._key)
 
     def _allow_training(self, place: Place) -> None:
         role, environment = self.training, self._names.environment

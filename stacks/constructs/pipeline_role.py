@@ -1,5 +1,4 @@
-"""Names, job roles, network and key go in; the role under which the SageMaker pipeline starts its
-steps comes out.
+"""The role under which the SageMaker pipeline starts its steps.
 
 It may start only jobs such as the definition describes, in our subnets with our roles, register
 models only as pending approval, and touch only names that this pipeline gives. Source: SageMaker
@@ -8,14 +7,15 @@ developer guide, "Define a pipeline: IAM access", and the service authorization 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from config.names import Names
-from pipelines.limits import Limits
+from pipelines.limits import Limits, limits
 from stacks.constructs.actor_role import ActorRole
 from stacks.constructs.guard_rails import (
     Place,
@@ -28,7 +28,9 @@ from stacks.constructs.guard_rails import (
     tagging_new,
     within,
 )
+from stacks.constructs.python_function import PythonFunction
 from stacks.constructs.sagemaker_role import repository_arn
+from stacks.constructs.training_pipeline import images
 
 # SageMaker names what a step creates `pipelines-<execution id>-<step>-<suffix>`, unless the
 # definition names it.
@@ -36,9 +38,21 @@ _GENERATED = "pipelines-*"
 
 
 class PipelineRole(ActorRole):
-    """Role of the pipeline itself; the jobs it starts run under their own roles."""
+    """Role of the pipeline itself; the `jobs` that it starts run under their own roles."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, names: Names) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        names: Names,
+        definition: Mapping[str, Any],
+        training: Place,
+        hosting: Place,
+        key: kms.IKey,
+        jobs: Sequence[iam.IRole],
+        functions: Sequence[PythonFunction],
+    ) -> None:
         super().__init__(
             scope,
             construct_id,
@@ -52,8 +66,19 @@ class PipelineRole(ActorRole):
         self.deny_approval()
         self._allow_register()
         self._allow_step_outputs()
+        for kind in ("Training", "Processing"):
+            if job_limits := limits(definition, kind):
+                self._allow_jobs(kind, job_limits, training, key)
+        if limits(definition, "Model"):
+            self._allow_models(hosting)
+        if endpoint_limits := limits(definition, "EndpointConfig"):
+            self._allow_endpoints(endpoint_limits)
+        self._allow_registered(images(definition, "RegisterModel"))
+        self._allow_functions(functions)
+        self._allow_pass(jobs)
+        self._allow_key(key)
 
-    def allow_jobs(self, kind: str, limits: Limits, place: Place, key: kms.IKey) -> None:
+    def _allow_jobs(self, kind: str, job_limits: Limits, place: Place, key: kms.IKey) -> None:
         """Let the pipeline run jobs of a `kind` (Training, Processing), but only here and only
         within these limits.
         """
@@ -62,7 +87,7 @@ class PipelineRole(ActorRole):
             f"SageMaker makes up the {kind.lower()} job's name; this is the documented prefix of"
             " pipeline steps."
         )
-        rails = both(inside(place), within(limits, key.key_arn))
+        rails = both(inside(place), within(job_limits, key.key_arn))
         if kind == "Training":
             rails = both(rails, from_file_system(self._names.environment.file_system is not None))
         create = f"Create{kind}Job"
@@ -85,7 +110,7 @@ class PipelineRole(ActorRole):
             f"Stop{kind}", [f"sagemaker:Stop{kind}Job"], on=on, when=ours(self._names), because=why
         )
 
-    def allow_models(self, place: Place) -> None:
+    def _allow_models(self, place: Place) -> None:
         """Let the pipeline create models, but only here."""
         models = [
             self._names.arn("sagemaker", f"model/{prefix}")
@@ -110,7 +135,7 @@ class PipelineRole(ActorRole):
             because=why,
         )
 
-    def allow_endpoints(self, limits: Limits) -> None:
+    def _allow_endpoints(self, endpoint_limits: Limits) -> None:
         """Let the pipeline create endpoints, but only of these instance types and with names of its
         own.
         """
@@ -120,7 +145,7 @@ class PipelineRole(ActorRole):
             for kind in ("endpoint", "endpoint-config")
         )
         why = "Endpoints and their configurations are named after the pipeline and the execution."
-        types = only({"sagemaker:InstanceTypes": [*limits.instance_types]})
+        types = only({"sagemaker:InstanceTypes": [*endpoint_limits.instance_types]})
         self.allow(
             "ConfigureEndpoint",
             ["sagemaker:CreateEndpointConfig"],
@@ -148,7 +173,7 @@ class PipelineRole(ActorRole):
             because=why,
         )
 
-    def allow_registered(self, images: Iterable[str]) -> None:
+    def _allow_registered(self, images: Iterable[str]) -> None:
         """Let the pipeline look up `images`: the registry keeps the digest of a model package's
         image (AWS managed policy AmazonSageMakerModelRegistryFullAccess).
         """
@@ -156,12 +181,13 @@ class PipelineRole(ActorRole):
         if repositories:
             self.allow("LookUpImages", ["ecr:BatchGetImage", "ecr:DescribeImages"], on=repositories)
 
-    def allow_functions(self, function_names: Sequence[str]) -> None:
+    def _allow_functions(self, functions: Sequence[PythonFunction]) -> None:
         """Let Lambda steps call these functions."""
-        functions = [self._names.arn("lambda", f"function:{name}") for name in function_names]
-        self.allow("CallFunctions", ["lambda:InvokeFunction"], on=functions)
+        names = [self._names.function(function.purpose) for function in functions]
+        on = [self._names.arn("lambda", f"function:{name}") for name in names]
+        self.allow("CallFunctions", ["lambda:InvokeFunction"], on=on)
 
-    def allow_pass(self, roles: Sequence[iam.IRole]) -> None:
+    def _allow_pass(self, roles: Sequence[iam.IRole]) -> None:
         """Let the pipeline hand exactly these roles to SageMaker."""
         self.allow(
             "HandJobsTheirRoles",
@@ -170,7 +196,7 @@ class PipelineRole(ActorRole):
             when={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
         )
 
-    def allow_key(self, key: kms.IKey) -> None:
+    def _allow_key(self, key: kms.IKey) -> None:
         """Let the pipeline use the key: it reads property files and starts jobs that encrypt with
         it.
         """

@@ -37,6 +37,7 @@ class PythonFunction(Construct):
         memory_mb: int = 256,
     ) -> None:
         super().__init__(scope, construct_id)
+        self.purpose = purpose
         self.role = ActorRole(
             self, "Role", names=names, actor=purpose, service="lambda", description=description
         )

@@ -127,10 +127,10 @@ class SageMakerRole(ActorRole):
         # groups are named instead; all else that is done to an interface is tied to the VPC
         # (service authorization reference, Amazon EC2).
         interfaces = self._names.arn("ec2", "network-interface/*")
-        subnets = [self._names.arn("ec2", f"subnet/{subnet.subnet_id}") for subnet in place.subnets]
+        subnets = [self._names.arn("ec2", f"subnet/{subnet_id}") for subnet_id in place.subnet_ids]
         groups = [
-            self._names.arn("ec2", f"security-group/{group.security_group_id}")
-            for group in place.security_groups
+            self._names.arn("ec2", f"security-group/{group_id}")
+            for group_id in place.security_group_ids
         ]
         why = "SageMaker makes the network interfaces, so their ids are unknown."
         self.allow(

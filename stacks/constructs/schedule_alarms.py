@@ -14,7 +14,7 @@ from config.names import Names
 from config.schedules import MAX_ALARM_HOURS, Schedule, rare, silent_hours
 from stacks.constructs.alarm import Alarm
 from stacks.constructs.alarms import Alarms
-from stacks.constructs.overdue_schedules import PURPOSE, OverdueSchedules
+from stacks.constructs.overdue_schedules import OverdueSchedules
 from stacks.constructs.schedules import Schedules
 from stacks.constructs.sweeper import NAMESPACE
 
@@ -47,7 +47,7 @@ class ScheduleAlarms(Construct):
         overdue = OverdueSchedules(
             self, "Overdue", names=self._names, functions=functions, silent_hours=hours
         )
-        alarms.watch_functions({PURPOSE: overdue.scheduled.function})
+        alarms.watch_functions([overdue.scheduled])
         return overdue
 
     def _undelivered(self, schedules: Schedules) -> Alarm:

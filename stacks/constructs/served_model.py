@@ -110,6 +110,5 @@ class ServedModel(Construct):
 
 def _vpc(place: Place) -> sagemaker.CfnModel.VpcConfigProperty:
     return sagemaker.CfnModel.VpcConfigProperty(
-        subnets=[subnet.subnet_id for subnet in place.subnets],
-        security_group_ids=[group.security_group_id for group in place.security_groups],
+        subnets=[*place.subnet_ids], security_group_ids=[*place.security_group_ids]
     )
